@@ -1,0 +1,87 @@
+"""Builds the Cython kernels as abi3 extension modules; everything else is declared in pyproject.toml.
+
+Environment:
+    PUFFIN_FAST_DEBUG=1      bounds checks and assertions in the kernels, no optimisation.
+    PUFFIN_FAST_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer on the kernels.
+    PUFFIN_FAST_PORTABLE=1   compile without any SIMD path (what other processors run).
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+
+ROOT = Path(__file__).parent
+KERNELS = Path("puffin_fast/_kernels")
+ABI3 = "0x030B0000"
+
+debug = os.environ.get("PUFFIN_FAST_DEBUG") == "1"
+sanitize = os.environ.get("PUFFIN_FAST_SANITIZE") == "1"
+portable = os.environ.get("PUFFIN_FAST_PORTABLE") == "1"
+
+if sys.byteorder != "little" or sys.maxsize < 2**63 - 1:
+    raise SystemExit(
+        "puffin_fast: expected a 64-bit little-endian platform (the kernels read and write Roaring's "
+        f"little-endian words in place), found {sys.byteorder}-endian with pointers of {sys.maxsize.bit_length() + 1} bits"
+    )
+
+
+def extension(source: Path) -> Extension:
+    """One abi3 extension per .pyx; headers are dependencies so that a change rebuilds."""
+    name = ".".join(source.with_suffix("").parts)
+    macros = [("Py_LIMITED_API", ABI3), ("CYTHON_LIMITED_API", "1")]
+    compile_args = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-std=c11"]
+    link_args: list[str] = []
+    if debug:
+        compile_args[0] = "-O0"
+        macros.append(("PF_DEBUG", "1"))
+    if sanitize:
+        flags = [
+            "-fsanitize=address,undefined",
+            "-fno-sanitize-recover=undefined",
+            "-fno-omit-frame-pointer",
+            "-g",
+        ]
+        compile_args = ["-O1", *compile_args[1:], *flags]
+        link_args += flags[:1]
+    if portable:
+        macros.append(("PF_PORTABLE", "1"))
+    return Extension(
+        name,
+        [str(source)],
+        define_macros=macros,
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        include_dirs=[str(KERNELS)],
+        depends=[str(path) for pattern in ("*.h", "*.pxd") for path in sorted(KERNELS.glob(pattern))],
+        py_limited_api=True,
+    )
+
+
+class abi3_wheel(bdist_wheel):
+    """Tags the wheel cp311-abi3: one build serves Python 3.11 and later."""
+
+    def finalize_options(self) -> None:
+        self.py_limited_api = "cp311"
+        super().finalize_options()
+
+
+os.chdir(ROOT)
+setup(
+    ext_modules=cythonize(
+        [extension(path) for path in sorted(KERNELS.glob("*.pyx"))],
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": debug,
+            "wraparound": False,
+            "cdivision": True,
+            "initializedcheck": debug,
+            "binding": False,
+            "embedsignature": True,
+        },
+    ),
+    cmdclass={"bdist_wheel": abi3_wheel},
+)
