@@ -24,8 +24,8 @@ portable = os.environ.get("PUFFIN_FAST_PORTABLE") == "1"
 
 if sys.byteorder != "little" or sys.maxsize < 2**63 - 1:
     raise SystemExit(
-        "puffin_fast: expected a 64-bit little-endian platform (the kernels read and write Roaring's "
-        f"little-endian words in place), found {sys.byteorder}-endian with pointers of {sys.maxsize.bit_length() + 1} bits"
+        "puffin_fast: expected a 64-bit little-endian platform (the kernels read and write Roaring's words "
+        f"in place), found {sys.byteorder}-endian with {sys.maxsize.bit_length() + 1}-bit pointers"
     )
 
 

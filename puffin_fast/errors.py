@@ -1,4 +1,4 @@
-"""The exception tree: the type says whose fault it is, the message says where, what was expected, what was found."""
+"""The exception tree: the type says whose fault it is, the message where, what was expected and found."""
 
 from __future__ import annotations
 
@@ -101,4 +101,4 @@ class ConflictError(PuffinFastError):
 
 
 class CommitUnknownError(PuffinFastError):
-    """The catalog did not say whether a commit happened; nothing was deleted, the message says what to check."""
+    """The catalog did not say whether a commit happened; nothing was deleted, the message says what to do."""
