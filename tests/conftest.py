@@ -1,0 +1,296 @@
+"""What all tests share: one Spark session, one catalog for three worlds, a REST catalog, DuckDB, profiles.
+
+A part that is missing on this machine skips with a reason that says how to get it; with ``CI=true`` it fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import hypothesis
+import pytest
+
+from tests import jars
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyspark.sql import SparkSession
+
+CATALOG = "shared"
+"""Name of the catalog in PyIceberg and in Spark: it is the key in the SQLite file, so it must be one name."""
+
+JAVA = 17
+"""The oldest Java that PySpark 4 runs on."""
+
+REST_START_S = 60
+
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
+
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+hypothesis.settings.register_profile("fast", max_examples=60, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "deep",
+    max_examples=20_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "fast"))
+
+
+# What may be missing ---------------------------------------------------------------------------------
+
+
+def require(present: object, what: str, how: str) -> None:
+    """Skips the test unless something is there; in CI, where all of it must be, fails instead.
+
+    Args:
+        present: truthy when it is there.
+        what: what is missing, as a noun.
+        how: the command that brings it.
+    """
+    if not present:
+        reason = f"{what} is missing: {how}"
+        pytest.fail(reason, pytrace=False) if IN_CI else pytest.skip(reason)
+
+
+def require_module(name: str, how: str = "make .venv") -> Any:
+    """Imports a module that only tests or an extra need, or does what `require` does."""
+    require(importlib.util.find_spec(name.partition(".")[0]), f"the package {name}", how)
+    return importlib.import_module(name)
+
+
+@cache
+def java_version() -> int | None:
+    """Major version of the Java that Spark would start, None without one."""
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return None
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', said)
+    return int(found[1]) if found else None
+
+
+def require_java() -> None:
+    """Java as PySpark 4 needs it."""
+    found = java_version()
+    require(
+        found is not None and found >= JAVA,
+        f"Java {JAVA} (found {found or 'none'})",
+        f"apt-get install openjdk-{JAVA}-jre-headless, or point JAVA_HOME at one",
+    )
+
+
+def jars_fit() -> bool:
+    """Whether the installed PySpark is the series that Iceberg's runtime jar was made for."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None:
+        return False
+    return str(importlib.import_module("pyspark.version").__version__).startswith(f"{jars.SPARK_SERIES}.")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The markers say what a test needs."""
+    needs_jar = item.get_closest_marker("jar")
+    if needs_jar or item.get_closest_marker("spark"):
+        require_java()
+        require_module("pyspark", "pip install 'puffin-fast[spark]'")
+    if needs_jar:
+        require(jars.find("spark") and jars.find("rest"), "Iceberg's Java runtime", "make jars")
+        require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
+
+
+# One catalog, three worlds ------------------------------------------------------------------------------
+
+
+class Warehouse(NamedTuple):
+    """One SQLite file and one folder that PyIceberg and Iceberg's Java runtime share."""
+
+    database: Path
+    folder: Path
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """Where `shared_catalog` and Spark's catalog of the same name keep everything."""
+    root = tmp_path_factory.mktemp("warehouse")
+    folder = root / "tables"
+    folder.mkdir()
+    return Warehouse(root / "catalog.db", folder)
+
+
+@pytest.fixture(scope="session")
+def shared_catalog(warehouse: Warehouse) -> Iterator[SqlCatalog]:
+    """PyIceberg's catalog on the file that Spark's catalog ``shared`` uses too."""
+    sql = require_module("pyiceberg.catalog.sql", "pip install 'puffin-fast[iceberg]'")
+    catalog = sql.SqlCatalog(
+        CATALOG, uri=f"sqlite:///{warehouse.database}", warehouse=f"file://{warehouse.folder}"
+    )
+    yield catalog
+    catalog.engine.dispose()
+
+
+def _fresh_namespace(catalog: Catalog) -> str:
+    name = f"n{uuid.uuid4().hex[:12]}"
+    catalog.create_namespace(name)
+    return name
+
+
+@pytest.fixture
+def namespace(shared_catalog: SqlCatalog) -> str:
+    """A fresh namespace of `shared_catalog`: in Spark ``shared.<namespace>.<table>``."""
+    return _fresh_namespace(shared_catalog)
+
+
+@pytest.fixture
+def rest_namespace(rest_catalog: RestCatalog) -> str:
+    """A fresh namespace of `rest_catalog`."""
+    return _fresh_namespace(rest_catalog)
+
+
+# Spark ---------------------------------------------------------------------------------------------------
+
+
+def _iceberg_settings(warehouse: Warehouse) -> dict[str, str]:
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    return {
+        "spark.jars": ",".join(str(jar) for jar in jars.find("spark")),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{catalog}.uri": f"jdbc:sqlite:{warehouse.database}",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{warehouse.folder}",
+        f"{catalog}.cache-enabled": "false",  # others commit too: load the table at each query
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one classic session of this process; with Iceberg's runtime when its jars are there and fit."""
+    require_java()
+    sql = require_module("pyspark.sql", "pip install 'puffin-fast[spark]'")
+    scratch = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.app.name": "puffin_fast tests",
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if jars_fit() and jars.find("spark"):
+        settings |= _iceberg_settings(request.getfixturevalue("warehouse"))
+    builder = sql.SparkSession.builder.master("local[2,3]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def iceberg_spark(request: pytest.FixtureRequest, shared_catalog: SqlCatalog) -> SparkSession:
+    """`spark` where it carries Iceberg's runtime, on `shared_catalog`'s tables: the reference engine."""
+    require(jars.find("spark"), "Iceberg's Java runtime", "make jars")
+    require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
+    session: SparkSession = request.getfixturevalue("spark")
+    return session
+
+
+# A REST catalog and DuckDB -------------------------------------------------------------------------------
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    """Asks until the server answers; the waiting is on the process, so that its death ends it at once."""
+    for _ in range(REST_START_S * 10):
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            pass
+        try:
+            server.wait(0.1)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    pytest.fail(f"the REST catalog did not start:\n{log.read_text()[-4000:]}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    """PyIceberg's client of Iceberg's own REST catalog server on loopback; its ``properties["uri"]``."""
+    require_java()
+    require(jars.find("rest"), "Iceberg's REST catalog server", "make jars (needs Maven)")
+    rest = require_module("pyiceberg.catalog.rest", "pip install 'puffin-fast[iceberg]'")
+    root = tmp_path_factory.mktemp("rest")
+    (root / "tables").mkdir()
+    port = _free_port()
+    environment = os.environ | {
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_WAREHOUSE": f"file://{root}/tables",
+        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "CATALOG_URI": f"jdbc:sqlite:{root}/catalog.db",
+        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+    }
+    command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={root}", "-cp", f"{jars.folder('rest')}/*"]
+    log = root / "server.log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            [*command, "org.apache.iceberg.rest.RESTCatalogServer"], env=environment, stdout=out, stderr=out
+        ) as server,
+    ):
+        try:
+            _wait_until_up(server, f"http://127.0.0.1:{port}/v1/config", log)
+            yield rest.RestCatalog("rest", uri=f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
+
+
+@pytest.fixture(scope="session")
+def duckdb_iceberg() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded."""
+    module = require_module("duckdb")
+    connection = module.connect(config={"threads": 2})
+    for name in ("avro", "httpfs", "iceberg"):
+        package = require_module(f"duckdb_extension_{name}")
+        (path,) = Path(package.__file__).parent.glob(f"extensions/*/{name}.duckdb_extension")
+        connection.execute(f"LOAD '{path}'")
+    yield connection
+    connection.close()
