@@ -1,0 +1,98 @@
+# The whole project in two commands: `make demo` and `make test`. Each target makes what it needs; `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+NEWEST := .venv-newest
+PY := $(VENV)/bin/python
+KERNELS := $(wildcard puffin_fast/_kernels/*.pyx puffin_fast/_kernels/*.pxd puffin_fast/_kernels/*.h)
+STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
+PYTEST := $(PY) -m pytest
+args ?=
+
+# The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3 …` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo "$$p"; break; }; done)
+
+define need_python
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is missing: install one, or name it with make PYTHON=…" >&2; exit 1; }
+endef
+define need_compiler
+	@echo '#include <Python.h>' | $${CC:-cc} -fsyntax-only -x c -I"$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')" - \
+		|| { echo "a C compiler with Python's headers is missing: apt-get install gcc python3-dev, or set CC" >&2; exit 1; }
+endef
+define need_java
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	major=$$("$$java" -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1 || true); \
+	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
+endef
+
+.PHONY: help demo test test-newest bench lint format types jars wheel build java clean distclean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: build java  ## delete rows of real Iceberg v3 tables through Spark and prove it (DEMO_SCALE=1 adds 6M rows)
+	$(VENV)/bin/puffin-fast demo $(args)
+
+test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows)
+	$(PYTEST) $(args)
+
+test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
+	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
+	$(NEWEST)/bin/python -m pytest -m "spark and not jar" $(args)
+
+lint: $(VENV)/.installed  ## ruff: rules and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+format: $(VENV)/.installed  ## apply ruff's formatting and safe fixes
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+types: build  ## mypy on the package, stubtest on the kernels
+	$(PY) -m mypy
+	$(if $(STUBS),$(PY) -m mypy.stubtest $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
+
+jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the user's cache
+	@$(PY) tests/jars.py || { [ "$${CI:-}" != true ] && echo "going on without: tests that need jars say so" >&2; }
+
+wheel: build  ## build sdist and abi3 wheel, test the wheel in a fresh environment outside the checkout
+	rm -rf dist build/lib* build/bdist* build/wheel
+	$(PY) -m build --no-isolation --outdir dist . > /dev/null
+	$(PY) tests/wheel.py dist build/wheel
+
+build: $(VENV)/.built  ## .venv with everything and the kernels compiled in place
+
+java:
+	$(need_java)
+
+$(VENV)/.installed: pyproject.toml setup.py
+	$(need_python)
+	$(need_compiler)
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
+	$(PY) -m pip install -q --no-build-isolation -e ".[dev]"
+	touch $@ $(VENV)/.built
+
+$(VENV)/.built: $(VENV)/.installed $(KERNELS)
+	$(PY) setup.py -q build_ext --inplace
+	touch $@
+
+$(NEWEST)/.installed: pyproject.toml $(VENV)/.built
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
+	$(NEWEST)/bin/python -m pip install -q --no-build-isolation -e ".[all,test]"
+	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
+	touch $@
+
+clean:  ## remove what was built (environments and the jar cache stay)
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .benchmarks spark-warehouse metastore_db derby.log
+	rm -f puffin_fast/_kernels/*.so puffin_fast/_kernels/*.c $(VENV)/.built
+
+distclean: clean  ## remove the environments too
+	rm -rf $(VENV) $(NEWEST) .hypothesis
