@@ -1,0 +1,84 @@
+"""Deletion vectors at memory speed: positions -> Roaring bytes -> blobs -> Puffin files -> tables, and back.
+
+Names and rooms are loaded when first used, so that ``import puffin_fast`` costs next to nothing and never
+loads PyIceberg, PySpark or datasketches; a room whose extra is not installed says which one it needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast import errors
+from puffin_fast.errors import PuffinFastError
+
+if TYPE_CHECKING:
+    from puffin_fast import arrow, dv, iceberg, puffin, spark, theta
+    from puffin_fast.bitmap import PositionBitmap
+    from puffin_fast.files import VectorFile, read_vector, read_vectors, write_vectors
+    from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BlobMetadata",
+    "FileMetadata",
+    "PositionBitmap",
+    "PuffinFastError",
+    "PuffinReader",
+    "PuffinWriter",
+    "VectorFile",
+    "arrow",
+    "dv",
+    "errors",
+    "iceberg",
+    "puffin",
+    "read_vector",
+    "read_vectors",
+    "spark",
+    "theta",
+    "write_vectors",
+]
+
+_ROOMS = frozenset({"arrow", "dv", "iceberg", "puffin", "spark", "theta"})
+
+_HOMES = {
+    "BlobMetadata": "puffin_fast.puffin",
+    "FileMetadata": "puffin_fast.puffin",
+    "PositionBitmap": "puffin_fast.bitmap",
+    "PuffinReader": "puffin_fast.puffin",
+    "PuffinWriter": "puffin_fast.puffin",
+    "VectorFile": "puffin_fast.files",
+    "read_vector": "puffin_fast.files",
+    "read_vectors": "puffin_fast.files",
+    "write_vectors": "puffin_fast.files",
+}
+
+_EXTRAS = {
+    "datasketches": "theta",
+    "fastavro": "iceberg",
+    "pandas": "spark",
+    "pyiceberg": "iceberg",
+    "pyspark": "spark",
+    "tenacity": "iceberg",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        try:
+            return importlib.import_module(f"puffin_fast.{name}")
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in _EXTRAS:
+                raise
+            raise errors.MissingExtraError(package, _EXTRAS[package]) from error
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'puffin_fast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
