@@ -1,0 +1,396 @@
+"""The only file that touches PyIceberg's private parts: what to look at when a new PyIceberg comes out.
+
+PyIceberg 0.12 reads format version 3 and refuses to write it, in three places. Manifests and manifest lists
+are written by `manifests.py` without PyIceberg. Table metadata is written here: catalogs that keep their
+metadata themselves (SQL, Hive, Glue, DynamoDB, BigQuery) write it through `_write_metadata`, which is
+shadowed on that one catalog object while a commit runs. A REST catalog's server writes its own metadata.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pyiceberg
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    PyArrowFileIO,
+    _check_pyarrow_schema_compatible,
+    _dataframe_to_data_files,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+    ValidatableTableRequirement,
+    _apply_table_update,
+    _TableMetadataUpdateContext,
+    update_table_metadata,
+)
+from pyiceberg.typedef import IcebergBaseModel
+
+from puffin_fast.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.manifest import DataFile
+
+__all__ = [
+    "KNOWN_VERSIONS",
+    "LostRaceError",
+    "check_version",
+    "commit_snapshot",
+    "commit_upgrade",
+    "filesystem",
+    "v3_metadata",
+    "write_data_files",
+]
+
+KNOWN_VERSIONS = ("0.12",)
+"""Minor versions of PyIceberg whose private parts this file was written against."""
+
+METADATA_WRITERS = ("_write_metadata", "_write_metadata_no_exist_check")
+METADATA_KEYS = frozenset(str(field.alias or name) for name, field in TableMetadataV3.model_fields.items())
+SNAPSHOT_KEYS = frozenset(str(field.alias or name) for name, field in Snapshot.model_fields.items())
+
+
+class LostRaceError(ConflictError):
+    """The catalog refused a commit because the table moved on; nothing of it happened: it can be retried."""
+
+
+def check_version(version: str = pyiceberg.__version__) -> None:
+    """Refuses a PyIceberg whose private parts are unknown here.
+
+    Raises:
+        UnsupportedError: the installed version is not one of `KNOWN_VERSIONS`.
+    """
+    if ".".join(version.split(".")[:2]) not in KNOWN_VERSIONS:
+        raise UnsupportedError(
+            f"pyiceberg {version}: expected {' or '.join(f'{known}.x' for known in KNOWN_VERSIONS)}; "
+            "writing tables uses parts of it that change between versions"
+        )
+
+
+# --- table metadata of format version 3 ---------------------------------------------------------------------
+
+
+class _WritableV3(TableMetadataV3):
+    """Format version 3 metadata that serialises: PyIceberg's own class raises NotImplementedError there."""
+
+    def model_dump_json(  # type: ignore[override]
+        self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any
+    ) -> str:
+        return IcebergBaseModel.model_dump_json(
+            self, exclude_none=exclude_none, exclude=exclude, by_alias=by_alias, **kwargs
+        )
+
+
+def _writable(metadata: TableMetadata) -> TableMetadata:
+    """The same metadata, able to be written; next-row-id is required in version 3 and starts at 0."""
+    if not isinstance(metadata, TableMetadataV3):
+        return metadata
+    fields = dict(metadata)
+    if metadata.next_row_id is None:
+        if metadata.snapshots:
+            raise CorruptDataError(
+                "table metadata",
+                path=metadata.location,
+                expected="next-row-id in format version 3",
+                found="none",
+            )
+        fields["next_row_id"] = 0
+    return _WritableV3.model_construct(**fields)
+
+
+def _refuse_what_would_be_lost(metadata: TableMetadata, io: FileIO) -> None:
+    """PyIceberg drops the metadata keys that it does not know (as encryption-keys): do not write then."""
+    if not metadata.metadata_log:
+        return
+    previous = metadata.metadata_log[-1].metadata_file
+    with io.new_input(previous).open() as stream:
+        raw = stream.read()
+    document = json.loads(gzip.decompress(raw) if previous.endswith(".gz.metadata.json") else raw)
+    unknown = {key for key, value in document.items() if value not in (None, [], {})} - METADATA_KEYS
+    for snapshot in document.get("snapshots") or []:
+        unknown |= {f"snapshots.{key}" for key in snapshot.keys() - SNAPSHOT_KEYS}
+    if unknown:
+        raise UnsupportedError(
+            f"{previous}: {', '.join(sorted(unknown))}: PyIceberg {pyiceberg.__version__} does not know this, "
+            "so a commit through it would drop it"
+        )
+
+
+_metadata_written: ContextVar[list[str] | None] = ContextVar("puffin_fast_metadata_written", default=None)
+_hook_lock = threading.Lock()
+_hook_count: dict[int, int] = {}
+
+
+def _metadata_writer(original: Callable[..., None]) -> Callable[..., None]:
+    """What stands before a catalog's `_write_metadata` while a commit runs."""
+
+    def write(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        _refuse_what_would_be_lost(metadata, io)
+        original(_writable(metadata), io, metadata_path)
+        written = _metadata_written.get()
+        if written is not None:
+            written.append(metadata_path)
+
+    return write
+
+
+@contextmanager
+def v3_metadata(catalog: Catalog) -> Iterator[None]:
+    """Within this context the catalog object writes table metadata of format version 3.
+
+    Only this one object changes, and it is as before afterwards. `create_table`, `append`, `delete` and the
+    other functions here use it themselves; it is needed around PyIceberg's own changes of a version 3 table
+    in a catalog that writes its metadata itself:
+
+        with v3_metadata(catalog), table.update_schema() as update:
+            update.add_column("note", StringType())
+
+    Args:
+        catalog: any PyIceberg catalog; on one whose server writes the metadata (REST) this does nothing.
+
+    Raises:
+        UnsupportedError: a PyIceberg that this file does not know.
+    """
+    check_version()
+    if not isinstance(catalog, MetastoreCatalog):
+        yield
+        return
+    names = [name for name in METADATA_WRITERS if hasattr(catalog, name)]
+    with _hook_lock:
+        if _hook_count.get(id(catalog), 0) == 0:
+            for name in names:
+                catalog.__dict__[name] = _metadata_writer(getattr(catalog, name))
+        _hook_count[id(catalog)] = _hook_count.get(id(catalog), 0) + 1
+    try:
+        yield
+    finally:
+        with _hook_lock:
+            _hook_count[id(catalog)] -= 1
+            if _hook_count[id(catalog)] == 0:
+                del _hook_count[id(catalog)]
+                for name in names:
+                    catalog.__dict__.pop(name, None)
+
+
+# --- commits ------------------------------------------------------------------------------------------------
+
+
+class _AssertLastSequenceNumber(ValidatableTableRequirement):
+    """No snapshot came in on any branch: two snapshots must never share a sequence number or row ids.
+
+    Checked by catalogs that run in this process; a REST server checks it on its own.
+    """
+
+    type: str = "assert-last-sequence-number"
+    last_sequence_number: int
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        found = None if base_metadata is None else getattr(base_metadata, "last_sequence_number", 0)
+        if found != self.last_sequence_number:
+            raise CommitFailedException(
+                f"last sequence number has changed: expected {self.last_sequence_number}, found {found}"
+            )
+
+
+class _UpgradeToV3(UpgradeFormatVersionUpdate):
+    """An upgrade that PyIceberg applies: its own stops at version 2."""
+
+
+@_apply_table_update.register(_UpgradeToV3)
+def _(
+    update: _UpgradeToV3, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
+) -> TableMetadata:
+    fields = base_metadata.model_dump()
+    fields["format-version"] = update.format_version
+    fields.setdefault("next-row-id", 0)
+    context.add_update(update)
+    return TableMetadataUtil.parse_obj(fields)
+
+
+def commit_snapshot(table: Table, snapshot: Snapshot, *, branch: str = MAIN_BRANCH) -> None:
+    """Makes a snapshot whose files are written the head of a branch, if its parent is still that head.
+
+    Args:
+        table: moved to the new metadata on success; `table.metadata` names the base of the commit.
+        snapshot: the snapshot; its parent is what the branch must point at (none: the branch must not exist).
+        branch: created if it does not exist.
+
+    Raises:
+        LostRaceError: another commit came first; nothing happened.
+        PuffinFastError: the catalog refused for another reason; nothing happened.
+        CommitUnknownError: the catalog did not say, and neither does the table.
+    """
+    reference = table.metadata.refs.get(branch)
+    updates: tuple[TableUpdate, ...] = (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(  # type: ignore[call-arg]
+            ref_name=branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=reference.max_ref_age_ms if reference else None,
+            max_snapshot_age_ms=reference.max_snapshot_age_ms if reference else None,
+            min_snapshots_to_keep=reference.min_snapshots_to_keep if reference else None,
+        ),
+    )
+    head = reference.snapshot_id if reference else None
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        if metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
+            return True
+        now = metadata.refs.get(branch)
+        return False if (now.snapshot_id if now else None) != head else None
+
+    requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head)  # type: ignore[call-arg]
+    _commit(table, updates, (requirement,), landed)
+
+
+def commit_upgrade(table: Table) -> None:
+    """Raises a table's format version to 3; the next commit assigns row ids to the rows that are there.
+
+    Raises:
+        LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
+    """
+    metastore = isinstance(table.catalog, MetastoreCatalog)
+    update = (_UpgradeToV3 if metastore else UpgradeFormatVersionUpdate).model_validate({"format-version": 3})
+    _commit(table, (update,), (), lambda metadata: True if metadata.format_version >= 3 else None)
+
+
+def _commit(
+    table: Table,
+    updates: tuple[TableUpdate, ...],
+    requirements: tuple[TableRequirement, ...],
+    landed: Callable[[TableMetadata], bool | None],
+) -> None:
+    catalog, base = table.catalog, table.metadata
+    required: list[Any] = [AssertTableUUID(uuid=base.table_uuid), *requirements]
+    if isinstance(catalog, MetastoreCatalog):
+        required.append(
+            _AssertLastSequenceNumber(last_sequence_number=getattr(base, "last_sequence_number", 0))
+        )
+        try:
+            update_table_metadata(base, updates)
+        except ValueError as error:
+            raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
+    written: list[str] = []
+    token = _metadata_written.set(written)
+    try:
+        with v3_metadata(catalog):
+            response = catalog.commit_table(table, tuple(required), updates)
+    except (CommitFailedException, TooManyRequestsError) as error:
+        raise LostRaceError(f"{'.'.join(table.name())}: {error}") from error
+    except PuffinFastError:
+        raise
+    except NoSuchTableError as error:
+        raise NotFoundError(f"{'.'.join(table.name())}: {error}") from error
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{type(catalog).__name__} takes no commits: {error}") from error
+    except Exception as error:
+        _settle(table, error, landed, bool(written))
+    else:
+        table.metadata, table.metadata_location = response.metadata, response.metadata_location
+    finally:
+        _metadata_written.reset(token)
+
+
+def _settle(
+    table: Table, error: Exception, landed: Callable[[TableMetadata], bool | None], metadata_written: bool
+) -> None:
+    """After an error that does not say what became of the commit: ask the table, and believe only a proof."""
+    name = ".".join(table.name())
+    if isinstance(table.catalog, MetastoreCatalog) and not metadata_written:
+        raise PuffinFastError(f"{name}: the metadata could not be written: {error}") from error
+    if _is_locked(error):
+        raise LostRaceError(f"{name}: {error}") from error
+    try:
+        fresh = table.catalog.load_table(table.name())
+        verdict = landed(fresh.metadata)
+    except Exception:
+        verdict = None
+    if verdict:
+        table.metadata, table.metadata_location = fresh.metadata, fresh.metadata_location
+        return
+    if verdict is False:
+        raise LostRaceError(f"{name}: {error}") from error
+    refused = (BadRequestError, UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
+    if isinstance(error, refused):
+        raise PuffinFastError(f"{name}: the catalog refused the commit: {error}") from error
+    raise CommitUnknownError(
+        f"{name}: the catalog did not say whether the commit happened ({type(error).__name__}: {error}); "
+        "nothing was removed. Load the table again: if its newest snapshot is not yours, repeat the job"
+    ) from error
+
+
+def _is_locked(error: Exception) -> bool:
+    """SQLite gave up waiting for another writer: it has rolled back."""
+    origin = getattr(error, "orig", None)
+    return type(origin).__module__ == "sqlite3" and "locked" in str(origin)
+
+
+# --- data files ---------------------------------------------------------------------------------------------
+
+
+def write_data_files(table: Table, data: pa.Table | pa.RecordBatchReader) -> Iterable[DataFile]:
+    """Writes Arrow rows as data files of the table's current schema and partition spec, not yet committed.
+
+    Field ids, metrics, file sizes and places are PyIceberg's.
+
+    Raises:
+        InvalidInputError: the Arrow schema does not fit the table's.
+    """
+    check_version()
+    metadata = table.metadata
+    try:
+        _check_pyarrow_schema_compatible(
+            metadata.schema(), provided_schema=data.schema, format_version=metadata.format_version
+        )
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
+    return _dataframe_to_data_files(table_metadata=metadata, df=data, io=table.io)
+
+
+def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
+    """The pyarrow or fsspec filesystem that a table's FileIO uses for a location, and the path on it."""
+    check_version()
+    if isinstance(io, PyArrowFileIO):
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
+        return io.fs_by_scheme(scheme, netloc), path
+    if hasattr(io, "_get_fs_from_uri"):
+        from urllib.parse import urlparse
+
+        return io._get_fs_from_uri(urlparse(location), location), location
+    raise UnsupportedError(f"{type(io).__name__}: expected PyIceberg's PyArrowFileIO or FsspecFileIO")
