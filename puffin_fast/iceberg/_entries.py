@@ -1,0 +1,216 @@
+"""The nouns of Iceberg's metadata: what manifests and manifest lists say, and in which schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    PARTITION_FIELD_SUMMARY_TYPE,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType, UnknownType
+
+from puffin_fast.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = [
+    "ADDED",
+    "DATA",
+    "DELETED",
+    "DELETES",
+    "ENTRY_NAMES",
+    "EQUALITY_DELETES",
+    "EXISTING",
+    "LIST_FIELD_NAMES",
+    "LIST_NAMES",
+    "METRICS",
+    "POSITION_DELETES",
+    "UNASSIGNED",
+    "VERSIONS",
+    "ManifestEntry",
+    "ManifestFile",
+    "PartitionSummary",
+    "check_version",
+    "entry_schema",
+    "partition_type",
+]
+
+EXISTING: Final = 0
+ADDED: Final = 1
+DELETED: Final = 2
+"""A manifest entry's status (field 0)."""
+
+DATA: Final = 0
+POSITION_DELETES: Final = 1
+EQUALITY_DELETES: Final = 2
+"""A file's content (field 134)."""
+
+DELETES: Final = 1
+"""A manifest's content (field 517) when it lists delete files; 0 (`DATA`) otherwise."""
+
+UNASSIGNED: Final = -1
+"""Sequence number of a manifest that is not committed yet: the manifest list assigns it."""
+
+
+@dataclass(slots=True)
+class ManifestEntry:
+    """One file as a manifest lists it: the entry's fields and those of its ``data_file``.
+
+    After `read_manifest` the inherited values stand in; before `write_manifest` a None means "inherit".
+    `partition` holds raw values in the order of the spec: days, microseconds, `Decimal`, 16 bytes for a uuid.
+    """
+
+    status: int
+    snapshot_id: int | None
+    sequence_number: int | None
+    file_sequence_number: int | None
+    content: int
+    file_path: str
+    file_format: str
+    spec_id: int
+    partition: tuple[Any, ...]
+    record_count: int
+    file_size_in_bytes: int
+    column_sizes: dict[int, int] | None = None
+    value_counts: dict[int, int] | None = None
+    null_value_counts: dict[int, int] | None = None
+    nan_value_counts: dict[int, int] | None = None
+    lower_bounds: dict[int, bytes] | None = None
+    upper_bounds: dict[int, bytes] | None = None
+    key_metadata: bytes | None = None
+    split_offsets: list[int] | None = None
+    equality_ids: list[int] | None = None
+    sort_order_id: int | None = None
+    first_row_id: int | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether this is a deletion vector: position deletes held by a range of a Puffin file."""
+        return self.content == POSITION_DELETES and self.file_format == "PUFFIN"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the file belongs to the snapshot: added or existing, not deleted."""
+        return self.status != DELETED
+
+
+@dataclass(slots=True)
+class PartitionSummary:
+    """Summary of one partition field over a manifest's files; bounds in single-value serialisation."""
+
+    contains_null: bool
+    contains_nan: bool | None = None
+    lower_bound: bytes | None = None
+    upper_bound: bytes | None = None
+
+
+@dataclass(slots=True)
+class ManifestFile:
+    """One manifest as a manifest list states it."""
+
+    path: str
+    length: int
+    spec_id: int
+    content: int = DATA
+    sequence_number: int = 0
+    min_sequence_number: int = 0
+    added_snapshot_id: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    partitions: list[PartitionSummary] | None = None
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None
+
+    @property
+    def may_be_live(self) -> bool:
+        """Whether it may list a live file: counts that are unknown (version 1) count as some."""
+        return self.added_files_count != 0 or self.existing_files_count != 0
+
+
+VERSIONS: Final = (1, 2, 3)
+"""Format versions that are read and written."""
+
+METRICS: Final = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+"""The metrics of a data file: maps by field id."""
+
+LIST_NAMES: Final = {"manifest_path": "path", "manifest_length": "length", "partition_spec_id": "spec_id"}
+"""The specification's names of a manifest list's fields where `ManifestFile` has shorter ones."""
+
+_EQUALITY_IDS = NestedField(135, "equality_ids", ListType(136, IntegerType(), True), required=False)
+"""The specification says list of int; PyIceberg's schema says long, which Java does not take."""
+
+
+def _names(*structs: Iterable[NestedField]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for struct in structs:
+        for field in struct:
+            found[field.field_id] = field.name
+            if isinstance(field.field_type, StructType):
+                found |= _names(field.field_type.fields)
+    return found
+
+
+ENTRY_NAMES = _names(*(MANIFEST_ENTRY_SCHEMAS[version].fields for version in VERSIONS))
+LIST_FIELD_NAMES = _names(
+    *(MANIFEST_LIST_FILE_SCHEMAS[version].fields for version in VERSIONS), PARTITION_FIELD_SUMMARY_TYPE.fields
+)
+
+
+def check_version(format_version: int) -> None:
+    if format_version not in VERSIONS:
+        raise UnsupportedError(
+            f"format version {format_version}: only {', '.join(map(str, VERSIONS))} are known"
+        )
+
+
+def entry_schema(format_version: int, partition: StructType) -> Schema:
+    """The schema of a manifest: the specification's fields with the spec's partition struct, all optional."""
+    optional = [NestedField(f.field_id, f.name, f.field_type, required=False) for f in partition.fields]
+
+    def replaced(field: NestedField) -> NestedField:
+        if field.name == "partition":
+            return NestedField(field.field_id, field.name, StructType(*optional), required=True)
+        if field.name == "data_file" and isinstance(field.field_type, StructType):
+            inner = StructType(*map(replaced, field.field_type.fields))
+            return NestedField(field.field_id, field.name, inner, required=True)
+        return _EQUALITY_IDS if field.field_id == _EQUALITY_IDS.field_id else field
+
+    return Schema(*map(replaced, MANIFEST_ENTRY_SCHEMAS[format_version].fields))
+
+
+def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> StructType:
+    """The struct of a spec's partition values, also where the current schema lost a source column.
+
+    Args:
+        metadata: the table's; all of its schemas are asked, the current one first.
+        spec: any spec of the table.
+    """
+    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
+    found = []
+    for field in spec.fields:
+        source = (s.find_type(field.source_id) for s in schemas if field.source_id in s.field_ids)
+        known = next(source, None)
+        result = UnknownType() if known is None else field.transform.result_type(known)
+        found.append(NestedField(field.field_id, field.name, result, required=False))
+    return StructType(*found)
