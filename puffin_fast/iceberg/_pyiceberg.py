@@ -146,8 +146,8 @@ def _refuse_what_would_be_lost(metadata: TableMetadata, io: FileIO) -> None:
         unknown |= {f"snapshots.{key}" for key in snapshot.keys() - SNAPSHOT_KEYS}
     if unknown:
         raise UnsupportedError(
-            f"{previous}: {', '.join(sorted(unknown))}: PyIceberg {pyiceberg.__version__} does not know this, "
-            "so a commit through it would drop it"
+            f"{previous}: {', '.join(sorted(unknown))}: PyIceberg {pyiceberg.__version__} knows it not: "
+            "a commit through it would drop it"
         )
 
 

@@ -1,0 +1,364 @@
+"""Row filters: a PyIceberg expression, its text or a PyArrow expression, evaluated on Arrow columns.
+
+Three-valued logic as in SQL: a comparison with NULL is unknown, and so are NOT IN, <> and NOT LIKE 'x%' of
+a NULL; a row matches only where the whole filter is true. NaN equals nothing and is neither smaller nor
+greater than a number, as the metrics by which files are pruned have it; `is_nan` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundNotEqualTo,
+    BoundNotIn,
+    BoundNotNaN,
+    BoundNotNull,
+    BoundNotStartsWith,
+    BoundPredicate,
+    BoundTerm,
+    NotNull,
+    Or,
+)
+from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    BoundBooleanExpressionVisitor,
+    rewrite_not,
+    visit,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+
+__all__ = ["RowFilter"]
+
+Filter: TypeAlias = str | BooleanExpression | pc.Expression
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A filter bound to a table's schema.
+
+    Attributes:
+        expression: what files are pruned by: it may keep too much, never too little.
+        field_ids: the columns that `mask` needs, in the order of their ids.
+        everything: the filter is true for every row, so no row need be looked at.
+    """
+
+    expression: BooleanExpression
+    field_ids: tuple[int, ...]
+    everything: bool
+    _bound: BooleanExpression | None
+    _arrow: pc.Expression | None
+    _names: Mapping[str, int]
+
+    @classmethod
+    def bind(cls, filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
+        """Binds a filter to a schema.
+
+        Args:
+            filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
+                expression over top-level columns (it can compute, and prunes no file).
+            schema: the table's schema.
+            case_sensitive: whether names must agree in case; PyArrow expressions always are.
+
+        Raises:
+            NotFoundError: a column that the schema does not have.
+            InvalidInputError: text that is no expression, or a literal that does not fit its column.
+        """
+        if isinstance(filter, pc.Expression):
+            return cls._of_arrow(filter, schema)
+        if isinstance(filter, str):
+            filter = _parsed(filter)
+        if not isinstance(filter, BooleanExpression):
+            raise InvalidInputError(
+                "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
+                f"{type(filter).__name__}"
+            )
+        bound = _bound(filter, schema, case_sensitive)
+        columns = _Columns()
+        visit(bound, columns)
+        return cls(
+            expression=filter,
+            field_ids=tuple(sorted(columns.field_ids)),
+            everything=isinstance(bound, AlwaysTrue),
+            _bound=bound,
+            _arrow=None,
+            _names={},
+        )
+
+    @classmethod
+    def _of_arrow(cls, filter: pc.Expression, schema: Schema) -> RowFilter:
+        names = {field.name: field.field_id for field in schema.fields}
+        empty = pa.schema([pa.field(f.name, schema_to_pyarrow(f.field_type)) for f in schema.fields])
+        try:
+            scanner = ds.dataset(empty.empty_table()).scanner(columns={"match": filter})
+            found = scanner.projected_schema.field("match").type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
+            wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
+            raise wrong(f"filter {filter}: {error}") from error
+        if not pa.types.is_boolean(found):
+            raise InvalidInputError(f"filter {filter}: expected a boolean, found {found}")
+        used = {name: id for name, id in names.items() if _mentions(filter, name, empty)}
+        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, filter, used)
+
+    @property
+    def nothing(self) -> bool:
+        """The filter is false for every row."""
+        return isinstance(self._bound, AlwaysFalse)
+
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        """Which rows match.
+
+        Args:
+            columns: field id to an Arrow array of `n_rows` values, for each of `field_ids`.
+            n_rows: rows of the batch.
+
+        Returns:
+            NumPy bool array of `n_rows`: True where the filter is true; false and unknown are False.
+        """
+        if self._bound is None:
+            batch = pa.record_batch({name: columns[id] for name, id in self._names.items()})
+            found = ds.InMemoryDataset(batch).scanner(columns={"match": self._arrow}, use_threads=False)
+            matches: Any = found.to_table().column(0).combine_chunks()
+        else:
+            matches = visit(self._bound, _Matches(columns))
+        if isinstance(matches, bool):
+            return np.full(n_rows, matches)
+        if matches.null_count:
+            matches = pc.fill_null(matches, False)
+        if isinstance(matches, pa.ChunkedArray):
+            matches = matches.combine_chunks()
+        result: np.ndarray = matches.to_numpy(zero_copy_only=False)
+        return result
+
+    def certain(self) -> BooleanExpression:
+        """The bound filter as a proof needs it: where this is true of all rows, all rows match in SQL.
+
+        Iceberg's strict evaluation lets ``x <> 5`` be true of NULL; here it is not.
+        """
+        return AlwaysFalse() if self._bound is None else visit(self._bound, _NullsDoNotMatch())
+
+
+def _parsed(text: str) -> BooleanExpression:
+    try:
+        return parse(text)
+    except Exception as error:
+        at = getattr(error, "column", None)
+        where = "" if at is None else f" at character {at}"
+        raise InvalidInputError(
+            f"filter {text!r}: expected an expression, found something else{where}"
+        ) from error
+
+
+def _bound(filter: BooleanExpression, schema: Schema, case_sensitive: bool) -> BooleanExpression:
+    try:
+        return visit(rewrite_not(filter), _Binds(schema, case_sensitive))
+    except ValueError as error:
+        if "Could not find field" in str(error) or "Could not find column" in str(error):
+            known = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"filter {filter}: {error}; the table has {known}") from error
+        raise InvalidInputError(f"filter {filter}: {error}") from error
+    except TypeError as error:
+        raise InvalidInputError(f"filter {filter}: {error}") from error
+
+
+def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
+    """Whether a PyArrow expression reads a column: without it the expression does not bind."""
+    without = schema.remove(schema.get_field_index(name))
+    try:
+        ds.dataset(without.empty_table()).scanner(columns={"match": filter})
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+class _Folds(BooleanExpressionVisitor[BooleanExpression]):
+    """Rebuilds an expression; subclasses say what becomes of a predicate."""
+
+    def visit_true(self) -> BooleanExpression:
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        raise TypeError(f"not rewritten: {child_result}")
+
+    def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        raise TypeError(f"not bound: {predicate}")
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
+        raise TypeError(f"bound already: {predicate}")
+
+
+class _Binds(_Folds):
+    """Binds as PyIceberg does, but a comparison that every value passes still is unknown for NULL.
+
+    PyIceberg makes ``x < 3000000000`` on a 32-bit column simply true.
+    """
+
+    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        bound: BooleanExpression = predicate.bind(self._schema, self._case_sensitive)
+        if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
+            return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
+        return bound
+
+
+class _Columns(BooleanExpressionVisitor[None]):
+    """Collects the ids of the columns that a bound expression reads."""
+
+    def __init__(self) -> None:
+        self.field_ids: set[int] = set()
+
+    def visit_true(self) -> None: ...
+
+    def visit_false(self) -> None: ...
+
+    def visit_not(self, child_result: None) -> None: ...
+
+    def visit_and(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_or(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_unbound_predicate(self, predicate: Any) -> None:
+        raise TypeError(f"not bound: {predicate}")
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
+        self.field_ids.add(predicate.term.ref().field.field_id)
+
+
+class _NullsDoNotMatch(_Folds):
+    """Adds IS NOT NULL to the predicates that Iceberg's strict evaluation holds true of NULL."""
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
+        if isinstance(predicate, BoundNotEqualTo | BoundNotIn | BoundNotNaN | BoundNotStartsWith):
+            return And(BoundNotNull(term=predicate.term), predicate)
+        return predicate
+
+
+class _Matches(BoundBooleanExpressionVisitor[Any]):
+    """Evaluates a bound expression; results are Arrow boolean arrays (NULL: unknown) or a plain bool."""
+
+    def __init__(self, columns: Mapping[int, pa.Array]) -> None:
+        self._columns = columns
+
+    def column(self, term: BoundTerm) -> pa.Array:
+        return _storage(self._columns[term.ref().field.field_id])
+
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.not_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.greater(self.column(term), _scalar(literal.value, term))
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.greater_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.less(self.column(term), _scalar(literal.value, term))
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.less_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        values = _array(literals, term.ref().field.field_type)
+        return pc.is_in(self.column(term), value_set=values)
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
+
+    def visit_is_nan(self, term: BoundTerm) -> Any:
+        return pc.is_nan(self.column(term))
+
+    def visit_not_nan(self, term: BoundTerm) -> Any:
+        return pc.invert(pc.is_nan(self.column(term)))
+
+    def visit_is_null(self, term: BoundTerm) -> Any:
+        return pc.is_null(self.column(term))
+
+    def visit_not_null(self, term: BoundTerm) -> Any:
+        return pc.is_valid(self.column(term))
+
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.starts_with(self.column(term), pattern=literal.value)
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.invert(self.visit_starts_with(term, literal))
+
+    def visit_true(self) -> Any:
+        return True
+
+    def visit_false(self) -> Any:
+        return False
+
+    def visit_not(self, child_result: Any) -> Any:
+        return not child_result if isinstance(child_result, bool) else pc.invert(child_result)
+
+    def visit_and(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return right_result if left_result else False
+        if isinstance(right_result, bool):
+            return left_result if right_result else False
+        return pc.and_kleene(left_result, right_result)
+
+    def visit_or(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return True if left_result else right_result
+        if isinstance(right_result, bool):
+            return True if right_result else left_result
+        return pc.or_kleene(left_result, right_result)
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    """Extension types (uuid) compare as what they are stored as."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+def _array(values: set[Any], field_type: IcebergType) -> pa.Array:
+    return pa.concat_arrays(
+        [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
+    )
+
+
+def _scalar(value: Any, term: BoundTerm) -> pa.Scalar:
+    return _scalar_array(value, term.ref().field.field_type)[0]
+
+
+def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
+    plain = _plain_type(field_type)
+    if pa.types.is_fixed_size_binary(plain) and hasattr(value, "bytes"):
+        value = value.bytes
+    return pa.array([value], plain)
+
+
+def _plain_type(field_type: IcebergType) -> pa.DataType:
+    arrow = schema_to_pyarrow(field_type)
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
