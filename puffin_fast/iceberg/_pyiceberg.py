@@ -33,6 +33,7 @@ from pyiceberg.io.pyarrow import (
     _check_pyarrow_schema_compatible,
     _dataframe_to_data_files,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -73,6 +74,7 @@ __all__ = [
     "commit_snapshot",
     "commit_upgrade",
     "filesystem",
+    "schema_of_arrow",
     "v3_metadata",
     "write_data_files",
 ]
@@ -381,6 +383,18 @@ def write_data_files(table: Table, data: pa.Table | pa.RecordBatchReader) -> Ite
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
     return _dataframe_to_data_files(table_metadata=metadata, df=data, io=table.io)
+
+
+def schema_of_arrow(schema: pa.Schema) -> Schema:
+    """An Arrow schema as an Iceberg schema of version 3, without ids (all -1).
+
+    Raises:
+        InvalidInputError: a type that Iceberg does not have.
+    """
+    try:
+        return Catalog._convert_schema_if_needed(schema, 3)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"schema: {error}") from error
 
 
 def filesystem(io: FileIO, location: str) -> tuple[Any, str]:

@@ -1,0 +1,187 @@
+"""Tables of format version 3: made, and filled with Arrow rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
+)
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.transforms import IdentityTransform, parse_transform
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg._changes import Changes
+from puffin_fast.iceberg._pyiceberg import schema_of_arrow, v3_metadata, write_data_files
+from puffin_fast.iceberg.commit import Committed, commit, head_of, remove_files, repeated
+from puffin_fast.iceberg.manifests import ADDED, DATA, ManifestEntry
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+__all__ = ["append", "create_table"]
+
+FORMAT_VERSION = "format-version"
+
+_TRANSFORM = re.compile(r"(?P<transform>[a-z]+(?:\[\d+\])?)\((?P<column>.+)\)")
+
+
+def create_table(
+    catalog: Catalog,
+    name: str | tuple[str, ...],
+    schema: Schema | pa.Schema,
+    *,
+    partition_spec: PartitionSpec | Sequence[str] = UNPARTITIONED_PARTITION_SPEC,
+    location: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Creates an empty table of format version 3.
+
+    Args:
+        catalog: any PyIceberg catalog.
+        name: ``"namespace.table"``; the namespace must be there.
+        schema: PyIceberg's or Arrow's; ids are assigned anew, as PyIceberg does.
+        partition_spec: PyIceberg's (its source ids are those of a PyIceberg schema), or texts such as
+            ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``.
+        location: folder of the table; by default the warehouse's.
+        properties: table properties.
+
+    Raises:
+        NotFoundError: the namespace, or a column of the partition spec.
+        InvalidInputError: the table exists, or a property contradicts format version 3.
+        UnsupportedError: a PyIceberg that is not known.
+    """
+    settings = dict(properties or {})
+    if settings.setdefault(FORMAT_VERSION, "3") != "3":
+        raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
+    shown = name if isinstance(name, str) else ".".join(name)
+    if isinstance(schema, pa.Schema):
+        schema = assign_fresh_schema_ids(schema_of_arrow(schema))
+    if not isinstance(partition_spec, PartitionSpec):
+        partition_spec = _partition_spec(partition_spec, schema)
+    with v3_metadata(catalog):
+        try:
+            return catalog.create_table(
+                name, schema, location=location, partition_spec=partition_spec, properties=settings
+            )
+        except NoSuchNamespaceError as error:
+            raise NotFoundError(f"{shown}: {error}; catalog.create_namespace makes it") from error
+        except TableAlreadyExistsError as error:
+            raise InvalidInputError(f"{shown}: {error}") from error
+
+
+def _partition_spec(texts: Sequence[str], schema: Schema) -> PartitionSpec:
+    fields = []
+    for number, text in enumerate(texts):
+        found = _TRANSFORM.fullmatch(text)
+        column = found["column"] if found else text
+        try:
+            transform = parse_transform(found["transform"]) if found else IdentityTransform()
+            source = schema.find_field(column)
+        except ValueError as error:
+            raise NotFoundError(f"partition_spec {text!r}: {error}") from error
+        kind = re.sub(r"\W.*", "", found["transform"]) if found else ""
+        fields.append(
+            PartitionField(
+                source_id=source.field_id,
+                field_id=PARTITION_FIELD_ID_START + number,
+                transform=transform,
+                name=f"{column}_{kind}" if kind else column,
+            )
+        )
+    return PartitionSpec(*fields)
+
+
+def append(
+    table: Table,
+    data: Any,
+    *,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Committed | None:
+    """Appends Arrow rows in one commit; on version 3 the rows get row ids.
+
+    Args:
+        table: format version 2 or 3; moved to the new metadata.
+        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface; columns go
+            by name. A reader into an unpartitioned table is streamed, else it is held in memory.
+        branch: an existing branch.
+        job_id: a job that the branch's history holds is not done again.
+        properties: more entries for the snapshot's summary.
+
+    Returns:
+        What was committed; None when there were no rows.
+
+    Raises:
+        InvalidInputError: columns that do not fit the table's schema.
+        ConflictError, CommitUnknownError: see `commit`.
+    """
+    rows = _rows(data, streamed=table.spec().is_unpartitioned())
+    table.refresh()
+    base = head_of(table.metadata, branch)
+    done = repeated(table.metadata, branch, job_id)
+    entries: list[ManifestEntry] = []
+    if done is None:
+        if isinstance(rows, pa.Table) and rows.num_rows == 0:
+            return None
+        try:
+            for file in write_data_files(table, rows):
+                entries.append(_entry(file, table.spec().spec_id))
+        except BaseException:
+            remove_files(table.io, [entry.file_path for entry in entries])
+            raise
+        if not entries:
+            return None
+    changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
+    return commit(table, changes, base=base, branch=branch, job_id=job_id, properties=properties)
+
+
+def _rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatchReader):
+        return data if streamed else data.read_all()
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader if streamed else reader.read_all()
+    raise InvalidInputError(f"data: expected Arrow rows, found {type(data).__name__}")
+
+
+def _entry(file: DataFile, spec_id: int) -> ManifestEntry:
+    """A data file that PyIceberg wrote, as an added manifest entry."""
+    partition: Iterable[Any] = (file.partition[position] for position in range(len(file.partition)))
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=DATA,
+        file_path=file.file_path,
+        file_format=str(file.file_format.value).upper(),
+        spec_id=spec_id,
+        partition=tuple(partition),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        column_sizes=file.column_sizes,
+        value_counts=file.value_counts,
+        null_value_counts=file.null_value_counts,
+        nan_value_counts=file.nan_value_counts,
+        lower_bounds=file.lower_bounds,
+        upper_bounds=file.upper_bounds,
+        key_metadata=file.key_metadata,
+        split_offsets=file.split_offsets,
+        sort_order_id=file.sort_order_id,
+    )
