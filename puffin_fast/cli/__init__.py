@@ -1,0 +1,26 @@
+"""``puffin-fast``: what the package does, from a shell. One module per noun."""
+
+from __future__ import annotations
+
+import click
+
+from puffin_fast import __version__
+from puffin_fast.cli import _rim, demo, puffin, table
+
+__all__ = ["main"]
+
+
+@click.group(cls=_rim.Door, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(version)s")
+@_rim.catalog_options
+@click.pass_context
+def main(context: click.Context, /, **catalog: str | None) -> None:
+    """Deletion vectors: Puffin files and Iceberg tables.
+
+    Catalog options may stand here, as in PyIceberg's command line, or after the command.
+    """
+    context.obj = catalog
+
+
+for _command in (puffin.inspect, puffin.verify, table.delete, demo.demo):
+    main.add_command(_command)

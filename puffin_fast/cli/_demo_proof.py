@@ -1,0 +1,122 @@
+"""What makes the demo believable: foreign engines read what a plain filter of the source keeps."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_fast.errors import MissingExtraError, PuffinFastError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.table import Table
+
+    from puffin_fast.bitmap import PositionBitmap
+
+__all__ = ["DisagreementError", "position_delete_bytes", "prove", "referee"]
+
+EXTENSIONS = ("avro", "httpfs", "iceberg")
+"""DuckDB's extensions for Iceberg, in the order of their dependencies."""
+
+
+class DisagreementError(PuffinFastError):
+    """A foreign engine's answer is not the plain filter's."""
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(name, extra="demo") from error
+
+
+@contextmanager
+def referee(folder: Path) -> Iterator[DuckDBPyConnection]:
+    """A DuckDB connection with its Iceberg extension from the packages, so that nothing is downloaded.
+
+    Args:
+        folder: where DuckDB may spill what does not fit into its share of memory.
+    """
+    settings = {"temp_directory": str(folder / "duckdb"), "memory_limit": "3GB"}
+    with _module("duckdb").connect(config=settings) as connection:
+        for name in EXTENSIONS:
+            package = Path(_module(f"duckdb_extension_{name}").__file__).parent
+            (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
+            connection.execute(f"LOAD '{extension}'")
+        yield connection
+
+
+def prove(
+    connection: DuckDBPyConnection, table: Table, source: Sequence[Path], deleted: Sequence[str]
+) -> dict[str, int]:
+    """Compares, row for row, what foreign engines read with a plain filter of the source.
+
+    Args:
+        connection: from `referee`.
+        table: the table as it now stands.
+        source: Parquet files that the table was loaded from.
+        deleted: the filters of all deletes so far.
+
+    Returns:
+        rows that each engine read.
+
+    Raises:
+        DisagreementError: when one of them differs in a single row.
+    """
+    files = [str(file) for file in source]
+    kept = " AND ".join(f"({where}) IS NOT TRUE" for where in deleted)
+    expected = f"SELECT * FROM read_parquet({files}) WHERE {kept}"
+    columns = connection.sql(expected).columns
+    reader = table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+    connection.register("pyiceberg_scan", reader)
+    engines = {
+        "PyIceberg": "pyiceberg_scan",
+        "DuckDB": f"iceberg_scan('{table.metadata_location}')",
+    }
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE expected AS {expected}")
+    rows = {"plain filter": _count(connection, "expected")}
+    for engine, relation in engines.items():
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE found AS SELECT {', '.join(columns)} FROM {relation}"
+        )
+        rows[engine] = _count(connection, "found")
+        strange = _count(connection, "(FROM found EXCEPT ALL FROM expected)")
+        if strange or rows[engine] != rows["plain filter"]:
+            raise DisagreementError(
+                f"{engine} reads {rows[engine]:,} rows, {strange:,} of them wrong: "
+                f"expected the {rows['plain filter']:,} rows of the plain filter"
+            )
+        connection.execute("DROP TABLE found")
+    connection.execute("DROP TABLE expected")
+    connection.unregister("pyiceberg_scan")
+    return rows
+
+
+def _count(connection: DuckDBPyConnection, relation: str) -> int:
+    row = connection.execute(f"SELECT count(*) FROM {relation}").fetchone()
+    assert row is not None  # an aggregate without groups has one row
+    return int(row[0])
+
+
+def position_delete_bytes(vectors: Iterable[tuple[str, PositionBitmap]], folder: Path) -> int:
+    """Bytes of the same deletes as Parquet position-delete files: one per data file, zstd as Iceberg's default.
+
+    Args:
+        vectors: data file and its deleted positions.
+        folder: where to write them; they stay there, to be looked at.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    size = 0
+    for number, (data_file, bitmap) in enumerate(vectors):
+        positions = bitmap.to_arrow()
+        paths = pa.repeat(pa.scalar(data_file), len(positions))
+        path = folder / f"{number:05d}-deletes.parquet"
+        pq.write_table(pa.table({"file_path": paths, "pos": positions}), path, compression="zstd")
+        size += path.stat().st_size
+    return size

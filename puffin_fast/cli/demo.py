@@ -1,0 +1,256 @@
+"""``puffin-fast demo``: the whole way on real rows, from a filter to tables that foreign engines read.
+
+Load into a v3 table, delete through Spark, delete again on this machine (which merges vectors), and let
+PyIceberg's own scan and DuckDB's Iceberg extension agree with a plain filter of the source after each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from puffin_fast.cli import _rim
+from puffin_fast.errors import InvalidInputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from puffin_fast.bitmap import PositionBitmap
+    from puffin_fast.cli._demo_data import DataSet
+
+__all__ = ["demo"]
+
+NAMESPACE = "demo"
+
+WAREHOUSE = "warehouse"
+"""Below the demo's folder: what each run replaces. The sources beside it stay for the next run."""
+
+
+@dataclass
+class Story:
+    """What happened, for the tables and the picture at the end."""
+
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    tables: list[dict[str, Any]] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str, **facts: Any) -> Iterator[dict[str, Any]]:
+        """Times a stage; facts may be added to what it yields."""
+        row = {"stage": name, "table": "", "rows": None, **facts}
+        began = time.perf_counter()
+        yield row
+        row["seconds"] = time.perf_counter() - began
+        self.stages.append(row)
+        click.echo(f"{row['seconds']:7.2f} s  {name} {row['table']}", err=True)
+
+
+def _spark(folder: Path) -> SparkSession:
+    """A local session with quiet logs; the demo owns this process, so it may start one."""
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "pyspark", extra="demo") from error
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[*]").appName("puffin-fast demo")
+    for key, value in {
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.warehouse.dir": str(folder / "spark"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # PySpark's launcher raises its own, a Java that is missing among them
+        raise InvalidInputError(f"Spark did not start (it needs Java 17 or later): {error}") from error
+
+
+def _catalog(folder: Path) -> Catalog:
+    """A catalog in a SQLite file beside its warehouse."""
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "pyiceberg", extra="demo") from error
+    catalog = SqlCatalog(NAMESPACE, uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    catalog.create_namespace(NAMESPACE)
+    return catalog
+
+
+def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
+    """The source as a new v3 table, one append per source file; and how many rows went in."""
+    from puffin_fast import iceberg
+
+    spec = data.partition_spec()
+    table = iceberg.create_table(catalog, f"{NAMESPACE}.{data.name}", data.schema(), partition_spec=spec)
+    rows = 0
+    for batch in data.batches():
+        iceberg.append(table, batch)
+        rows += batch.num_rows
+    return table, rows
+
+
+def _vectors(table: Table) -> list[tuple[str, PositionBitmap, int]]:
+    """Data file, positions and bytes of each vector that the table's newest snapshot has."""
+    from puffin_fast.files import read_vector
+    from puffin_fast.iceberg import manifests
+
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return []
+    lists = [m for m in manifests.read_manifest_list(table.io, snapshot.manifest_list) if m.content]
+    found = []
+    for _, entries in manifests.read_manifests(table.io, lists):
+        for entry in entries:
+            path, offset, length = entry.file_path, entry.content_offset, entry.content_size_in_bytes
+            bitmap = read_vector(path.removeprefix("file://"), offset, length, cardinality=entry.record_count)
+            found.append((entry.referenced_data_file, bitmap, length))
+    return found
+
+
+def _tell(
+    story: Story, data: DataSet, session: SparkSession, referee: DuckDBPyConnection, catalog: Catalog
+) -> None:
+    """One table's way from its source to the proof."""
+    from puffin_fast import iceberg, spark
+    from puffin_fast.cli._demo_proof import position_delete_bytes, prove
+
+    with story.stage("load", table=data.name) as row:
+        table, row["rows"] = _load(catalog, data)
+    n_files = len(list(table.scan().plan_files()))
+    doors: tuple[tuple[str, Callable[[str], Any]], ...] = (
+        ("Spark", lambda where: spark.delete(session, table, where)),
+        ("this machine", lambda where: iceberg.delete(table, where)),
+    )
+    done: list[str] = []
+    for erasure, (engine, delete) in zip(data.erasures, doors, strict=True):
+        before = story.tables[-1]["deleted"] if done else 0
+        with story.stage(f"delete {erasure.what} ({engine})", table=data.name) as row:
+            delete(erasure.where)
+            table.refresh()
+        done.append(erasure.where)
+        vectors = _vectors(table)
+        deleted = sum(len(bitmap) for _, bitmap, _ in vectors)
+        row["rows"] = deleted - before
+        folder = (
+            Path(table.location().removeprefix("file://")).parent
+            / f"{data.name}-position-deletes-{len(done)}"
+        )
+        n_bytes = sum(length for _, _, length in vectors)
+        other = position_delete_bytes(((path, bitmap) for path, bitmap, _ in vectors), folder)
+        with story.stage(
+            "prove: PyIceberg and DuckDB read what a plain filter keeps", table=data.name
+        ) as row:
+            rows = prove(referee, table, data.files, done)
+            row["rows"] = rows["plain filter"]
+        story.tables.append(
+            {
+                "table": data.name,
+                "after deleting": erasure.what,
+                "data files": n_files,
+                "rows left": rows["plain filter"],
+                "deleted": deleted,
+                "vectors": len(vectors),
+                "bytes of vectors": n_bytes,
+                "bytes as position deletes": other,
+                "times smaller": other / n_bytes,
+            }
+        )
+
+
+def _picture(story: Story, path: Path) -> bool:
+    """Bars of bytes and seconds, if matplotlib is there."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return False
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    sizes, seconds = figure.subplots(1, 2)
+    names = [f"{row['table']}\n{row['after deleting']}" for row in story.tables]
+    places = range(len(names))
+    for shift, key in ((-0.2, "bytes of vectors"), (0.2, "bytes as position deletes")):
+        bars = sizes.bar([p + shift for p in places], [row[key] for row in story.tables], 0.4, label=key)
+        sizes.bar_label(bars, fmt="{:,.0f}", fontsize=7)
+    sizes.set_xticks(list(places), names, fontsize=7)
+    sizes.set_yscale("log")
+    sizes.set_title("the same deletes, in bytes")
+    sizes.legend(fontsize=7)
+    stages = list(reversed(story.stages))
+    bars = seconds.barh(range(len(stages)), [row["seconds"] for row in stages])
+    seconds.bar_label(bars, fmt="{:.2f}", fontsize=7)
+    seconds.set_yticks(
+        range(len(stages)), [f"{row['stage'][:40]} {row['table']}" for row in stages], fontsize=7
+    )
+    seconds.set_title("seconds per stage")
+    figure.savefig(path, dpi=120)
+    return True
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build/demo"),
+    show_default=True,
+    help="Where sources and warehouse go.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0),
+    default=0,
+    envvar="DEMO_SCALE",
+    show_default=True,
+    show_envvar=True,
+    help="TPC-H scale factor of lineitem (1: 6 million rows); 0 leaves it out.",
+)
+@_rim.output_option
+def demo(folder: Path, scale: float, output: str) -> None:
+    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and proves the result."""
+    from puffin_fast.cli import _demo_data
+    from puffin_fast.cli._demo_proof import referee
+
+    folder = folder.resolve()
+    warehouse = folder / WAREHOUSE
+    shutil.rmtree(warehouse, ignore_errors=True)
+    warehouse.mkdir(parents=True)
+    story = Story()
+    with story.stage("sources"):
+        sets = [_demo_data.flights(folder)]
+        if scale:
+            sets.append(_demo_data.lineitem(folder, scale))
+    with story.stage("start Spark"):
+        session = _spark(warehouse)
+    try:
+        catalog = _catalog(warehouse)
+        with referee(warehouse) as connection:
+            for data in sets:
+                _tell(story, data, session, connection, catalog)
+    finally:
+        session.stop()
+    if output == "json":
+        _rim.print_json({"tables": story.tables, "stages": story.stages})
+        return
+    console = _rim.console()
+    console.print(_rim.grid(story.stages, title="stages"))
+    console.print(
+        _rim.grid(
+            story.tables, title="deletion vectors, and the same deletes as Parquet position-delete files"
+        )
+    )
+    if _picture(story, folder / "demo.png"):
+        console.print(f"picture: {folder / 'demo.png'}", soft_wrap=True)

@@ -1,0 +1,116 @@
+"""Commands on one Puffin file: ``inspect`` and ``verify``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from puffin_fast.cli import _rim
+from puffin_fast.dv import iceberg as vectors
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.puffin import BlobMetadata, PuffinReader
+
+__all__ = ["inspect", "verify"]
+
+
+def _declared_cardinality(blob: BlobMetadata, path: str) -> int | None:
+    declared = blob.properties.get("cardinality")
+    if declared is None:
+        return None
+    try:
+        return int(declared)
+    except ValueError:
+        raise CorruptDataError(
+            "blob property cardinality",
+            path=path,
+            offset=blob.offset,
+            expected="a number",
+            found=repr(declared),
+        ) from None
+
+
+def _examine(reader: PuffinReader, blob: BlobMetadata, path: str) -> dict[str, Any]:
+    """Reads one blob and checks all that its type lets us check.
+
+    Returns:
+        ``n_bytes`` after decompression and, for a deletion vector, ``cardinality`` and ``containers``.
+    """
+    data = reader.read(blob)
+    found: dict[str, Any] = {"n_bytes": len(data)}
+    if blob.type == vectors.BLOB_TYPE:
+        declared = _declared_cardinality(blob, path)
+        bitmap = vectors.decode(data, cardinality=declared, path=path, offset=blob.offset)
+        found["cardinality"] = len(bitmap)
+        found["containers"] = bitmap.containers()._asdict()
+    return found
+
+
+def _describe(index: int, blob: BlobMetadata) -> dict[str, Any]:
+    return {
+        "blob": index,
+        "type": blob.type,
+        "offset": blob.offset,
+        "length": blob.length,
+        "compression-codec": blob.compression_codec,
+        "fields": list(blob.fields),
+        "snapshot-id": blob.snapshot_id,
+        "sequence-number": blob.sequence_number,
+        "properties": dict(blob.properties),
+    }
+
+
+@click.command()
+@click.argument("file")
+@_rim.output_option
+def inspect(file: str, output: str) -> None:
+    """What a Puffin FILE holds: blobs, properties, containers, sizes.
+
+    A damaged blob is shown with what is wrong with it; `verify` is the command that fails then.
+    """
+    with PuffinReader(file) as reader:
+        blobs = []
+        for index, blob in enumerate(reader.blobs):
+            try:
+                content: dict[str, Any] = _examine(reader, blob, file)
+            except PuffinFastError as error:
+                content = {"error": str(error)}
+            blobs.append({**_describe(index, blob), "content": content})
+        summary = {
+            "file": file,
+            "file-size-in-bytes": reader.file_size,
+            "file-footer-size-in-bytes": reader.footer_size,
+            "properties": dict(reader.metadata.properties),
+        }
+    if output == "json":
+        _rim.print_json({**summary, "blobs": blobs})
+        return
+    console = _rim.console()
+    console.print(_rim.grid([summary]))
+    if blobs:
+        console.print(_rim.grid(blobs))
+
+
+@click.command()
+@click.argument("file")
+@_rim.output_option
+@click.pass_context
+def verify(context: click.Context, file: str, output: str) -> None:
+    """Reads every blob of a Puffin FILE and checks it: lengths, magic, checksum, cardinality.
+
+    Exit code 1 when one of them fails.
+    """
+    rows = []
+    with PuffinReader(file) as reader:
+        for index, blob in enumerate(reader.blobs):
+            row: dict[str, Any] = {"blob": index, "type": blob.type, "offset": blob.offset}
+            try:
+                row["n_bytes"] = _examine(reader, blob, file)["n_bytes"]
+                row["error"] = None
+            except PuffinFastError as error:
+                row["n_bytes"] = None
+                row["error"] = str(error)
+            rows.append(row)
+    _rim.show(rows, output, title=f"{file}: {len(rows)} blobs")
+    if any(row["error"] for row in rows):
+        context.exit(1)

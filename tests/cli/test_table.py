@@ -1,0 +1,104 @@
+"""``delete`` from the shell: what it does to a table, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+
+def open_table(options: Options) -> Table:
+    return load_catalog("c", uri=options[3], warehouse=options[5]).load_table("ns.t")
+
+
+def count(options: Options) -> int:
+    return open_table(options).scan().to_arrow().num_rows
+
+
+def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) -> None:
+    result = run("delete", "ns.t", "--where", "id >= 10 and id < 30", "--output", "json", *catalog_options)
+    assert result.exit_code == 0, result.output
+    (said,) = json.loads(result.output)
+    assert said["rows"] == 20
+    assert said["snapshot-id"] == open_table(catalog_options).metadata.current_snapshot_id
+    assert count(catalog_options) == 980
+
+
+def test_catalog_options_may_stand_before_the_command(run: Run, catalog_options: Options) -> None:
+    assert run(*catalog_options, "delete", "ns.t", "--where", "id = 1").exit_code == 0
+    assert count(catalog_options) == 999
+
+
+def test_a_dry_run_counts_and_leaves_the_table(run: Run, catalog_options: Options) -> None:
+    before = open_table(catalog_options).metadata_location
+    result = run(
+        "delete", "ns.t", "--where", "word = 'w1'", "--dry-run", "--output", "json", *catalog_options
+    )
+    assert json.loads(result.output)[0]["rows"] == 143
+    assert open_table(catalog_options).metadata_location == before
+
+
+def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options: Options) -> None:
+    before = open_table(catalog_options).metadata_location
+    result = run("delete", "ns.t", "--where", "id < 0", "--output", "json", *catalog_options)
+    assert result.exit_code == 0
+    assert json.loads(result.output)[0]["rows"] == 0
+    assert open_table(catalog_options).metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("ns.t", "--where", "nothing = 1"), "nothing"),
+        (("ns.t", "--where", "id ="), "id ="),
+        (("ns.t", "--where", "id = 1", "--branch", "twig"), "twig"),
+        (("ns.other", "--where", "id = 1"), "ns.other"),
+        (("other.t", "--where", "id = 1"), "other.t"),
+    ],
+)
+def test_errors_are_one_line_that_names_the_cause(
+    run: Run, catalog_options: Options, arguments: tuple[str, ...], named: str
+) -> None:
+    before = open_table(catalog_options).metadata_location
+    result = run("delete", *arguments, *catalog_options)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert named in result.stderr
+    assert open_table(catalog_options).metadata_location == before
+
+
+def test_a_catalog_that_cannot_be_opened_is_one_line(run: Run, tmp_path: Path) -> None:
+    result = run("delete", "ns.t", "--where", "id = 1", "--uri", "nonsense://x")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_delete_without_a_filter_is_wrong_usage(run: Run, catalog_options: Options) -> None:
+    assert run("delete", "ns.t", *catalog_options).exit_code == 2
+
+
+@pytest.mark.spark
+def test_delete_through_spark_does_the_same(run: Run, spark: object, catalog_options: Options) -> None:
+    arguments = ("--where", "id >= 10 and id < 30", "--spark", "--output", "json")
+    result = run("delete", "ns.t", *arguments, *catalog_options)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)[0]["rows"] == 20
+    assert count(catalog_options) == 980
+
+
+def test_the_installed_command_has_no_traceback(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("puffin-fast")), "inspect", str(tmp_path / "x.puffin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("puffin-fast: error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,68 @@
+"""The package as a whole: what importing it costs, its version, its lazy names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+import puffin_fast as pf
+
+HEAVY = {"pyspark", "pyiceberg", "pandas", "datasketches", "duckdb", "polars", "click", "rich", "fsspec"}
+
+IMPORT_S = 0.2
+"""What the import may take beyond NumPy and PyArrow."""
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(
+    "use", ["", "pf.PositionBitmap, pf.dv.iceberg, pf.arrow, pf.PuffinWriter, pf.read_vector"]
+)
+def test_importing_loads_nothing_heavy(use: str) -> None:
+    loaded = run(
+        f"import sys, puffin_fast as pf; {use}\nprint(*{{m.partition('.')[0] for m in sys.modules}})"
+    )
+    assert not HEAVY & set(loaded.split())
+
+
+def test_importing_is_quick() -> None:
+    code = (
+        "import time, numpy, pyarrow.compute; began = time.perf_counter(); import puffin_fast as pf; "
+        "pf.PositionBitmap, pf.dv, pf.arrow; print(time.perf_counter() - began)"
+    )
+    assert min(float(run(code)) for _ in range(3)) < IMPORT_S
+
+
+def test_versions_agree() -> None:
+    assert pf.__version__ == importlib.metadata.version("puffin-fast")
+
+
+@pytest.mark.parametrize("name", pf.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(pf, name) is not None
+    assert name in dir(pf)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pf.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("package", "room", "extra"),
+    [("pyiceberg", "iceberg", "iceberg"), ("pyspark", "spark", "spark"), ("datasketches", "theta", "theta")],
+)
+def test_a_missing_extra_is_named(package: str, room: str, extra: str) -> None:
+    said = run(
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from puffin_fast.errors import MissingExtraError\n"
+        f"try:\n    from puffin_fast import {room} as room\n"
+        "    [getattr(room, name) for name in room.__all__]\n"
+        "except MissingExtraError as error:\n    print(error)"
+    )
+    assert f"puffin-fast[{extra}]" in said
