@@ -27,9 +27,12 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
     UnauthorizedError,
 )
+from pyiceberg.expressions import BooleanExpression
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
     PyArrowFileIO,
+    UnsupportedPyArrowTypeException,
     _check_pyarrow_schema_compatible,
     _dataframe_to_data_files,
 )
@@ -74,6 +77,7 @@ __all__ = [
     "commit_snapshot",
     "commit_upgrade",
     "filesystem",
+    "metrics_evaluator",
     "schema_of_arrow",
     "v3_metadata",
     "write_data_files",
@@ -380,7 +384,7 @@ def write_data_files(table: Table, data: pa.Table | pa.RecordBatchReader) -> Ite
         _check_pyarrow_schema_compatible(
             metadata.schema(), provided_schema=data.schema, format_version=metadata.format_version
         )
-    except (ValueError, TypeError) as error:
+    except (UnsupportedPyArrowTypeException, ValueError, TypeError) as error:
         raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
     return _dataframe_to_data_files(table_metadata=metadata, df=data, io=table.io)
 
@@ -393,7 +397,7 @@ def schema_of_arrow(schema: pa.Schema) -> Schema:
     """
     try:
         return Catalog._convert_schema_if_needed(schema, 3)
-    except (TypeError, ValueError) as error:
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
         raise InvalidInputError(f"schema: {error}") from error
 
 
@@ -408,3 +412,13 @@ def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
 
         return io._get_fs_from_uri(urlparse(location), location), location
     raise UnsupportedError(f"{type(io).__name__}: expected PyIceberg's PyArrowFileIO or FsspecFileIO")
+
+
+# --- planning -----------------------------------------------------------------------------------------------
+
+
+def metrics_evaluator(
+    schema: Schema, expression: BooleanExpression, case_sensitive: bool
+) -> Callable[[Any], bool]:
+    """Whether a file may hold rows that match, by its metrics: anything with a `DataFile`'s metric attributes."""
+    return _InclusiveMetricsEvaluator(schema, expression, case_sensitive).eval
