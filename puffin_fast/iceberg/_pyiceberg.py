@@ -420,5 +420,5 @@ def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
 def metrics_evaluator(
     schema: Schema, expression: BooleanExpression, case_sensitive: bool
 ) -> Callable[[Any], bool]:
-    """Whether a file may hold rows that match, by its metrics: anything with a `DataFile`'s metric attributes."""
+    """Whether a file (anything with a `DataFile`'s metrics) may hold rows that match, by its metrics."""
     return _InclusiveMetricsEvaluator(schema, expression, case_sensitive).eval
