@@ -46,6 +46,10 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
 	$(NEWEST)/bin/python -m pytest -m "spark and not jar" $(args)
 
+bench: build  ## the benchmarks, each beside its peers, with the ratios (args="-k encode" narrows)
+	@mkdir -p build/bench
+	$(PYTEST) benchmarks --benchmark-only --benchmark-disable-gc --benchmark-json=build/bench/bench.json $(args)
+
 lint: $(VENV)/.installed  ## ruff: rules and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,21 +22,10 @@ import pyarrow.parquet as pq
 
 from puffin_fast.errors import MissingExtraError
 
-if TYPE_CHECKING:
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
-
 __all__ = ["DataSet", "flights", "lineitem"]
 
 PARTS = 8
 """Files that lineitem is generated in, one data file of the table each."""
-
-
-FIRST_PARTITION_ID = 1000
-"""Where partition field ids start (table specification, "Partition Specs")."""
-
-FIELD_ID = "PARQUET:field_id"
-"""Arrow's metadata key of a field's id."""
 
 
 @dataclass(frozen=True)
@@ -55,32 +43,18 @@ class DataSet:
     Attributes:
         name: the table's name.
         files: Parquet files of the source, in order; each becomes one append.
-        partition_by: a column to partition the table by, or None.
+        partition_by: columns to partition the table by.
         erasures: the deletes, in order; the later ones meet data files that have a vector already.
     """
 
     name: str
     files: tuple[Path, ...]
-    partition_by: str | None
+    partition_by: tuple[str, ...]
     erasures: tuple[Erasure, ...]
 
-    def schema(self) -> Schema:
-        """The table's schema: what `batches` have, with their positions from 1 on as field ids."""
-        from pyiceberg.io.pyarrow import pyarrow_to_schema
-
-        return pyarrow_to_schema(_iceberg_schema(pq.read_schema(self.files[0])))
-
-    def partition_spec(self) -> PartitionSpec:
-        """The table's partitioning."""
-        from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
-        from pyiceberg.transforms import IdentityTransform
-
-        if self.partition_by is None:
-            return UNPARTITIONED_PARTITION_SPEC
-        source = self.schema().find_field(self.partition_by).field_id
-        return PartitionSpec(
-            PartitionField(source, FIRST_PARTITION_ID, IdentityTransform(), self.partition_by)
-        )
+    def schema(self) -> pa.Schema:
+        """The source's columns in types that Iceberg has."""
+        return _iceberg_schema(pq.read_schema(self.files[0]))
 
     def batches(self) -> Iterator[pa.Table]:
         """The source file by file, in types that Iceberg has."""
@@ -90,13 +64,7 @@ class DataSet:
 
 
 def _iceberg_schema(schema: pa.Schema) -> pa.Schema:
-    """The source's columns in types that Iceberg has, with their positions from 1 on as field ids."""
-    return pa.schema(
-        [
-            pa.field(field.name, _iceberg_type(field.type), field.nullable, {FIELD_ID: str(position)})
-            for position, field in enumerate(schema, start=1)
-        ]
-    )
+    return pa.schema([pa.field(field.name, _iceberg_type(field.type), field.nullable) for field in schema])
 
 
 def _iceberg_type(kind: pa.DataType) -> pa.DataType:
@@ -120,7 +88,7 @@ def flights(folder: Path) -> DataSet:
             _write_whole(pyarrow.csv.read_csv(rows), source)
     cancelled = Erasure("cancelled flights", "dep_time is null")
     airline = Erasure("one airline's flights", "carrier = 'MQ'")
-    return DataSet("flights", (source,), "month", (cancelled, airline))
+    return DataSet("flights", (source,), ("month",), (cancelled, airline))
 
 
 def _write_whole(table: pa.Table, path: Path) -> None:
@@ -150,7 +118,7 @@ def lineitem(folder: Path, scale: float) -> DataSet:
         Erasure("returns shipped by air", "l_returnflag = 'R' and l_shipmode = 'AIR'"),
     )
     files = tuple(sorted((source / "lineitem").glob("*.parquet")))
-    return DataSet("lineitem", files, None, erasures)
+    return DataSet("lineitem", files, (), erasures)
 
 
 def _generator() -> str:

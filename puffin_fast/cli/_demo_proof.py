@@ -105,7 +105,7 @@ def _count(connection: DuckDBPyConnection, relation: str) -> int:
 
 
 def position_delete_bytes(vectors: Iterable[tuple[str, PositionBitmap]], folder: Path) -> int:
-    """Bytes of the same deletes as Parquet position-delete files: one per data file, zstd as Iceberg's default.
+    """Bytes of the same deletes as Parquet position-delete files: one per data file, zstd like Iceberg's.
 
     Args:
         vectors: data file and its deleted positions.

@@ -96,8 +96,8 @@ def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
     """The source as a new v3 table, one append per source file; and how many rows went in."""
     from puffin_fast import iceberg
 
-    spec = data.partition_spec()
-    table = iceberg.create_table(catalog, f"{NAMESPACE}.{data.name}", data.schema(), partition_spec=spec)
+    name = f"{NAMESPACE}.{data.name}"
+    table = iceberg.create_table(catalog, name, data.schema(), partition_spec=data.partition_by)
     rows = 0
     for batch in data.batches():
         iceberg.append(table, batch)
