@@ -97,7 +97,7 @@ class Java:
             return Verdict(None, str(error.java_exception.toString()))
 
     def decode_blob(self, blob: bytes, cardinality: int) -> Verdict:
-        """The verdict of `PositionDeleteIndex.deserialize`, with a delete file that declares a cardinality."""
+        """The verdict of `PositionDeleteIndex.deserialize`, for a declared cardinality."""
         from py4j.protocol import Py4JJavaError
 
         iceberg = self.jvm.org.apache.iceberg

@@ -4,8 +4,8 @@
 
     bitmap64   u64 number of bitmaps | { u32 key | bitmap32 }*                            keys ascending
     bitmap32   u32 12346 | u32 n | n x (u16 key, u16 card-1) | n x u32 offset | containers
-               u16 12347 | u16 n-1 | run flags | n x (u16 key, u16 card-1) | [n x u32 offset, n >= 4] | containers
-    container  array: card x u16 | bitmap (card > 4096): 1024 x u64 | run: u16 r, r x (u16 start, u16 length-1)
+               u16 12347 | u16 n-1 | run flags | n x (u16 key, u16 card-1) | offsets if n >= 4 | containers
+    container  array: card x u16 | bitmap (card > 4096): 1024 x u64 | run: u16 r, r x (u16 first, u16 more)
     blob       u32 BE length | D1 D3 39 64 | bitmap64 | u32 BE CRC-32 of magic and bitmap64
 """
 

@@ -37,7 +37,7 @@ def _runs(n_runs: int, length: int) -> NDArray[np.int64]:
 
 
 _cardinalities = st.one_of(st.sampled_from(EDGES), st.integers(1, 200), st.integers(1, oracle.CHUNK))
-_chunks: st.SearchStrategy[NDArray[np.int64]] = st.one_of(
+chunks: st.SearchStrategy[NDArray[np.int64]] = st.one_of(
     st.builds(lambda low: np.array([low]), st.sampled_from([0, 1, 63, 64, 65, 32767, 32768, 65534, 65535])),
     st.builds(lambda lows: np.array(sorted(lows)), st.sets(st.integers(0, 65535), min_size=1, max_size=40)),
     st.builds(_spread, _cardinalities, st.integers(0, 1 << 20)),
@@ -55,7 +55,7 @@ _places = st.tuples(
 )
 
 
-def _assemble(chunks: dict[tuple[int, int], NDArray[np.int64]]) -> Positions:
+def assemble(chunks: dict[tuple[int, int], NDArray[np.int64]]) -> Positions:
     parts = [
         lows.astype(np.uint64) + np.uint64(key << 32 | high << 16)
         for (key, high), lows in sorted(chunks.items())
@@ -66,13 +66,13 @@ def _assemble(chunks: dict[tuple[int, int], NDArray[np.int64]]) -> Positions:
 
 def position_sets(max_chunks: int = 4) -> st.SearchStrategy[Positions]:
     """Sorted distinct positions in up to `max_chunks` containers anywhere in the whole range."""
-    return st.dictionaries(_places, _chunks, max_size=max_chunks).map(_assemble)
+    return st.dictionaries(_places, chunks, max_size=max_chunks).map(assemble)
 
 
 def low_position_sets(max_chunks: int = 3) -> st.SearchStrategy[Positions]:
     """The same in the first containers only: what a mask of a file's rows can hold."""
     places = st.tuples(st.just(0), st.integers(0, 4))
-    return st.dictionaries(places, _chunks, max_size=max_chunks).map(_assemble)
+    return st.dictionaries(places, chunks, max_size=max_chunks).map(assemble)
 
 
 def small_position_sets() -> st.SearchStrategy[Positions]:
@@ -178,11 +178,6 @@ _FOUR = tuple(array(key, [1, 2, 3]) for key in range(4))
 _ODD = range(1, 65536, 2)
 
 
-def malformed(build: Callable[[], bytes]) -> Callable[[], bytes]:
-    MALFORMED[build.__name__.strip("_")] = build
-    return build
-
-
 def _case(name: str, data: bytes) -> None:
     MALFORMED[name] = lambda: data
 
@@ -213,7 +208,7 @@ _case("array_unsorted", one(array(0, [5, 3, 9])))
 _case("array_repeated", one(array(0, [5, 5, 9])))
 _case("array_unsorted_at_its_end", one(array(0, [*range(0, 8190, 2), 8187])))
 _case("array_repeated_at_its_end", one(array(0, [*range(0, 8190, 2), 8188])))
-_case("array_unsorted_in_the_middle", one(array(0, [*range(0, 200), 198, *range(201, 300)])))
+_case("array_unsorted_in_the_middle", one(array(0, [*range(200), 198, *range(201, 300)])))
 _case("bitmap_cardinality_too_large", one(bits(0, _ODD, cardinality=32769)))
 _case("bitmap_cardinality_too_small", one(bits(0, _ODD, cardinality=32767)))
 _case("bitmap_with_too_few_bits", one(bits(0, [1, 2, 3], cardinality=4097)))
@@ -306,6 +301,6 @@ ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
     ),
     "largest_position": (bitmap64((oracle.MAX_KEY, bitmap32(array(0x8000, [0])))), [oracle.MAX_POSITION]),
 }
-"""Bitmaps that are read and never written so (first three parts) or are just on the edge, and what they hold."""
+"""Bitmaps that are read though never written so, or that are just on the edge, and what they hold."""
 
 ACCEPTED_BLOBS = {name: (oracle.frame(data), held) for name, (data, held) in ACCEPTED.items()}

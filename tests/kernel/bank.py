@@ -1,0 +1,81 @@
+"""The check bank's tables: every codec and every kind of buffer."""
+
+from __future__ import annotations
+
+import array
+import mmap
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from puffin_fast.bitmap import PositionBitmap
+
+from puffin_fast import dv
+from tests import oracle, strategies
+
+
+class Codec(NamedTuple):
+    """One kind of bytes, ours and the oracle's, and bytes that it refuses or only reads."""
+
+    name: str
+    encode: Callable[[PositionBitmap], bytes]
+    decode: Callable[[Any], PositionBitmap]
+    oracle_encode: Callable[[Sequence[int]], bytes]
+    oracle_decode: Callable[[bytes], list[int]]
+    malformed: dict[str, Callable[[], bytes]]
+    accepted: dict[str, tuple[bytes, list[int]]]
+
+
+CODECS = [
+    Codec(
+        "bitmap",
+        PositionBitmap.to_bytes,
+        PositionBitmap.from_bytes,
+        oracle.encode,
+        oracle.decode,
+        strategies.MALFORMED,
+        strategies.ACCEPTED,
+    ),
+    Codec(
+        "iceberg",
+        dv.iceberg.encode,
+        dv.iceberg.decode,
+        oracle.encode_blob,
+        oracle.decode_blob,
+        strategies.MALFORMED_BLOBS,
+        strategies.ACCEPTED_BLOBS,
+    ),
+]
+
+
+def _mapped(data: bytes) -> mmap.mmap:
+    mapped = mmap.mmap(-1, max(len(data), 1))
+    mapped[: len(data)] = data
+    return mapped
+
+
+def _frozen(data: bytes) -> Any:
+    view = np.frombuffer(data, np.uint8).copy()
+    view.flags.writeable = False
+    return view
+
+
+def _misaligned(data: bytes) -> memoryview:
+    return memoryview(b"\xff" + data + b"\xff")[1:-1]
+
+
+BUFFERS: dict[str, Callable[[bytes], Any]] = {
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
+    "memoryview_of_a_bytearray": lambda data: memoryview(bytearray(data)),
+    "misaligned_memoryview": _misaligned,
+    "numpy": lambda data: np.frombuffer(data, np.uint8),
+    "numpy_read_only": _frozen,
+    "numpy_signed": lambda data: np.frombuffer(data, np.int8),
+    "array": lambda data: array.array("B", data),
+    "arrow_buffer": pa.py_buffer,
+    "mmap": _mapped,
+}
+"""Ways to hand over bytes."""

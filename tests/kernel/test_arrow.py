@@ -1,0 +1,535 @@
+"""The batch forms: many vectors in one call give what one call for each gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from puffin_fast.bitmap import PositionBitmap
+
+from puffin_fast import arrow, dv, errors
+from tests import oracle, strategies
+from tests.conftest import require_module
+
+LISTS = [
+    [],
+    [5],
+    [0, 5, 70_000, (1 << 32) + 3],
+    list(range(10, 5_010)),
+    [3, 1, 3, 2],
+    list(range(0, 20_000, 2)),
+]
+BLOBS = [oracle.encode_blob(positions) for positions in LISTS]
+MANY = [LISTS[i % len(LISTS)][: 50 + i] for i in range(60)]
+
+
+def lists(values: Any = LISTS, kind: Any = None) -> pa.Array:
+    return pa.array(values, kind or pa.list_(pa.int64()))
+
+
+def blobs(values: Any = BLOBS, kind: Any = None) -> pa.Array:
+    return pa.array(values, kind or pa.binary())
+
+
+def plain(array: pa.Array) -> Any:
+    """Python values, however the array is laid out."""
+    return array.to_pylist()
+
+
+class Streamed:
+    """Offers the stream half of the Arrow C interface and nothing else, as a foreign library would."""
+
+    def __init__(self, array: pa.ChunkedArray) -> None:
+        self._array = array
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._array.__arrow_c_stream__(requested_schema)
+
+
+class Exported:
+    """The same with the array half."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+def polars_series(array: pa.Array) -> Any:
+    return require_module("polars").Series("c", array)
+
+
+def arro3_array(array: pa.Array) -> Any:
+    return require_module("arro3.core", "pip install arro3-core").Array.from_arrow(array)
+
+
+def duckdb_column(array: pa.Array) -> Any:
+    """A DuckDB result of one column, which is a stream of record batches."""
+    connection = require_module("duckdb").connect()
+    table = pa.table({"c": array})
+    assert table.num_rows
+    return connection.execute("select c from table").fetch_arrow_table().column(0)
+
+
+LAYOUTS: dict[str, Callable[[pa.Array], Any]] = {
+    "array": lambda array: array,
+    "sliced": lambda array: pa.concat_arrays([array[:2], array, array[:3]]).slice(2, len(array)),
+    "chunked": lambda array: pa.chunked_array([array[:2], array[2:2], array[2:3], array[3:]]),
+    "chunked_and_sliced": lambda array: pa.chunked_array([array[-1:], array, array]).slice(1, len(array)),
+    "one_chunk": lambda array: pa.chunked_array([array]),
+    "c_array": Exported,
+    "c_stream": lambda array: Streamed(pa.chunked_array([array[:2], array[2:]])),
+    "polars": polars_series,
+    "arro3": arro3_array,
+    "duckdb": duckdb_column,
+}
+
+LIST_TYPES = [
+    factory(item)
+    for factory in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+    for item in (pa.int64(), pa.uint64(), pa.int32(), pa.uint32())
+]
+BINARY_TYPES = [pa.binary(), pa.large_binary(), pa.binary_view()]
+
+
+# encode --------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(strategies.position_sets(max_chunks=2), max_size=8))
+def test_encode_is_encoding_each(sets: list[strategies.Positions]) -> None:
+    found = arrow.encode(pa.array([positions.astype(np.int64) for positions in sets], pa.list_(pa.int64())))
+    assert found.type == pa.binary()
+    assert plain(found) == [dv.iceberg.encode(PositionBitmap.from_positions(positions)) for positions in sets]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_encode_takes_every_layout(layout: str) -> None:
+    assert plain(arrow.encode(LAYOUTS[layout](lists()))) == BLOBS
+
+
+@pytest.mark.parametrize("kind", LIST_TYPES, ids=str)
+def test_encode_takes_every_list_type(kind: pa.DataType) -> None:
+    small = [[p for p in positions if p < 1 << 31] for positions in LISTS]
+    expected = [oracle.encode_blob(positions) for positions in small]
+    assert plain(arrow.encode(lists(small, kind))) == expected
+    assert plain(arrow.encode(lists([[9], *small, [8]], kind).slice(1, len(small)))) == expected
+
+
+def test_encode_takes_fixed_size_lists_and_dictionaries() -> None:
+    fixed = pa.array([[3, 1, 2], [70_000, 5, 5]], pa.list_(pa.int64(), 3))
+    expected = [oracle.encode_blob([1, 2, 3]), oracle.encode_blob([5, 70_000])]
+    assert plain(arrow.encode(fixed)) == expected
+    assert plain(arrow.encode(fixed.slice(1))) == expected[1:]
+    coded = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1]), lists())
+    assert plain(arrow.encode(coded)) == [BLOBS[1], BLOBS[0], BLOBS[1]]
+
+
+def test_encode_of_lists_over_offset_values() -> None:
+    values = pa.array([99, 98, 1, 2, 3, 97]).slice(2, 3)
+    made = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), values)
+    assert plain(arrow.encode(made)) == [oracle.encode_blob([1]), oracle.encode_blob([2, 3])]
+
+
+def test_encode_of_views_that_overlap_and_go_backwards() -> None:
+    values = pa.array([1, 2, 3, 4, 5])
+    views = pa.ListViewArray.from_arrays(
+        pa.array([3, 0, 1], pa.int32()), pa.array([2, 3, 3], pa.int32()), values
+    )
+    assert plain(arrow.encode(views)) == [oracle.encode_blob(v) for v in ([4, 5], [1, 2, 3], [2, 3, 4])]
+
+
+def test_encode_of_nothing_is_nothing() -> None:
+    for empty in (lists([]), pa.chunked_array([], pa.list_(pa.int64())), lists().slice(3, 0)):
+        found = arrow.encode(empty)
+        assert len(found) == 0
+        assert found.type == pa.binary()
+    assert plain(arrow.encode(lists([[], []]))) == [oracle.encode_blob([])] * 2
+
+
+def test_unsorted_lists_of_every_size_are_encoded() -> None:
+    rng = np.random.default_rng(0)
+    sets = [rng.integers(0, int(10 ** rng.uniform(1, 10)), int(10 ** rng.uniform(0, 4))) for _ in range(200)]
+    found = arrow.encode(pa.array(sets, pa.list_(pa.int64())))
+    for blob, positions in zip(plain(found), sets, strict=True):
+        assert blob == dv.iceberg.encode(PositionBitmap.from_positions(positions))
+
+
+@pytest.mark.parametrize("at", [0, 3, 5])
+def test_a_null_list_is_refused_by_its_row(at: int) -> None:
+    values: list[Any] = list(LISTS)
+    values[at] = None
+    for made in (lists(values), pa.chunked_array([lists(values[:2]), lists(values[2:])])):
+        with pytest.raises(errors.InvalidInputError, match=rf"\b{at}\b"):
+            arrow.encode(made)
+
+
+def test_a_null_position_is_refused_by_its_row() -> None:
+    for made in (
+        lists([[1], [2, None], [3]]),
+        pa.chunked_array([lists([[1]]), lists([[2, None], [3]])]),
+        lists([[None], [1], [2, None]]).slice(1),
+    ):
+        with pytest.raises(errors.InvalidInputError, match=r"\b1\b"):
+            arrow.encode(made)
+
+
+def test_nulls_outside_the_slice_do_not_matter() -> None:
+    made = lists([None, [1, 2], [5], None]).slice(1, 2)
+    assert plain(arrow.encode(made)) == [oracle.encode_blob([1, 2]), oracle.encode_blob([5])]
+    hidden = lists([[None], [1, 2], [5]]).slice(1)
+    assert plain(arrow.encode(hidden)) == [oracle.encode_blob([1, 2]), oracle.encode_blob([5])]
+
+
+@pytest.mark.parametrize("bad", [-1, oracle.MAX_POSITION + 1, -(1 << 63)])
+def test_a_position_out_of_range_is_refused_by_its_row(bad: int) -> None:
+    for made in (lists([[1], [2], [3, bad]]), pa.chunked_array([lists([[1], [2]]), lists([[3, bad]])])):
+        with pytest.raises(errors.InvalidInputError, match=r"\b2\b") as caught:
+            arrow.encode(made)
+        assert str(bad) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.array([1, 2]),
+        pa.array([[1.0]]),
+        pa.array([["a"]]),
+        pa.array([[[1]]]),
+        pa.array(["a"]),
+        pa.array([[True]]),
+        pa.nulls(2),
+        None,
+        5,
+        "text",
+        np.array([1, 2]),
+    ],
+    ids=repr,
+)
+def test_what_is_no_list_of_positions_is_the_callers_fault(value: Any) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        arrow.encode(value)
+
+
+# decode and cardinality -----------------------------------------------------------------------------------
+
+
+@given(st.lists(strategies.position_sets(max_chunks=2), max_size=8))
+def test_decode_is_decoding_each(sets: list[strategies.Positions]) -> None:
+    made = blobs([dv.iceberg.encode(PositionBitmap.from_positions(positions)) for positions in sets])
+    found = arrow.decode(made)
+    assert found.type == pa.large_list(pa.int64())
+    assert plain(found) == [positions.tolist() for positions in sets]
+    counted = arrow.cardinality(made)
+    assert counted.type == pa.int64()
+    assert plain(counted) == [len(positions) for positions in sets]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_decode_and_cardinality_take_every_layout(layout: str) -> None:
+    expected = [sorted(set(positions)) for positions in LISTS]
+    assert plain(arrow.decode(LAYOUTS[layout](blobs()))) == expected
+    assert plain(arrow.cardinality(LAYOUTS[layout](blobs()))) == [len(positions) for positions in expected]
+
+
+@pytest.mark.parametrize("kind", BINARY_TYPES, ids=str)
+def test_decode_takes_every_binary_type(kind: pa.DataType) -> None:
+    expected = [sorted(set(positions)) for positions in LISTS]
+    assert plain(arrow.decode(blobs(kind=kind))) == expected
+    assert plain(arrow.decode(blobs([b"", *BLOBS, b"x"], kind).slice(1, len(BLOBS)))) == expected
+    assert plain(arrow.cardinality(blobs(kind=kind))) == [len(positions) for positions in expected]
+
+
+def test_decode_takes_fixed_size_binary_and_dictionaries() -> None:
+    same = [oracle.encode_blob([value]) for value in (1, 2, 3)]
+    assert plain(arrow.decode(pa.array(same, pa.binary(len(same[0]))))) == [[1], [2], [3]]
+    assert plain(arrow.decode(pa.array([*same, *same]).dictionary_encode())) == [[1], [2], [3]] * 2
+
+
+def test_decode_of_nothing_is_nothing() -> None:
+    assert plain(arrow.decode(blobs([]))) == []
+    assert arrow.decode(blobs([])).type == pa.large_list(pa.int64())
+    assert plain(arrow.cardinality(blobs([]))) == []
+    assert plain(arrow.decode(pa.chunked_array([], pa.binary()))) == []
+
+
+def test_a_null_blob_is_refused_by_its_row() -> None:
+    values: list[Any] = [*BLOBS[:3], None, *BLOBS[3:]]
+    for call in (arrow.decode, arrow.cardinality):
+        for made in (blobs(values), pa.chunked_array([blobs(values[:2]), blobs(values[2:])])):
+            with pytest.raises(errors.InvalidInputError, match=r"\b3\b"):
+                call(made)
+
+
+@pytest.mark.parametrize("name", strategies.MALFORMED_BLOBS)
+def test_a_malformed_blob_is_refused_by_its_row(name: str) -> None:
+    values = [*BLOBS[:4], strategies.MALFORMED_BLOBS[name](), *BLOBS[4:]]
+    for call in (arrow.decode, arrow.cardinality):
+        for made in (blobs(values), pa.chunked_array([blobs(values[:3]), blobs(values[3:])])):
+            with pytest.raises(errors.CorruptDataError, match=r"\b4\b"):
+                call(made)
+
+
+@pytest.mark.parametrize("name", strategies.ACCEPTED_BLOBS)
+def test_unusual_blobs_are_read(name: str) -> None:
+    data, held = strategies.ACCEPTED_BLOBS[name]
+    assert plain(arrow.decode(blobs([data, data]))) == [held, held]
+    assert plain(arrow.cardinality(blobs([data]))) == [len(held)]
+
+
+def test_cardinality_checks_as_decode_checks() -> None:
+    """A blob whose contents are broken has no cardinality."""
+    for flipped in range(8 * len(BLOBS[2])):
+        broken = bytearray(BLOBS[2])
+        broken[flipped // 8] ^= 1 << flipped % 8
+        with pytest.raises(errors.CorruptDataError):
+            arrow.cardinality(blobs([bytes(broken)]))
+
+
+@pytest.mark.parametrize(
+    "value", [pa.array([1]), pa.array([[1]]), pa.array(["text"]), None, 5, b"x"], ids=repr
+)
+def test_what_is_no_array_of_blobs_is_the_callers_fault(value: Any) -> None:
+    for call in (arrow.decode, arrow.cardinality):
+        with pytest.raises(errors.InvalidInputError):
+            call(value)
+
+
+# union ---------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(strategies.position_sets(max_chunks=2), max_size=4), max_size=5))
+def test_union_is_the_union_of_each(rows: list[list[strategies.Positions]]) -> None:
+    made = [[dv.iceberg.encode(PositionBitmap.from_positions(p)) for p in row] for row in rows]
+    found = arrow.union(pa.array(made, pa.list_(pa.binary())))
+    assert found.type == pa.binary()
+    assert plain(found) == [oracle.encode_blob([int(p) for ps in row for p in ps]) for row in rows]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_union_takes_every_layout(layout: str) -> None:
+    rows = [BLOBS[:2], BLOBS[2:], [], BLOBS, [BLOBS[3]]]
+    expected = [oracle.encode_blob([p for blob in row for p in oracle.decode_blob(blob)]) for row in rows]
+    assert plain(arrow.union(LAYOUTS[layout](pa.array(rows, pa.list_(pa.binary()))))) == expected
+
+
+@pytest.mark.parametrize("outer", [pa.list_, pa.large_list, pa.list_view, pa.large_list_view])
+@pytest.mark.parametrize("kind", BINARY_TYPES, ids=str)
+def test_union_takes_every_type(outer: Any, kind: pa.DataType) -> None:
+    made = pa.array([[b"x"], BLOBS[:2], BLOBS[2:4], [b""]], outer(kind)).slice(1, 2)
+    assert plain(arrow.union(made)) == [
+        oracle.encode_blob(LISTS[0] + LISTS[1]),
+        oracle.encode_blob(LISTS[2] + LISTS[3]),
+    ]
+
+
+def test_union_refuses_nulls_and_malformed_blobs_by_their_row() -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"\b1\b"):
+        arrow.union(pa.array([BLOBS, None], pa.list_(pa.binary())))
+    with pytest.raises(errors.InvalidInputError, match=r"\b2\b"):
+        arrow.union(pa.array([BLOBS, [], [BLOBS[0], None]], pa.list_(pa.binary())))
+    for build in strategies.MALFORMED_BLOBS.values():
+        with pytest.raises(errors.CorruptDataError, match=r"\b2\b"):
+            arrow.union(pa.array([BLOBS, [], [BLOBS[0], build()]], pa.list_(pa.binary())))
+
+
+# contains ------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(strategies.small_position_sets(), st.integers(0, 1 << 34)), max_size=8))
+def test_contains_is_asking_each(pairs: list[tuple[strategies.Positions, int]]) -> None:
+    asked = [int(p[len(p) // 2]) if len(p) and q % 2 else q for p, q in pairs]
+    found = arrow.contains(
+        blobs([oracle.encode_blob(p.tolist()) for p, _ in pairs]), pa.array(asked, pa.int64())
+    )
+    assert found.type == pa.bool_()
+    assert plain(found) == [q in set(p.tolist()) for (p, _), q in zip(pairs, asked, strict=True)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_contains_takes_every_layout(layout: str) -> None:
+    asked = pa.array([0, 5, 70_000, 9, 3, 19_998])
+    shape = LAYOUTS[layout]
+    assert plain(arrow.contains(shape(blobs()), shape(asked))) == [False, True, True, False, True, True]
+
+
+def test_contains_of_arrays_that_do_not_fit_is_the_callers_fault() -> None:
+    with pytest.raises(errors.InvalidInputError):
+        arrow.contains(blobs(), pa.array([1]))
+    with pytest.raises(errors.InvalidInputError):
+        arrow.contains(blobs(), pa.array([1, 2, 3, None, 5, 6]))
+    with pytest.raises(errors.InvalidInputError):
+        arrow.contains(blobs(), pa.array(["a"] * len(BLOBS)))
+
+
+# encode_grouped -------------------------------------------------------------------------------------------
+
+
+def grouped(paths: Any, positions: Any) -> dict[str, tuple[bytes, int]]:
+    batch = arrow.encode_grouped(paths, positions)
+    assert isinstance(batch, pa.RecordBatch)
+    assert batch.schema.names == ["file_path", "blob", "cardinality"]
+    assert batch.schema.field("blob").type == pa.binary()
+    assert batch.schema.field("cardinality").type == pa.int64()
+    rows = {row["file_path"]: (row["blob"], row["cardinality"]) for row in batch.to_pylist()}
+    assert len(rows) == batch.num_rows, "a path has two rows"
+    return rows
+
+
+def expected_groups(paths: list[str], positions: list[int]) -> dict[str, tuple[bytes, int]]:
+    members: dict[str, set[int]] = {}
+    for path, position in zip(paths, positions, strict=True):
+        members.setdefault(path, set()).add(position)
+    return {path: (oracle.encode_blob(held), len(held)) for path, held in members.items()}
+
+
+PATHS = ["a", "b", "a", "c/é", "", "b", "a", "a"]
+ROWS = [5, 1 << 33, 3, 70_000, 0, 1, 5, 4]
+
+grouped_input = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "file:///x/y.parquet", "é", ""]), st.integers(0, 1 << 33)),
+    max_size=60,
+)
+
+
+@given(grouped_input)
+def test_encode_grouped_is_encoding_each_group(pairs: list[tuple[str, int]]) -> None:
+    paths, positions = [path for path, _ in pairs], [position for _, position in pairs]
+    found = grouped(pa.array(paths, pa.string()), pa.array(positions, pa.int64()))
+    assert found == expected_groups(paths, positions)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_encode_grouped_takes_every_layout(layout: str) -> None:
+    shape = LAYOUTS[layout]
+    assert grouped(shape(pa.array(PATHS)), shape(pa.array(ROWS))) == expected_groups(PATHS, ROWS)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int32(), pa.string()),
+        pa.dictionary(pa.uint8(), pa.large_string()),
+        pa.dictionary(pa.int64(), pa.string()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("integer", [pa.int64(), pa.uint64()], ids=str)
+def test_encode_grouped_takes_every_type(kind: pa.DataType, integer: pa.DataType) -> None:
+    paths = pa.array(["z", *PATHS, "z"]).cast(kind).slice(1, len(PATHS))
+    positions = pa.array([9, *ROWS, 9], integer).slice(1, len(ROWS))
+    assert grouped(paths, positions) == expected_groups(PATHS, ROWS)
+
+
+def test_encode_grouped_takes_chunks_that_do_not_line_up() -> None:
+    paths = pa.chunked_array([PATHS[:3], [], PATHS[3:]])
+    positions = pa.chunked_array([ROWS[:5], ROWS[5:]])
+    assert grouped(paths, positions) == expected_groups(PATHS, ROWS)
+
+
+def test_encode_grouped_unites_dictionaries_of_different_chunks() -> None:
+    chunks = [pa.array(PATHS[:4]).dictionary_encode(), pa.array(PATHS[4:]).dictionary_encode()]
+    assert grouped(pa.chunked_array(chunks), pa.array(ROWS)) == expected_groups(PATHS, ROWS)
+
+
+def test_encode_grouped_takes_dictionaries_with_repeats_and_values_unused() -> None:
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0]), pa.array(["a", "b", "a", "unused"]))
+    assert grouped(coded, pa.array([1, 2, 3, 4])) == expected_groups(["a", "b", "a", "a"], [1, 2, 3, 4])
+
+
+def test_encode_grouped_of_nothing_is_nothing() -> None:
+    assert grouped(pa.array([], pa.string()), pa.array([], pa.int64())) == {}
+    assert grouped(pa.chunked_array([], pa.string()), pa.chunked_array([], pa.int64())) == {}
+
+
+def test_encode_grouped_of_many_small_groups() -> None:
+    rng = np.random.default_rng(0)
+    paths = [f"s3://bucket/table/data/part-{i:05d}.parquet" for i in rng.integers(0, 5_000, 100_000)]
+    positions = rng.integers(0, 1_000_000, 100_000).tolist()
+    assert grouped(pa.array(paths), pa.array(positions)) == expected_groups(paths, positions)
+
+
+def test_encode_grouped_of_one_large_group_among_small_ones() -> None:
+    positions = np.concatenate([np.arange(3_000_000), [1, 2, 3]])
+    paths = pa.DictionaryArray.from_arrays(
+        pa.array(np.concatenate([np.zeros(3_000_000, np.int32), [1, 2, 1]]), pa.int32()),
+        pa.array(["a", "b", "c"]),
+    )
+    order = np.random.default_rng(0).permutation(len(positions))
+    found = grouped(paths.take(pa.array(order)), pa.array(positions[order]))
+    whole = dv.iceberg.encode(PositionBitmap.from_range(0, 3_000_000))
+    assert found == {
+        "a": (whole, 3_000_000),
+        "b": (oracle.encode_blob([1, 3]), 2),
+        "c": (oracle.encode_blob([2]), 1),
+    }
+
+
+@pytest.mark.parametrize("column", ["file_path", "pos"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_null_is_refused_by_column_and_row(column: str, chunked: bool) -> None:
+    paths: list[Any] = list(PATHS)
+    positions: list[Any] = list(ROWS)
+    (paths if column == "file_path" else positions)[6] = None
+    args: list[Any] = [pa.array(paths), pa.array(positions)]
+    if chunked:
+        args = [pa.chunked_array([arg[:4], arg[4:]]) for arg in args]
+    with pytest.raises(errors.InvalidInputError, match=rf"{column}.*\b6\b|\b6\b.*{column}"):
+        arrow.encode_grouped(*args)
+
+
+def test_a_null_in_a_dictionary_is_refused() -> None:
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), pa.array(["a", None]))
+    with pytest.raises(errors.InvalidInputError, match=r"file_path.*\b1\b|\b1\b.*file_path"):
+        arrow.encode_grouped(coded, pa.array([1, 2, 3]))
+
+
+@pytest.mark.parametrize("bad", [-1, oracle.MAX_POSITION + 1])
+def test_a_grouped_position_out_of_range_is_refused_by_row(bad: int) -> None:
+    with pytest.raises(errors.InvalidInputError, match=r"pos.*\b2\b|\b2\b.*pos"):
+        arrow.encode_grouped(pa.array(["a", "b", "a"]), pa.array([1, 2, bad]))
+
+
+def test_grouped_columns_that_do_not_fit_are_the_callers_fault() -> None:
+    for paths, positions in (
+        (pa.array(["a", "b"]), pa.array([1])),
+        (pa.array([1, 2]), pa.array([1, 2])),
+        (pa.array(["a", "b"]), pa.array([1.0, 2.0])),
+        (pa.array(["a", "b"]), pa.array(["1", "2"])),
+        (None, pa.array([1])),
+        (pa.array(["a"]), None),
+    ):
+        with pytest.raises(errors.InvalidInputError):
+            arrow.encode_grouped(paths, positions)
+
+
+# All of them ----------------------------------------------------------------------------------------------
+
+
+def test_results_are_valid_arrow() -> None:
+    for result in (
+        arrow.encode(lists(MANY)),
+        arrow.decode(arrow.encode(lists(MANY))),
+        arrow.cardinality(blobs()),
+        arrow.contains(blobs(), pa.array([1] * len(BLOBS))),
+        arrow.union(pa.array([BLOBS, []], pa.list_(pa.binary()))),
+        arrow.encode_grouped(pa.array(PATHS), pa.array(ROWS)),
+    ):
+        result.validate(full=True)
+
+
+def test_results_outlive_their_inputs() -> None:
+    made = lists(MANY)
+    expected = plain(made)
+    encoded = arrow.encode(made)
+    decoded = arrow.decode(encoded)
+    del made, encoded
+    assert plain(decoded) == [sorted(set(positions)) for positions in expected]

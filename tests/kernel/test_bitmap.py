@@ -1,0 +1,398 @@
+"""Building a bitmap: what comes in, in which order and dtype, and what is the caller's fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from puffin_fast.bitmap import PositionBitmap
+from pyroaring import BitMap64
+
+from puffin_fast import errors
+from tests import oracle, strategies
+
+INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
+
+
+def croaring(positions: Any) -> bytes:
+    """CRoaring's bytes of a set built point by point."""
+    peer = BitMap64(positions)
+    peer.run_optimize()
+    return bytes(peer.serialize())
+
+
+# Bytes ---------------------------------------------------------------------------------------------------
+
+
+@given(strategies.messy(strategies.position_sets()))
+def test_order_repeats_and_dtype_do_not_matter(
+    pair: tuple[np.ndarray[Any, Any], strategies.Positions],
+) -> None:
+    given_positions, positions = pair
+    assert PositionBitmap.from_positions(given_positions).to_bytes() == oracle.encode(positions.tolist())
+
+
+@given(strategies.position_sets(max_chunks=8))
+def test_bytes_are_croarings(positions: strategies.Positions) -> None:
+    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("cardinality", [*strategies.EDGES, 4094, 8192, 32768, 65534])
+@pytest.mark.parametrize("step", [1, 2, 3, 16])
+def test_bytes_are_croarings_at_the_edges(cardinality: int, step: int) -> None:
+    for start in (0, 1, 65535, 65536, (1 << 32) - 1, (1 << 32) - 30_000):
+        positions = start + step * np.arange(cardinality, dtype=np.uint64)
+        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("cardinality", [4094, 4095, 4096, 4097, 4098, 8190, 8192, 8194])
+@pytest.mark.parametrize("n_runs", [1, 2, 1023, 1024, 1025, 2046, 2047, 2048])
+def test_ties_between_containers_go_as_croaring_goes(cardinality: int, n_runs: int) -> None:
+    lengths = np.full(n_runs, cardinality // n_runs)
+    lengths[: cardinality % n_runs] += 1
+    starts = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
+    positions = np.concatenate([np.arange(s, s + n) for s, n in zip(starts, lengths, strict=True)])
+    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("density", [0.0005, 0.001, 0.01, 0.0625, 0.1, 0.5, 0.9, 0.99, 0.9999])
+def test_random_densities_agree_with_croaring(density: float) -> None:
+    rng = np.random.default_rng(int(density * 1e6))
+    positions = np.flatnonzero(rng.random(3_000_000) < density)
+    expected = croaring(positions.astype(np.uint64))
+    for order in (positions, rng.permutation(positions), np.repeat(positions, 2), positions[::-1]):
+        assert PositionBitmap.from_positions(order).to_bytes() == expected
+
+
+@pytest.mark.parametrize("spread", [1 << 16, 1 << 20, 1 << 24, 1 << 32, 1 << 40, oracle.MAX_POSITION])
+@pytest.mark.parametrize("n", [1, 2, 100, 5_000, 200_000])
+def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
+    positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64, endpoint=True)
+    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("swap_at", [0, 1, 31, 32, 4095, 65_535, 99_998])
+def test_one_swapped_pair_is_found(swap_at: int) -> None:
+    positions = np.arange(0, 300_000, 3, dtype=np.uint64)
+    positions[[swap_at, swap_at + 1]] = positions[[swap_at + 1, swap_at]]
+    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("again_at", [0, 1, 31, 32, 4095, 65_535, 99_998])
+def test_one_repeat_is_found(again_at: int) -> None:
+    for step in (1, 3, 70_000):
+        positions = step * np.arange(100_000, dtype=np.uint64)
+        positions[again_at + 1] = positions[again_at]
+        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+# Kinds of input ------------------------------------------------------------------------------------------
+
+
+SOME = [3, 1, 70_000, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        SOME,
+        tuple(SOME),
+        np.array(SOME),
+        np.array(SOME, np.uint32),
+        np.array(SOME, np.uint64)[::1],
+        np.repeat(np.array(SOME), 2)[::2],
+        np.array(SOME)[::-1],
+        pa.array(SOME),
+        pa.array(SOME, pa.uint64()),
+        pa.array(SOME, pa.int32()),
+        pa.array([9, *SOME, 9]).slice(1, len(SOME)),
+        pa.chunked_array([SOME[:2], [], SOME[2:]]),
+        pa.chunked_array([SOME[:2], SOME[2:]], pa.uint32()),
+    ],
+    ids=lambda value: f"{type(value).__name__}-{getattr(value, 'dtype', getattr(value, 'type', ''))}",
+)
+def test_every_kind_of_positions_is_taken(value: Any) -> None:
+    assert PositionBitmap.from_positions(value).to_numpy().tolist() == [1, 2, 3, 70_000]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_every_integer_dtype_is_taken(dtype: str) -> None:
+    values = np.arange(0, 128, 3).astype(dtype)
+    for order in (values, values[::-1], np.repeat(values, 3)):
+        assert PositionBitmap.from_positions(order).to_numpy().tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    "span", [range(0), range(5), range(3, 100_000), range(7, 2_000, 3), range(50, 2, -4)]
+)
+def test_ranges_are_taken(span: range) -> None:
+    assert PositionBitmap.from_positions(span).to_bytes() == oracle.encode(span)
+
+
+def test_a_step_range_of_huge_numbers_is_taken() -> None:
+    span = range(0, 1 << 33, 1 << 20)
+    assert PositionBitmap.from_positions(span).to_numpy().tolist() == list(span)
+
+
+def test_empty_inputs_are_the_empty_set() -> None:
+    for empty in ([], (), np.empty(0, np.int64), np.empty(0, np.uint8), pa.array([], pa.int64()), range(0)):
+        assert PositionBitmap.from_positions(empty).to_bytes() == oracle.encode([])
+    assert PositionBitmap.from_positions(pa.chunked_array([], pa.int64())).to_bytes() == oracle.encode([])
+
+
+def test_read_only_input_is_taken_and_no_input_is_changed() -> None:
+    rng = np.random.default_rng(5)
+    for positions in (rng.integers(0, 1 << 34, 50_000), rng.permutation(200_000), np.arange(50_000)):
+        before = positions.copy()
+        positions.flags.writeable = False
+        PositionBitmap.from_positions(positions)
+        np.testing.assert_array_equal(positions, before)
+
+
+def test_byte_swapped_input_is_refused_or_right() -> None:
+    swapped = np.array([1, 2, 70_000], ">i8")
+    try:
+        found = PositionBitmap.from_positions(swapped)
+    except errors.InvalidInputError:
+        return
+    assert found.to_numpy().tolist() == [1, 2, 70_000]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [-1],
+        [1, -1, 2],
+        np.array([1, 2, -5]),
+        np.array([-128], np.int8),
+        np.array([5, -1], np.int32),
+        np.array([oracle.MAX_POSITION + 1], np.uint64),
+        np.array([(1 << 64) - 1, 1], np.uint64),
+        np.array([1, (1 << 63)], np.uint64),
+        np.array([np.iinfo(np.int64).max]),
+        [oracle.MAX_POSITION + 1],
+        [1 << 64],
+        [1 << 200],
+        [-(1 << 63)],
+        [-(1 << 70)],
+        range(-1, 5),
+        range(oracle.MAX_POSITION, oracle.MAX_POSITION + 2),
+        range(5, -5, -1),
+        pa.array([1, -1]),
+        pa.array([1, None]),
+        pa.array([None], pa.int64()),
+        pa.chunked_array([[1], [2, None]]),
+        [1, None],
+        [1.0],
+        [1, 2.5],
+        ["1"],
+        "123",
+        b"123",
+        None,
+        5,
+        {"a": 1},
+        object(),
+        np.array([1.0, 2.0]),
+        np.array([True, False]),
+        np.array(["a"]),
+        np.array([1, 2], object),
+        np.array([[1, 2], [3, 4]]),
+        np.array(5),
+        np.array([1, 2], "m8[s]"),
+        np.array([1, 2], "M8[s]"),
+        np.array([1 + 0j]),
+        pa.array([1.5]),
+        pa.array(["a"]),
+        pa.array([True]),
+        pa.array([[1]]),
+        pa.array([1], pa.timestamp("us")),
+        pa.nulls(3),
+    ],
+    ids=repr,
+)
+def test_positions_that_cannot_be_are_the_callers_fault(value: Any) -> None:
+    with pytest.raises(errors.InvalidInputError) as caught:
+        PositionBitmap.from_positions(value)
+    assert str(caught.value)
+
+
+@pytest.mark.parametrize("at", [0, 1, 7, 8, 15, 16, 31, 32, 33, 4_095, 65_535, 65_536, 99_999])
+@pytest.mark.parametrize("bad", [-1, -(1 << 63), oracle.MAX_POSITION + 1, (1 << 63) - 1])
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_one_bad_position_is_found_wherever_it_stands(at: int, bad: int, order: str) -> None:
+    positions = np.arange(100_000, dtype=np.int64)
+    if order == "shuffled":
+        positions = np.random.default_rng(0).permutation(positions)
+    positions[at] = bad
+    with pytest.raises(errors.InvalidInputError, match=str(bad)):
+        PositionBitmap.from_positions(positions)
+
+
+def test_a_null_is_named_by_its_row() -> None:
+    with pytest.raises(errors.InvalidInputError, match="3"):
+        PositionBitmap.from_positions(pa.array([10, 20, 40, None, 50]))
+
+
+def test_the_largest_position_is_taken() -> None:
+    for positions in ([oracle.MAX_POSITION], [oracle.MAX_POSITION, 0], [0, oracle.MAX_POSITION]):
+        bitmap = PositionBitmap.from_positions(positions)
+        assert bitmap.to_bytes() == oracle.encode(positions)
+        assert bitmap.max() == oracle.MAX_POSITION
+
+
+# Ranges and masks ----------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from([0, 1, 65_535, 65_536, (1 << 32) - 1, (1 << 32) - 70_000]), st.integers(0, 140_000))
+@settings(max_examples=30)
+def test_from_range_is_from_positions(start: int, n: int) -> None:
+    bitmap = PositionBitmap.from_range(start, start + n)
+    assert bitmap.to_bytes() == oracle.encode(range(start, start + n))
+    assert len(bitmap) == n
+
+
+def test_a_range_of_everything_in_four_keys_is_small() -> None:
+    bitmap = PositionBitmap.from_range(5, (4 << 32) - 5)
+    assert len(bitmap) == (4 << 32) - 10
+    assert (bitmap.min(), bitmap.max()) == (5, (4 << 32) - 6)
+    assert len(bitmap.to_bytes()) < 5_000_000
+    peer = BitMap64()
+    peer.add_range(5, (4 << 32) - 5)
+    assert BitMap64.deserialize(bitmap.to_bytes()) == peer
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"),
+    [(-1, 5), (0, oracle.MAX_POSITION + 2), (1.5, 3), ("a", 3), (None, 3), (0, 1 << 64), (-5, -2)],
+)
+def test_ranges_that_cannot_be_are_the_callers_fault(start: Any, stop: Any) -> None:
+    with pytest.raises((errors.InvalidInputError, TypeError)):
+        PositionBitmap.from_range(start, stop)
+
+
+@given(strategies.low_position_sets())
+def test_from_mask_inverts_mask(positions: strategies.Positions) -> None:
+    for extra in (0, 1, 7, 8, 100):
+        n_rows = int(positions[-1]) + 1 + extra if len(positions) else extra
+        flags = np.zeros(n_rows, np.bool_)
+        flags[positions.astype(np.int64)] = True
+        assert PositionBitmap.from_mask(flags).to_bytes() == oracle.encode(positions.tolist())
+
+
+def test_from_mask_takes_strided_and_read_only_masks() -> None:
+    flags = np.random.default_rng(1).random(10_000) < 0.3
+    expected = np.flatnonzero(flags).tolist()
+    wide = np.repeat(flags, 2)
+    flags.flags.writeable = False
+    assert PositionBitmap.from_mask(flags).to_numpy().tolist() == expected
+    assert PositionBitmap.from_mask(wide[::2]).to_numpy().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([0, 1]), np.array([1.0]), np.zeros((2, 2), np.bool_), None, "ab"], ids=repr
+)
+def test_masks_that_cannot_be_are_the_callers_fault(value: Any) -> None:
+    with pytest.raises(errors.InvalidInputError):
+        PositionBitmap.from_mask(value)
+
+
+# Out again -----------------------------------------------------------------------------------------------
+
+
+@given(strategies.position_sets())
+def test_positions_come_back_in_every_form(positions: strategies.Positions) -> None:
+    bitmap = PositionBitmap.from_positions(positions)
+    np.testing.assert_array_equal(bitmap.to_numpy(), positions)
+    for dtype in (np.uint64, np.int64):
+        found = bitmap.to_numpy(dtype=dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, positions.astype(dtype))
+        out = np.full(len(positions), 77, dtype)
+        returned = bitmap.to_numpy(dtype=dtype, out=out)
+        assert np.shares_memory(returned, out) or not len(out)
+        np.testing.assert_array_equal(out, positions.astype(dtype))
+    arrow = bitmap.to_arrow()
+    assert arrow.type == pa.int64()
+    assert arrow.null_count == 0
+    np.testing.assert_array_equal(arrow.to_numpy(), positions.astype(np.int64))
+
+
+def test_out_is_never_written_past_its_end() -> None:
+    rng = np.random.default_rng(3)
+    for positions in (
+        np.arange(1),
+        np.arange(65_536),
+        np.arange(0, 65_536, 2),
+        np.flatnonzero(rng.random(200_000) < 0.1),
+        np.flatnonzero(rng.random(200_000) < 0.5),
+        np.flatnonzero(rng.random(200_000) < 0.001),
+        np.arange(100_000) // 7 * 10 + np.arange(100_000) % 7,
+    ):
+        bitmap = PositionBitmap.from_positions(positions)
+        room = np.full(len(bitmap) + 64, -7, np.int64)
+        bitmap.to_numpy(dtype=np.int64, out=room[32:-32])
+        np.testing.assert_array_equal(room[32:-32], np.unique(positions))
+        assert (room[:32] == -7).all()
+        assert (room[-32:] == -7).all()
+
+
+def test_an_out_that_does_not_fit_is_the_callers_fault() -> None:
+    bitmap = PositionBitmap.from_positions([1, 2, 3])
+    read_only = np.zeros(3, np.uint64)
+    read_only.flags.writeable = False
+    wrong: list[Any] = [
+        np.zeros(2, np.uint64),
+        np.zeros(3, np.uint32),
+        np.zeros(3, np.float64),
+        np.zeros((3, 1), np.uint64),
+        np.zeros(6, np.uint64)[::2],
+        read_only,
+        [0, 0, 0],
+    ]
+    for out in wrong:
+        with pytest.raises((errors.InvalidInputError, TypeError)):
+            bitmap.to_numpy(out=out)
+    for dtype in (np.int32, np.float64, "U1", np.bool_):
+        with pytest.raises((errors.InvalidInputError, TypeError)):
+            bitmap.to_numpy(dtype=dtype)
+
+
+def test_container_counts_are_what_the_bytes_hold() -> None:
+    rng = np.random.default_rng(8)
+    positions = np.concatenate(
+        [[1, 5, 9], 65_536 + np.arange(1_000), (2 << 16) + np.flatnonzero(rng.random(65_536) < 0.5)]
+    )
+    counts = PositionBitmap.from_positions(positions).containers()
+    assert (counts.array, counts.bitmap, counts.run) == (1, 1, 1)
+    nothing = PositionBitmap.from_positions([]).containers()
+    assert (nothing.array, nothing.bitmap, nothing.run) == (0, 0, 0)
+
+
+def test_n_bytes_is_the_length_of_the_bytes() -> None:
+    for positions in ([], [1], range(100_000), range(0, 100_000, 2)):
+        bitmap = PositionBitmap.from_positions(positions)
+        assert bitmap.n_bytes == len(bitmap.to_bytes())
+
+
+def test_a_bitmap_cannot_be_changed() -> None:
+    bitmap = PositionBitmap.from_positions([1, 2, 3])
+    with pytest.raises((AttributeError, TypeError)):
+        bitmap.n_bytes = 5  # type: ignore[misc]
+    values = bitmap.to_numpy()
+    if values.flags.writeable:
+        values[:] = 0
+    assert bitmap.to_numpy().tolist() == [1, 2, 3]
+
+
+def test_copies_and_pickles_are_equal() -> None:
+    import copy
+    import pickle
+
+    bitmap = PositionBitmap.from_positions([0, 5, 70_000, 1 << 33])
+    for other in (copy.copy(bitmap), copy.deepcopy(bitmap), pickle.loads(pickle.dumps(bitmap))):
+        assert other == bitmap
+        assert other.to_bytes() == bitmap.to_bytes()

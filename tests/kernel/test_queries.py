@@ -1,0 +1,227 @@
+"""Questions to a bitmap, against the oracle and Python's own."""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from puffin_fast.bitmap import PositionBitmap
+
+from puffin_fast import errors
+from tests import oracle, strategies
+
+N_ROWS = (0, 1, 7, 8, 9, 63, 64, 65, 65_535, 65_536, 65_537, 131_072, 200_003)
+
+
+def probes(positions: strategies.Positions) -> list[int]:
+    """Members, their neighbours and the ends of the range."""
+    near = {int(p) + by for p in positions[:: max(1, len(positions) // 40)] for by in (-1, 0, 1)}
+    edges = {0, 1, 65_535, 65_536, (1 << 32) - 1, 1 << 32, oracle.MAX_POSITION}
+    return sorted(p for p in near | edges if 0 <= p <= oracle.MAX_POSITION)
+
+
+# Masks ---------------------------------------------------------------------------------------------------
+
+
+@given(strategies.low_position_sets(), st.sampled_from(N_ROWS))
+def test_mask_is_the_oracles(positions: strategies.Positions, n_rows: int) -> None:
+    bitmap = PositionBitmap.from_positions(positions)
+    expected = oracle.mask(positions.tolist(), n_rows)
+    found = bitmap.mask(n_rows)
+    assert found.dtype == np.bool_
+    assert found.shape == (n_rows,)
+    assert found.tolist() == expected
+    assert set(np.unique(found.view(np.uint8))) <= {0, 1}
+    out = np.ones(n_rows, np.bool_)
+    returned = bitmap.mask(n_rows, out=out)
+    assert np.shares_memory(returned, out) or not n_rows
+    assert out.tolist() == expected
+
+
+@given(strategies.low_position_sets(), st.sampled_from(N_ROWS))
+def test_packed_mask_is_the_oracles(positions: strategies.Positions, n_rows: int) -> None:
+    packed = PositionBitmap.from_positions(positions).mask_packed(n_rows)
+    assert packed.dtype == np.uint8
+    assert packed.tobytes() == oracle.pack(oracle.mask(positions.tolist(), n_rows))
+
+
+@pytest.mark.parametrize("cut", [1, 7, 8, 63, 64, 65, 4_095, 4_096, 65_535, 65_536, 65_537, 69_999])
+def test_masks_cut_every_kind_of_container_where_the_rows_end(cut: int) -> None:
+    rng = np.random.default_rng(cut)
+    for positions in (
+        np.arange(70_000),
+        np.flatnonzero(rng.random(70_000) < 0.5),
+        np.flatnonzero(rng.random(70_000) < 0.01),
+        np.flatnonzero(np.arange(70_000) % 1_000 < 990),
+    ):
+        bitmap = PositionBitmap.from_positions(positions)
+        expected = np.zeros(cut, np.bool_)
+        expected[positions[positions < cut]] = True
+        room = np.full(cut + 64, 2, np.uint8)
+        bitmap.mask(cut, out=room[32:-32].view(np.bool_))
+        np.testing.assert_array_equal(room[32:-32].view(np.bool_), expected)
+        assert (room[:32] == 2).all()
+        assert (room[-32:] == 2).all()
+        np.testing.assert_array_equal(bitmap.mask_packed(cut), np.packbits(expected, bitorder="little"))
+
+
+def test_a_mask_is_as_long_as_the_file_whatever_the_vector_holds() -> None:
+    bitmap = PositionBitmap.from_positions([3, (1 << 32) + 3, oracle.MAX_POSITION])
+    assert bitmap.mask(10).tolist() == oracle.mask([3], 10)
+    assert bitmap.mask_packed(10).tolist() == [8, 0]
+
+
+@pytest.mark.parametrize("n_rows", [-1, 1.5, "3", None, 1 << 63, -(1 << 70)])
+def test_row_counts_that_cannot_be_are_the_callers_fault(n_rows: Any) -> None:
+    bitmap = PositionBitmap.from_positions([1])
+    for ask in (bitmap.mask, bitmap.mask_packed):
+        with pytest.raises((errors.InvalidInputError, errors.LimitExceededError, TypeError, MemoryError)):
+            ask(n_rows)
+
+
+def test_a_mask_out_that_does_not_fit_is_the_callers_fault() -> None:
+    bitmap = PositionBitmap.from_positions([1])
+    read_only = np.zeros(5, np.bool_)
+    read_only.flags.writeable = False
+    for out in (
+        np.zeros(4, np.bool_),
+        np.zeros(6, np.bool_),
+        np.zeros(5),
+        np.zeros(10, np.bool_)[::2],
+        read_only,
+    ):
+        with pytest.raises((errors.InvalidInputError, TypeError)):
+            bitmap.mask(5, out=out)
+
+
+# Membership ----------------------------------------------------------------------------------------------
+
+
+@given(strategies.position_sets())
+def test_contains_is_that_of_python_sets(positions: strategies.Positions) -> None:
+    bitmap, members = PositionBitmap.from_positions(positions), set(positions.tolist())
+    asked = probes(positions)
+    expected = [p in members for p in asked]
+    for dtype in (np.uint64, np.int64):
+        found = bitmap.contains(np.array(asked, dtype))
+        assert found.dtype == np.bool_
+        assert found.tolist() == expected
+        assert bitmap.contains(np.array(asked, dtype)[::-1]).tolist() == expected[::-1]
+    assert [p in bitmap for p in asked] == expected
+
+
+@pytest.mark.parametrize("density", [0.001, 0.1, 0.5, 0.999])
+@pytest.mark.parametrize("order", ["sorted", "random"])
+@pytest.mark.parametrize("n_queries", [0, 1, 31, 1_000, 100_000])
+def test_contains_many_agrees_with_numpy(density: float, order: str, n_queries: int) -> None:
+    rng = np.random.default_rng(n_queries)
+    flags = rng.random(400_000) < density
+    bitmap = PositionBitmap.from_mask(flags)
+    asked = rng.integers(0, 500_000, n_queries)
+    if order == "sorted":
+        asked.sort()
+    expected = np.append(flags, np.zeros(100_000, np.bool_))[asked]
+    for dtype in (np.int64, np.uint64, np.int32, np.uint32):
+        np.testing.assert_array_equal(bitmap.contains(asked.astype(dtype)), expected)
+
+
+def test_contains_takes_what_from_positions_takes() -> None:
+    bitmap = PositionBitmap.from_positions([1, 70_000])
+    for asked in ([1, 2], (1, 2), range(1, 3), np.array([1, 2], np.int8), pa.array([1, 2])):
+        assert bitmap.contains(asked).tolist() == [True, False]
+    assert bitmap.contains([]).tolist() == []
+
+
+def test_positions_that_cannot_be_are_not_contained() -> None:
+    bitmap = PositionBitmap.from_positions([0, 5, (1 << 32) - 1])
+    for value in (-1, -5, oracle.MAX_POSITION + 1, 1 << 64, (1 << 64) + 5, -(1 << 64)):
+        assert value not in bitmap
+    for other in ("5", None, 5.5):
+        try:
+            assert other not in bitmap
+        except (TypeError, errors.InvalidInputError):
+            continue
+
+
+def test_contains_of_negative_and_huge_positions_never_wraps() -> None:
+    bitmap = PositionBitmap.from_positions([0, 5, (1 << 32) - 1])
+    for asked in (np.array([-1, 5]), np.array([(1 << 64) - 1, 5], np.uint64), np.array([-1, 5], np.int32)):
+        try:
+            assert bitmap.contains(asked).tolist() == [False, True]
+        except errors.InvalidInputError:
+            continue
+
+
+def test_contains_refuses_what_is_no_position() -> None:
+    bitmap = PositionBitmap.from_positions([1])
+    wrong: list[Any] = [
+        np.array([1.0]),
+        np.array(["a"]),
+        pa.array([1, None]),
+        [None],
+        np.array([[1]]),
+        "a",
+        None,
+    ]
+    for value in wrong:
+        with pytest.raises(errors.InvalidInputError):
+            bitmap.contains(value)
+
+
+# Order ---------------------------------------------------------------------------------------------------
+
+
+@given(strategies.position_sets())
+def test_rank_counts_members_up_to_and_with_the_position(positions: strategies.Positions) -> None:
+    bitmap, members = PositionBitmap.from_positions(positions), positions.tolist()
+    for position in probes(positions):
+        assert bitmap.rank(position) == bisect.bisect_right(members, position)
+
+
+@given(strategies.position_sets())
+def test_select_inverts_rank(positions: strategies.Positions) -> None:
+    bitmap = PositionBitmap.from_positions(positions)
+    n = len(positions)
+    for i in sorted({0, 1, n // 3, n // 2, n - 2, n - 1} & set(range(n))):
+        assert bitmap.select(i) == int(positions[i])
+        assert bitmap.rank(bitmap.select(i)) == i + 1
+
+
+def test_select_past_the_ends_is_an_index_error() -> None:
+    bitmap = PositionBitmap.from_positions([1, 5])
+    for i in (2, 100, 1 << 63, -3):
+        with pytest.raises((IndexError, errors.InvalidInputError)):
+            bitmap.select(i)
+    with pytest.raises((IndexError, errors.InvalidInputError)):
+        PositionBitmap.from_positions([]).select(0)
+
+
+@given(strategies.position_sets())
+def test_ends_length_truth_and_iteration(positions: strategies.Positions) -> None:
+    bitmap = PositionBitmap.from_positions(positions)
+    assert len(bitmap) == len(positions)
+    assert bool(bitmap) == bool(len(positions))
+    if len(positions):
+        assert bitmap.min() == int(positions[0])
+        assert bitmap.max() == int(positions[-1])
+        assert type(bitmap.min()) is int
+    assert list(bitmap)[:50] == positions.tolist()[:50]
+
+
+def test_iteration_gives_all_members_as_python_integers() -> None:
+    for positions in ([], [7], range(0, 200_000, 3), [0, 1 << 33, oracle.MAX_POSITION]):
+        found = list(PositionBitmap.from_positions(positions))
+        assert found == list(positions)
+        assert all(type(p) is int for p in found)
+
+
+def test_the_ends_of_nothing_are_the_callers_fault() -> None:
+    nothing = PositionBitmap.from_positions([])
+    for ask in (nothing.min, nothing.max):
+        with pytest.raises((errors.InvalidInputError, ValueError)):
+            ask()

@@ -1,0 +1,235 @@
+"""The laws of sets, and what each operation gives against Python's own."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from puffin_fast.bitmap import PositionBitmap
+
+from tests import oracle, strategies
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "union": operator.or_,
+    "intersection": operator.and_,
+    "difference": operator.sub,
+    "symmetric_difference": operator.xor,
+}
+
+overlapping = st.integers(0, 1 << 16).flatmap(
+    lambda base: st.tuples(
+        *[
+            st.dictionaries(
+                st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, base % 7])), chunk, max_size=3
+            )
+            for chunk in [strategies.chunks] * 3
+        ]
+    ).map(lambda parts: tuple(strategies.assemble(part) for part in parts))
+)
+"""Three sets that share keys and containers, so that every pair of container kinds meets."""
+
+Three = tuple[strategies.Positions, strategies.Positions, strategies.Positions]
+
+
+def bitmaps(sets: Three) -> tuple[PositionBitmap, ...]:
+    return tuple(PositionBitmap.from_positions(positions) for positions in sets)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(overlapping)
+def test_operations_are_those_of_python_sets(name: str, sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    expected = OPERATIONS[name](set(sets[0].tolist()), set(sets[1].tolist()))
+    result = OPERATIONS[name](a, b)
+    assert result.to_numpy().tolist() == sorted(expected)
+    assert len(result) == len(expected)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@given(overlapping)
+def test_results_have_the_bytes_of_a_set_built_point_by_point(name: str, sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    expected = OPERATIONS[name](set(sets[0].tolist()), set(sets[1].tolist()))
+    assert OPERATIONS[name](a, b).to_bytes() == oracle.encode(expected)
+
+
+@given(overlapping)
+def test_union_is_commutative(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert a | b == b | a
+    assert (a | b).to_bytes() == (b | a).to_bytes()
+
+
+@given(overlapping)
+def test_intersection_is_commutative(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert a & b == b & a
+
+
+@given(overlapping)
+def test_symmetric_difference_is_commutative(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert a ^ b == b ^ a
+
+
+@given(overlapping)
+def test_union_is_associative(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    assert (a | b) | c == a | (b | c)
+
+
+@given(overlapping)
+def test_intersection_is_associative(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    assert (a & b) & c == a & (b & c)
+
+
+@given(overlapping)
+def test_symmetric_difference_is_associative(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    assert (a ^ b) ^ c == a ^ (b ^ c)
+
+
+@given(overlapping)
+def test_intersection_distributes_over_union(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    assert a & (b | c) == (a & b) | (a & c)
+
+
+@given(overlapping)
+def test_difference_of_a_union_is_the_intersection_of_differences(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    assert a - (b | c) == (a - b) & (a - c)
+
+
+@given(overlapping)
+def test_symmetric_difference_is_union_less_intersection(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert a ^ b == (a | b) - (a & b)
+
+
+@given(overlapping)
+def test_difference_and_intersection_part_a_set(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert (a - b).isdisjoint(a & b)
+    assert (a - b) | (a & b) == a
+
+
+@given(strategies.position_sets())
+def test_a_set_with_itself_and_with_nothing(positions: strategies.Positions) -> None:
+    a, nothing = PositionBitmap.from_positions(positions), PositionBitmap.from_positions([])
+    assert a | a == a & a == a | nothing == a - nothing == a ^ nothing == a
+    assert a - a == a ^ a == a & nothing == nothing - a == nothing
+    assert nothing.issubset(a)
+    assert a.issubset(a)
+    assert a.isdisjoint(nothing)
+
+
+@given(overlapping)
+def test_subset_and_disjoint_are_those_of_python_sets(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    left, right = set(sets[0].tolist()), set(sets[1].tolist())
+    assert a.isdisjoint(b) == left.isdisjoint(right)
+    assert a.issubset(b) == left.issubset(right)
+    assert (a & b).issubset(a)
+    assert a.issubset(a | b)
+
+
+@given(overlapping)
+def test_equality_and_hash_are_those_of_the_members(sets: Three) -> None:
+    a, b, _ = bitmaps(sets)
+    assert (a == b) == (sets[0].tolist() == sets[1].tolist())
+    again = (a | b) - (b - a)
+    assert again == a
+    assert hash(again) == hash(a)
+    assert a != sets[0].tolist()
+    assert a != "text"
+
+
+@given(st.lists(strategies.position_sets(max_chunks=2), max_size=9))
+def test_union_of_many_is_the_union_of_all_members(sets: list[strategies.Positions]) -> None:
+    members = set(itertools.chain.from_iterable(positions.tolist() for positions in sets))
+    united = PositionBitmap.union(PositionBitmap.from_positions(positions) for positions in sets)
+    assert united.to_bytes() == oracle.encode(members)
+
+
+@given(overlapping, st.permutations(range(3)))
+def test_union_of_many_does_not_depend_on_the_order(sets: Three, order: list[int]) -> None:
+    all_three = bitmaps(sets)
+    assert PositionBitmap.union([all_three[i] for i in order]) == all_three[0] | all_three[1] | all_three[2]
+
+
+def test_union_of_nothing_is_nothing() -> None:
+    assert PositionBitmap.union([]) == PositionBitmap.from_positions([])
+    assert PositionBitmap.union([PositionBitmap.from_positions([])] * 3).to_bytes() == oracle.encode([])
+
+
+@pytest.mark.parametrize("k", [2, 3, 8, 64, 1000])
+def test_union_of_k_large_sets(k: int) -> None:
+    rng = np.random.default_rng(k)
+    sets = [rng.integers(0, 400_000, 200_000 // k) for _ in range(k)]
+    united = PositionBitmap.union([PositionBitmap.from_positions(positions) for positions in sets])
+    np.testing.assert_array_equal(united.to_numpy(), np.unique(np.concatenate(sets)))
+
+
+KINDS = {
+    "nothing": np.empty(0, np.int64),
+    "point": np.array([4_096]),
+    "sparse": np.arange(0, 65_536, 97),
+    "array_4096": np.arange(0, 8_192, 2),
+    "bitmap_4097": np.arange(0, 8_194, 2),
+    "bitmap": np.flatnonzero(np.random.default_rng(0).random(65_536) < 0.5),
+    "bitmap_dense": np.flatnonzero(np.random.default_rng(1).random(65_536) < 0.95),
+    "odd": np.arange(1, 65_536, 2),
+    "even": np.arange(0, 65_536, 2),
+    "run": np.arange(1_000, 50_000),
+    "runs": np.flatnonzero(np.arange(65_536) % 1_000 < 500),
+    "runs_many": np.flatnonzero(np.arange(65_536) % 40 < 30),
+    "full": np.arange(65_536),
+    "full_less_one": np.delete(np.arange(65_536), 30_000),
+    "ends": np.array([0, 65_535]),
+}
+"""One container of each kind, and of kinds whose results change kind."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize(("left", "right"), itertools.product(KINDS, KINDS))
+def test_every_pair_of_container_kinds(name: str, left: str, right: str) -> None:
+    for high in (0, 3 << 32):
+        a, b = KINDS[left] + high, KINDS[right] + high
+        result = OPERATIONS[name](PositionBitmap.from_positions(a), PositionBitmap.from_positions(b))
+        expected = OPERATIONS[name](set(a.tolist()), set(b.tolist()))
+        np.testing.assert_array_equal(result.to_numpy(), sorted(expected))
+        assert result == PositionBitmap.from_positions(sorted(expected))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("other", [[1, 2], {1, 2}, 5, None, "a", np.array([1, 2])], ids=repr)
+def test_operations_with_other_things_are_type_errors(name: str, other: Any) -> None:
+    with pytest.raises(TypeError):
+        OPERATIONS[name](PositionBitmap.from_positions([1, 2]), other)
+
+
+def test_operands_stay_as_they_were() -> None:
+    a, b = PositionBitmap.from_positions(range(0, 100_000, 3)), PositionBitmap.from_range(50, 90_000)
+    before = a.to_bytes(), b.to_bytes()
+    for operation in OPERATIONS.values():
+        operation(a, b)
+    PositionBitmap.union([a, b])
+    assert (a.to_bytes(), b.to_bytes()) == before
+
+
+def test_keys_interleave_in_every_way() -> None:
+    keys = [0, 1, 2, 5]
+    for left, right in itertools.product(itertools.combinations(keys, 2), itertools.combinations(keys, 3)):
+        a = [(key << 32) + low for key in left for low in (1, 65_536 * 3)]
+        b = [(key << 32) + low for key in right for low in (1, 65_536 * 2)]
+        for operation in OPERATIONS.values():
+            result = operation(PositionBitmap.from_positions(a), PositionBitmap.from_positions(b))
+            assert result.to_bytes() == oracle.encode(operation(set(a), set(b)))
