@@ -1,0 +1,10 @@
+"""Puffin files: a container of blobs, whatever they mean.
+
+PFA1 | blob 1 … blob n | PFA1 | payload | payload size: i32 LE | flags: 4 bytes | PFA1
+"""
+
+from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
+from puffin_fast.puffin.reader import PuffinReader
+from puffin_fast.puffin.writer import PuffinWriter
+
+__all__ = ["BlobMetadata", "FileMetadata", "PuffinReader", "PuffinWriter"]
