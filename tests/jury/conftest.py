@@ -1,0 +1,116 @@
+"""One way to ask every engine for a table's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+N = 3000
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N), pa.int64()),
+        "word": [None if i % 11 == 0 else f"w{i % 7}" for i in range(N)],
+        "k": pa.array([i * 37 % 101 for i in range(N)], pa.int32()),
+    }
+)
+"""Ids that name rows, text with nulls, and a number that is in no order."""
+
+SPECS = {
+    "unpartitioned": (),
+    "identity": ("word",),
+    "bucket": ("bucket[4](id)",),
+    "two fields": ("word", "truncate[1000](id)"),
+}
+
+Ids = set[int]
+
+
+def where(predicate: Callable[[dict[str, object]], bool]) -> Ids:
+    """Ids of the rows for which a plain Python predicate holds."""
+    return {row["id"] for row in ROWS.to_pylist() if predicate(row)}
+
+
+class Panel:
+    """Everyone who can read a table, asked at once."""
+
+    def __init__(self, spark: SparkSession, duckdb: DuckDBPyConnection, table: Table) -> None:
+        self.spark, self.duckdb, self.table = spark, duckdb, table
+        self.name = ".".join((table.catalog.name, *table.name()))
+
+    def answers(self) -> dict[str, pa.Table]:
+        """The table's rows from each engine, by id."""
+        self.table.refresh()
+        scan = f"SELECT id, word, k FROM iceberg_scan('{self.table.metadata_location}')"
+        found = {
+            "ours": iceberg.scan(self.table).to_arrow(),
+            "PyIceberg": self.table.scan().to_arrow(),
+            "Spark": self.spark.sql(f"SELECT id, word, k FROM {self.name}").toArrow(),
+            "DuckDB": self.duckdb.execute(scan).to_arrow_table(),
+        }
+        return {engine: rows.cast(ROWS.schema).sort_by("id") for engine, rows in found.items()}
+
+    def agree(self, expected: pa.Table | Ids) -> None:
+        """Fails unless every engine reads exactly these rows, or the source's rows with these ids."""
+        if isinstance(expected, set):
+            expected = ROWS.filter(pa.array([i in expected for i in range(N)]))
+        for engine, rows in self.answers().items():
+            assert rows.equals(expected.sort_by("id")), f"{engine} reads {rows.num_rows} rows"
+
+    def vectors(self) -> list[tuple[str, str, int]]:
+        """What Java sees in the delete manifests: format, referenced data file, cardinality."""
+        query = f"SELECT file_format, referenced_data_file, record_count FROM {self.name}.delete_files"
+        return [tuple(row) for row in self.spark.sql(query).collect()]
+
+    def one_vector_per_file(self) -> None:
+        """The rule of version 3: only vectors, and at most one for a data file."""
+        vectors = self.vectors()
+        assert {kind for kind, _, _ in vectors} <= {"PUFFIN"}
+        assert len({data_file for _, data_file, _ in vectors}) == len(vectors)
+
+    def sql(self, statement: str) -> None:
+        """Runs Spark SQL on the table, which it calls ``{t}``."""
+        self.spark.sql(statement.format(t=self.name))
+        self.table.refresh()
+
+
+@pytest.fixture
+def panel(iceberg_spark: SparkSession, duckdb_iceberg: DuckDBPyConnection) -> Callable[[Table], Panel]:
+    """Makes the panel for a table of `shared_catalog`."""
+    return lambda table: Panel(iceberg_spark, duckdb_iceberg, table)
+
+
+@pytest.fixture(params=list(SPECS.values()), ids=list(SPECS))
+def table(request: pytest.FixtureRequest, shared_catalog: SqlCatalog, namespace: str) -> Table:
+    """`ROWS` in a version 3 table of several data files, once for each way to partition it."""
+    properties = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
+    made = iceberg.create_table(
+        shared_catalog, f"{namespace}.t", ROWS.schema, partition_spec=request.param, properties=properties
+    )
+    for start in range(0, N, N // 3):
+        iceberg.append(made, ROWS.slice(start, N // 3))
+    return made
+
+
+@contextmanager
+def attached(duckdb: DuckDBPyConnection, catalog: RestCatalog) -> Iterator[str]:
+    """The REST catalog as a database of DuckDB."""
+    uri = catalog.properties["uri"]
+    duckdb.execute(f"ATTACH 'wh' AS rest (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
+    try:
+        yield "rest"
+    finally:
+        duckdb.execute("DETACH rest")

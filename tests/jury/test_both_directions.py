@@ -1,0 +1,167 @@
+"""Our vectors before foreign readers and writers, and theirs before us, on one shared catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from tests.jury.conftest import ROWS, N, Panel, attached, where
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.table import Table
+
+pytestmark = [pytest.mark.jar, pytest.mark.spark]
+
+MakePanel = Callable[["Table"], Panel]
+
+ALL = set(range(N))
+
+
+def test_every_engine_reads_what_we_delete(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    jury.agree(ALL)
+    iceberg.delete(table, "k < 20")
+    kept = where(lambda row: row["k"] >= 20)
+    jury.agree(kept)
+    jury.one_vector_per_file()
+    iceberg.delete(table, "word is null or id >= 2990")  # merges the vectors that are there
+    jury.agree({i for i in kept & where(lambda row: row["word"] is not None) if i < 2990})
+    jury.one_vector_per_file()
+    assert sum(cardinality for _, _, cardinality in jury.vectors()) == N - len(jury.answers()["ours"])
+
+
+def test_a_file_whose_rows_are_all_deleted_reads_as_empty(table: Table, panel: MakePanel) -> None:
+    iceberg.delete(table, "id < 1000")
+    panel(table).agree(ALL - set(range(1000)))
+    iceberg.delete(table, "id >= 0")
+    panel(table).agree(set())
+
+
+def test_spark_deletes_on_top_of_our_vectors_and_we_on_top_of_its(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    iceberg.delete(table, "k < 20")
+    jury.sql("DELETE FROM {t} WHERE id % 5 = 0")
+    kept = where(lambda row: row["k"] >= 20 and row["id"] % 5 != 0)
+    jury.agree(kept)
+    iceberg.delete(table, "word = 'w3'")
+    kept &= where(lambda row: row["word"] != "w3")
+    jury.agree(kept)
+    jury.one_vector_per_file()
+    jury.sql("DELETE FROM {t} WHERE id > 2500")
+    jury.agree({i for i in kept if i <= 2500})
+    jury.one_vector_per_file()
+
+
+def test_spark_updates_rows_beside_our_vectors_and_we_delete_the_updated(
+    table: Table, panel: MakePanel
+) -> None:
+    jury = panel(table)
+    iceberg.delete(table, "k < 50")
+    jury.sql("UPDATE {t} SET word = 'new' WHERE id % 3 = 0")
+    rows = [
+        row | ({"word": "new"} if row["id"] % 3 == 0 else {}) for row in ROWS.to_pylist() if row["k"] >= 50
+    ]
+    jury.agree(pa.Table.from_pylist(rows, ROWS.schema))
+    iceberg.delete(table, "word = 'new' and id < 1500")
+    rows = [row for row in rows if row["word"] != "new" or row["id"] >= 1500]
+    jury.agree(pa.Table.from_pylist(rows, ROWS.schema))
+    jury.one_vector_per_file()
+
+
+def test_spark_merges_into_a_table_with_our_vectors(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    iceberg.delete(table, "k < 50")
+    jury.spark.range(2900, 3100).createOrReplaceTempView("incoming")
+    jury.sql(
+        "MERGE INTO {t} t USING incoming s ON t.id = s.id WHEN MATCHED AND s.id % 2 = 0 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET word = 'both' "
+        "WHEN NOT MATCHED THEN INSERT (id, word, k) VALUES (s.id, 'in', 1)"
+    )
+    rows = []
+    for row in ROWS.to_pylist():
+        if row["k"] >= 50 and not (row["id"] >= 2900 and row["id"] % 2 == 0):
+            rows.append(row | ({"word": "both"} if row["id"] >= 2900 else {}))
+    gone = {row["id"] for row in ROWS.to_pylist() if row["k"] < 50}
+    rows += [{"id": i, "word": "in", "k": 1} for i in range(2900, 3100) if i >= N or i in gone]
+    jury.agree(pa.Table.from_pylist(rows, ROWS.schema))
+    jury.one_vector_per_file()
+
+
+def test_positions_that_spark_names_are_the_rows_that_go(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    iceberg.delete(table, "k < 20")
+    found = jury.spark.sql(
+        f"SELECT _file AS file_path, _pos AS pos FROM {jury.name} WHERE id % 4 = 1"
+    ).toArrow()
+    iceberg.delete_positions(table, found)
+    jury.agree(where(lambda row: row["k"] >= 20 and row["id"] % 4 != 1))
+    jury.one_vector_per_file()
+
+
+def test_row_lineage_survives_our_deletes(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    query = f"SELECT id, _row_id, _last_updated_sequence_number AS seq FROM {jury.name} ORDER BY id"
+    before = jury.spark.sql(query).toArrow()
+    assert sorted(before["_row_id"].to_pylist()) == list(range(N))
+    iceberg.delete(table, "k < 50")
+    iceberg.delete(table, "word = 'w1'")
+    kept = where(lambda row: row["k"] >= 50 and row["word"] != "w1")
+    after = jury.spark.sql(query).toArrow()
+    assert after.equals(before.filter(pa.array([i in kept for i in range(N)])))
+    assert table.metadata.next_row_id == N
+
+
+def test_java_finds_nothing_to_mend_in_our_metadata(table: Table, panel: MakePanel) -> None:
+    jury = panel(table)
+    iceberg.delete(table, "k < 50")
+    iceberg.delete(table, "k < 70")
+    totals = jury.spark.sql(f"SELECT summary FROM {jury.name}.snapshots ORDER BY committed_at").collect()[-1][
+        0
+    ]
+    vectors = jury.vectors()
+    assert int(totals["total-delete-files"]) == len(vectors)
+    assert int(totals["total-position-deletes"]) == sum(cardinality for _, _, cardinality in vectors)
+    assert int(totals["added-dvs"]) >= 1
+    assert int(totals["removed-dvs"]) == int(totals["removed-delete-files"])
+    jury.sql(
+        f"CALL {jury.name.split('.')[0]}.system.rewrite_manifests('{'.'.join(jury.name.split('.')[1:])}')"
+    )
+    jury.agree(where(lambda row: row["k"] >= 70))
+
+
+@pytest.mark.parametrize("spec", [(), ("word",)], ids=["unpartitioned", "identity"])
+def test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it(
+    rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection, spec: tuple[str, ...]
+) -> None:
+    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", ROWS.schema, partition_spec=spec)
+    for start in range(0, N, N // 3):
+        iceberg.append(table, ROWS.slice(start, N // 3))
+    iceberg.delete(table, "k < 20")
+
+    def agree(kept: set[int]) -> None:
+        table.refresh()
+        seen = duckdb_iceberg.execute(f"SELECT id FROM {name} ORDER BY id").fetchall()
+        assert [row[0] for row in seen] == sorted(kept)
+        for rows in (iceberg.scan(table).to_arrow(), table.scan().to_arrow()):
+            assert sorted(rows["id"].to_pylist()) == sorted(kept)
+
+    with attached(duckdb_iceberg, rest_catalog) as database:
+        name = f"{database}.{rest_namespace}.t"
+        kept = where(lambda row: row["k"] >= 20)
+        agree(kept)
+        duckdb_iceberg.execute(f"DELETE FROM {name} WHERE id % 5 = 0")
+        kept = {i for i in kept if i % 5}
+        agree(kept)
+        iceberg.delete(table, "word = 'w3'")
+        kept &= where(lambda row: row["word"] != "w3")
+        agree(kept)
+        duckdb_iceberg.execute(f"UPDATE {name} SET k = 1000 WHERE id < 300")
+        agree(kept)
+        iceberg.delete(table, "k = 1000")
+        agree({i for i in kept if i >= 300})
