@@ -105,6 +105,8 @@ class Reader:
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
+        self.runs_touch = False
+        """Whether two runs that could have been one were read: allowed, never written."""
 
     def take(self, n: int) -> bytes:
         check(self.at + n <= len(self.data), "truncated")
@@ -121,7 +123,8 @@ def decode_runs(reader: Reader) -> list[int]:
     for _ in range(reader.number("<H")):
         first, more = reader.number("<H"), reader.number("<H")
         check(first + more < CHUNK, "run passes 65535")
-        check(not lows or first > lows[-1] + 1, "runs overlap, touch or are out of order")
+        check(not lows or first > lows[-1], "runs overlap or are out of order")
+        reader.runs_touch |= bool(lows) and first == lows[-1] + 1
         lows.extend(range(first, first + more + 1))
     return lows
 
@@ -144,7 +147,6 @@ def decode32(reader: Reader) -> list[int]:
     if cookie % CHUNK == RUNS:
         n = cookie // CHUNK + 1
         flags = int.from_bytes(reader.take((n + 7) // 8), "little")
-        check(flags >> n == 0, "run flags past the last container")
     else:
         check(cookie == NO_RUNS, "cookie")
         n, flags = reader.number("<I"), 0
@@ -168,7 +170,10 @@ def decode(data: bytes) -> list[int]:
     Raises:
         RefusedError: when any of the checks fails; its text says which.
     """
-    reader = Reader(bytes(data))
+    return decode64(Reader(bytes(data)))
+
+
+def decode64(reader: Reader) -> list[int]:
     positions: list[int] = []
     last = -1
     for _ in range(reader.number("<Q")):

@@ -299,6 +299,8 @@ ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
         one(*_FOUR, cookie=oracle.RUNS),
         [(key << 16) + low for key in range(4) for low in (1, 2, 3)],
     ),
+    "runs_that_touch": (one(run(0, (1, 9), (10, 12), (20, 29))), [*range(1, 13), *range(20, 30)]),
+    "run_flags_padded_with_ones": (one(run(0, (1, 9)), extra_flags=0xFE), list(range(1, 10))),
     "largest_position": (bitmap64((oracle.MAX_KEY, bitmap32(array(0x8000, [0])))), [oracle.MAX_POSITION]),
 }
 """Bitmaps that are read though never written so, or that are just on the edge, and what they hold."""

@@ -250,6 +250,8 @@ NEVER_WRITTEN = (
     "runs_larger_than_a_bitmap",
     "run_cookie_without_runs",
     "run_cookie_without_runs_and_offsets",
+    "runs_that_touch",
+    "run_flags_padded_with_ones",
 )
 
 
