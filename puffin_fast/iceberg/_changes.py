@@ -11,14 +11,12 @@ from pyiceberg.types import StringType
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.manifests import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from puffin_fast.files import VectorFile
 
 __all__ = ["Changes", "key_of", "summarise", "vector_entry"]
-
-FILE_PATH_FIELD = 2147483546
-"""Reserved field id of ``file_path`` in position deletes."""
 
 Key = tuple[str, int | None]
 
@@ -95,7 +93,7 @@ def vector_entry(vector: VectorFile, data: ManifestEntry, file_size_in_bytes: in
         data: the live entry of its data file: gives spec and partition.
         file_size_in_bytes: size of the whole Puffin file.
     """
-    bound = {FILE_PATH_FIELD: to_bytes(StringType(), vector.data_file)}
+    bound = {FILE_PATH_ID: to_bytes(StringType(), vector.data_file)}
     return ManifestEntry(
         status=ADDED,
         snapshot_id=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg._changes import FILE_PATH_FIELD, Changes, key_of
+from puffin_fast.iceberg._changes import Changes, key_of
 from puffin_fast.iceberg.manifests import (
     DATA,
     EQUALITY_DELETES,
@@ -14,6 +14,7 @@ from puffin_fast.iceberg.manifests import (
     read_manifest_list,
     read_manifests,
 )
+from puffin_fast.iceberg.plan import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -62,8 +63,8 @@ def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
     """A data file that the changes touch and that a new vector or position-delete file may be about."""
     if entry.referenced_data_file is not None:
         return entry.referenced_data_file if entry.referenced_data_file in changes.touched else None
-    lower = (entry.lower_bounds or {}).get(FILE_PATH_FIELD, b"")
-    upper = (entry.upper_bounds or {}).get(FILE_PATH_FIELD)
+    lower = (entry.lower_bounds or {}).get(FILE_PATH_ID, b"")
+    upper = (entry.upper_bounds or {}).get(FILE_PATH_ID)
     for path in changes.touched:
         encoded = path.encode()
         # bounds may be truncated: an upper bound is then larger than all, a lower one smaller

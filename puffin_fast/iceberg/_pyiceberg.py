@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, _StrictMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
     PyArrowFileIO,
@@ -78,6 +79,7 @@ __all__ = [
     "commit_upgrade",
     "filesystem",
     "metrics_evaluator",
+    "proves_all_rows",
     "schema_of_arrow",
     "v3_metadata",
     "write_data_files",
@@ -415,6 +417,27 @@ def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
 
 
 # --- planning -----------------------------------------------------------------------------------------------
+
+
+def proves_all_rows(
+    schema: Schema, expression: BooleanExpression, case_sensitive: bool
+) -> Callable[[Any], bool]:
+    """Whether all rows of a file (anything with a `DataFile`'s metrics) match for sure, by its metrics.
+
+    Args:
+        schema: the table's.
+        expression: unbound; what proves it is `RowFilter.certain`.
+        case_sensitive: whether its names must agree in case.
+    """
+    evaluator = _StrictMetricsEvaluator(schema, expression, case_sensitive)
+
+    def proved(entry: Any) -> bool:
+        try:
+            return bool(evaluator.eval(entry))
+        except (ValueError, struct.error):  # bounds of a type that the column had before
+            return False
+
+    return proved
 
 
 def metrics_evaluator(

@@ -20,13 +20,9 @@ from pyiceberg.expressions import (
     AlwaysTrue,
     And,
     BooleanExpression,
-    BoundNotEqualTo,
-    BoundNotIn,
-    BoundNotNaN,
-    BoundNotNull,
-    BoundNotStartsWith,
     BoundPredicate,
     BoundTerm,
+    IsNull,
     NotNull,
     Or,
 )
@@ -40,9 +36,9 @@ from pyiceberg.expressions.visitors import (
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 __all__ = ["RowFilter"]
 
@@ -63,6 +59,7 @@ class RowFilter:
     field_ids: tuple[int, ...]
     everything: bool
     _bound: BooleanExpression | None
+    _unsure: bool
     _arrow: pc.Expression | None
     _names: Mapping[str, int]
 
@@ -97,6 +94,7 @@ class RowFilter:
             field_ids=tuple(sorted(columns.field_ids)),
             everything=isinstance(bound, AlwaysTrue),
             _bound=bound,
+            _unsure=columns.unsure,
             _arrow=None,
             _names={},
         )
@@ -114,7 +112,7 @@ class RowFilter:
         if not pa.types.is_boolean(found):
             raise InvalidInputError(f"filter {filter}: expected a boolean, found {found}")
         used = {name: id for name, id in names.items() if _mentions(filter, name, empty)}
-        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, filter, used)
+        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, filter, used)
 
     @property
     def nothing(self) -> bool:
@@ -147,11 +145,14 @@ class RowFilter:
         return result
 
     def certain(self) -> BooleanExpression:
-        """The bound filter as a proof needs it: where this is true of all rows, all rows match in SQL.
+        """What proves by a file's metrics alone that every one of its rows matches; false where nothing can.
 
-        Iceberg's strict evaluation lets ``x <> 5`` be true of NULL; here it is not.
+        Iceberg's strict evaluation lets ``x <> 5`` be true of NULL, so NULL is excluded first. Metrics say
+        nothing sure about NaN (PyIceberg counts none) and nested columns, so those prove nothing.
         """
-        return AlwaysFalse() if self._bound is None else visit(self._bound, _NullsDoNotMatch())
+        if self._bound is None or self._unsure:
+            return AlwaysFalse()
+        return visit(rewrite_not(self.expression), _NullsDoNotMatch())
 
 
 def _parsed(text: str) -> BooleanExpression:
@@ -224,6 +225,15 @@ class _Binds(_Folds):
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
         bound: BooleanExpression = predicate.bind(self._schema, self._case_sensitive)
+        reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
+        if (
+            isinstance(bound, AlwaysTrue | AlwaysFalse)
+            and reference.field.required
+            and reference.accessor.inner is not None
+        ):
+            raise UnsupportedError(
+                f"filter {predicate}: a required field of a struct, which may be NULL with its struct"
+            )
         if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
             return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
         return bound
@@ -234,6 +244,7 @@ class _Columns(BooleanExpressionVisitor[None]):
 
     def __init__(self) -> None:
         self.field_ids: set[int] = set()
+        self.unsure = False
 
     def visit_true(self) -> None: ...
 
@@ -249,16 +260,17 @@ class _Columns(BooleanExpressionVisitor[None]):
         raise TypeError(f"not bound: {predicate}")
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
-        self.field_ids.add(predicate.term.ref().field.field_id)
+        reference = predicate.term.ref()
+        self.field_ids.add(reference.field.field_id)
+        self.unsure |= isinstance(reference.field.field_type, FloatType | DoubleType)
+        self.unsure |= reference.accessor.inner is not None
 
 
 class _NullsDoNotMatch(_Folds):
-    """Adds IS NOT NULL to the predicates that Iceberg's strict evaluation holds true of NULL."""
+    """Adds IS NOT NULL to each predicate that is unknown for NULL in SQL."""
 
-    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
-        if isinstance(predicate, BoundNotEqualTo | BoundNotIn | BoundNotNaN | BoundNotStartsWith):
-            return And(BoundNotNull(term=predicate.term), predicate)
-        return predicate
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        return predicate if isinstance(predicate, IsNull) else And(NotNull(term=predicate.term), predicate)
 
 
 class _Matches(BoundBooleanExpressionVisitor[Any]):

@@ -1,0 +1,186 @@
+"""New deletion vectors of a table: merged with the deletes that apply already, written, turned into changes.
+
+A new vector holds every position that was deleted before, whatever held it, and replaces what held it in the
+same commit: a vector hides all position-delete files of its data file. A position-delete file that is about
+other data files too stays.
+
+A data file whose last row goes is dropped with its vector: no reader needs to open it any more, and the rows
+are the same as under a vector of all positions.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.files import VectorFile, write_vectors
+
+from puffin_fast.iceberg._changes import Changes, vector_entry
+from puffin_fast.iceberg.commit import remove_files
+from puffin_fast.iceberg.plan import _only_path as only_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.manifests import ManifestEntry
+    from puffin_fast.iceberg.plan import FileTask
+
+__all__ = ["NewDeletes", "VectorChanges", "write_changes"]
+
+TARGET_FILE_SIZE = "write.delete.target-file-size-bytes"
+DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
+
+
+class _Merges(Protocol):
+    def of(self, task: FileTask) -> PositionBitmap: ...
+
+
+@dataclass(frozen=True)
+class NewDeletes:
+    """What becomes of one data file.
+
+    Attributes:
+        task: the data file and the deletes that apply to it.
+        positions: all positions deleted afterwards; None: every row is, and nobody needed to say which.
+        n_new: how many of them were not deleted before.
+    """
+
+    task: FileTask
+    positions: PositionBitmap | None
+    n_new: int
+
+    @classmethod
+    def merge(cls, task: FileTask, positions: PositionBitmap, current: _Merges) -> NewDeletes:
+        """Adds positions to those that are deleted already."""
+        if task.vector is None and not task.position_deletes:
+            return cls(task, positions, len(positions))
+        before = current.of(task)
+        after = before | positions
+        return cls(task, after, len(after) - len(before))
+
+    @property
+    def drops(self) -> bool:
+        """No row of the data file is left."""
+        return self.positions is None or len(self.positions) == self.task.data.record_count
+
+
+@dataclass
+class VectorChanges:
+    """Counts of what `write_changes` did, beside the changes to commit.
+
+    Attributes:
+        changes: for `commit`.
+        rows: rows newly deleted.
+        vectors: vectors written.
+        merged: those of them that replaced or absorbed earlier deletes.
+        dropped: data files of which no row is left.
+        n_bytes: size of the Puffin files.
+    """
+
+    changes: Changes = field(default_factory=Changes)
+    rows: int = 0
+    vectors: int = 0
+    merged: int = 0
+    dropped: int = 0
+    n_bytes: int = 0
+
+
+def write_changes(
+    table: Table,
+    deletes: Iterable[NewDeletes],
+    *,
+    relied_on: frozenset[str] = frozenset(),
+    matters: Callable[[ManifestEntry], bool] | None = None,
+    operation: str | None = None,
+) -> VectorChanges:
+    """Writes the vectors of one commit into as few Puffin files as the target size allows.
+
+    Args:
+        table: its location provider names the files; property ``write.delete.target-file-size-bytes``.
+        deletes: at most one per data file; those without a new position are passed over.
+        relied_on: see `Changes`.
+        matters: see `Changes`.
+        operation: see `Changes`.
+
+    Returns:
+        The changes, empty when no position was new.
+    """
+    result = VectorChanges()
+    written: list[str] = []
+    tasks: dict[str, FileTask] = {}
+    removed: dict[tuple[str, int | None], ManifestEntry] = {}
+
+    def vectors() -> Iterator[tuple[str, PositionBitmap]]:
+        for new in deletes:
+            if new.n_new == 0:
+                continue
+            task = new.task
+            result.rows += new.n_new
+            for entry in _replaced(task):
+                removed[entry.file_path, entry.content_offset] = entry
+            if new.drops:
+                result.dropped += 1
+                removed[task.data.file_path, None] = task.data
+                continue
+            assert new.positions is not None
+            result.vectors += 1
+            result.merged += task.vector is not None or bool(task.position_deletes)
+            tasks[task.data.file_path] = task
+            yield task.data.file_path, new.positions
+
+    added: list[ManifestEntry] = []
+    try:
+        for path, chunk in _files(table, vectors()):
+            written.append(path)
+            stored: list[VectorFile] = write_vectors(path, chunk, filesystem=table.io)
+            size = len(table.io.new_input(path))
+            result.n_bytes += size
+            added += [vector_entry(vector, tasks[vector.data_file].data, size) for vector in stored]
+    except BaseException:
+        remove_files(table.io, written)
+        raise
+    result.changes = Changes(
+        added=tuple(added),
+        removed=tuple(removed.values()),
+        relied_on=relied_on,
+        new_files=tuple(written),
+        matters=matters,
+        operation=operation,
+    )
+    return result
+
+
+def _replaced(task: FileTask) -> Iterator[ManifestEntry]:
+    """The delete files that a new vector (or the file's end) makes void: its own, not those it shares."""
+    if task.vector is not None:
+        yield task.vector
+    for entry in task.position_deletes:
+        if only_path(entry) == task.data.file_path:
+            yield entry
+
+
+def _files(
+    table: Table, vectors: Iterator[tuple[str, PositionBitmap]]
+) -> Iterator[tuple[str, Iterator[tuple[str, PositionBitmap]]]]:
+    """Cuts a stream of vectors into files of about the target size; no file without a vector."""
+    limit = int(table.properties.get(TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE))
+    name, number = uuid.uuid4(), 0
+    ahead = next(vectors, None)
+
+    def chunk() -> Iterator[tuple[str, PositionBitmap]]:
+        nonlocal ahead
+        n_bytes = 0
+        while ahead is not None and n_bytes < limit:
+            n_bytes += ahead[1].n_bytes
+            yield ahead
+            ahead = next(vectors, None)
+
+    while ahead is not None:
+        path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
+        number += 1
+        yield path, chunk()
