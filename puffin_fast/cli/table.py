@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,8 @@ from puffin_fast.errors import MissingExtraError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from puffin_fast.iceberg import DeleteResult
 
 __all__ = ["delete"]
 
@@ -23,6 +26,18 @@ def session() -> SparkSession:
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "pyspark", extra="spark") from error
     return SparkSession.builder.appName("puffin-fast").getOrCreate()
+
+
+def _here(table: Table, where: str, branch: str) -> DeleteResult:
+    from puffin_fast import iceberg
+
+    return iceberg.delete(table, where, branch=branch)
+
+
+def _on_spark(table: Table, where: str, branch: str) -> DeleteResult:
+    from puffin_fast import spark
+
+    return spark.delete(session(), table, where, branch=branch)
 
 
 def _count(table: Table, where: str, branch: str) -> int:
@@ -50,14 +65,9 @@ def delete(
     A filter that matches nothing commits nothing.
     """
     opened = _rim.open_table(table, catalog)
-    from puffin_fast import iceberg
-
-    answer: dict[str, Any] = {"table": table, "where": where, "branch": branch}
     if dry_run:
-        answer |= {"rows": _count(opened, where, branch), "snapshot-id": None}
-    elif spark:
-        raise NotImplementedError
-    else:
-        result = iceberg.delete(opened, where, branch=branch)
-        answer |= {"rows": result}
-    _rim.show([answer], output)
+        rows = _count(opened, where, branch)
+        _rim.show([{"table": table, "where": where, "branch": branch, "rows_deleted": rows}], output)
+        return
+    result = _on_spark(opened, where, branch) if spark else _here(opened, where, branch)
+    _rim.show([{"table": table, "where": where, "branch": branch, **asdict(result)}], output)

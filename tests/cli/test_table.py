@@ -22,15 +22,16 @@ def open_table(options: Options) -> Table:
 
 
 def count(options: Options) -> int:
-    return open_table(options).scan().to_arrow().num_rows
+    rows: int = open_table(options).scan().to_arrow().num_rows
+    return rows
 
 
 def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) -> None:
     result = run("delete", "ns.t", "--where", "id >= 10 and id < 30", "--output", "json", *catalog_options)
     assert result.exit_code == 0, result.output
     (said,) = json.loads(result.output)
-    assert said["rows"] == 20
-    assert said["snapshot-id"] == open_table(catalog_options).metadata.current_snapshot_id
+    assert said["rows_deleted"] == 20
+    assert said["snapshot_id"] == open_table(catalog_options).metadata.current_snapshot_id
     assert count(catalog_options) == 980
 
 
@@ -44,7 +45,7 @@ def test_a_dry_run_counts_and_leaves_the_table(run: Run, catalog_options: Option
     result = run(
         "delete", "ns.t", "--where", "word = 'w1'", "--dry-run", "--output", "json", *catalog_options
     )
-    assert json.loads(result.output)[0]["rows"] == 143
+    assert json.loads(result.output)[0]["rows_deleted"] == 143
     assert open_table(catalog_options).metadata_location == before
 
 
@@ -52,7 +53,7 @@ def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options
     before = open_table(catalog_options).metadata_location
     result = run("delete", "ns.t", "--where", "id < 0", "--output", "json", *catalog_options)
     assert result.exit_code == 0
-    assert json.loads(result.output)[0]["rows"] == 0
+    assert json.loads(result.output)[0]["rows_deleted"] == 0
     assert open_table(catalog_options).metadata_location == before
 
 
@@ -92,7 +93,7 @@ def test_delete_through_spark_does_the_same(run: Run, spark: object, catalog_opt
     arguments = ("--where", "id >= 10 and id < 30", "--spark", "--output", "json")
     result = run("delete", "ns.t", *arguments, *catalog_options)
     assert result.exit_code == 0, result.output
-    assert json.loads(result.output)[0]["rows"] == 20
+    assert json.loads(result.output)[0]["rows_deleted"] == 20
     assert count(catalog_options) == 980
 
 

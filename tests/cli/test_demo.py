@@ -1,0 +1,73 @@
+"""The demo: it works twice in a row, and its proof would notice a wrong row."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.cli._demo_proof import DisagreementError, position_delete_bytes, prove
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+
+CANCELLED = 8255
+"""Flights of the year 2013 without a departure time."""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_demo_works_twice_in_a_row(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).with_name("puffin-fast")), "demo", "--folder", str(tmp_path)]
+    for _ in range(2):
+        done = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        first, second = json.loads(done.stdout)["tables"]
+        assert (first["deleted"], first["rows left"]) == (CANCELLED, 336_776 - CANCELLED)
+        assert second["deleted"] + second["rows left"] == 336_776
+        assert second["vectors"] == second["data files"] == 12
+        assert second["bytes of vectors"] < second["bytes as position deletes"]
+
+
+@pytest.mark.parametrize("wrong", [["id < 5"], ["id < 5", "id >= 0"]])
+def test_the_proof_notices_rows_that_should_be_gone(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    tmp_path: Path,
+    wrong: list[str],
+) -> None:
+    rows = pa.table({"id": pa.array(range(10), pa.int64())})
+    source = tmp_path / "source.parquet"
+    pq.write_table(rows, source)
+    table = shared_catalog.create_table(f"{namespace}.t", rows.schema)
+    table.append(rows)
+    assert set(prove(duckdb_iceberg, table, [source], ["false"]).values()) == {10}
+    with pytest.raises(DisagreementError, match="PyIceberg reads 10 rows"):
+        prove(duckdb_iceberg, table, [source], wrong)
+
+
+def test_the_proof_notices_a_row_that_is_there_twice(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    source = tmp_path / "source.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3]}), source)
+    table = shared_catalog.create_table(f"{namespace}.t", pa.schema([("id", pa.int64())]))
+    table.append(pa.table({"id": [1, 2, 2]}))
+    with pytest.raises(DisagreementError, match="reads 3 rows, 1 of them wrong"):
+        prove(duckdb_iceberg, table, [source], ["false"])
+
+
+def test_position_deletes_are_written_as_iceberg_has_them(tmp_path: Path) -> None:
+    size = position_delete_bytes([("a", PositionBitmap.from_positions([3, 1]))], tmp_path / "deletes")
+    (file,) = (tmp_path / "deletes").iterdir()
+    assert file.stat().st_size == size
+    assert pq.read_table(file).to_pylist() == [{"file_path": "a", "pos": 1}, {"file_path": "a", "pos": 3}]
