@@ -154,7 +154,7 @@ def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:
     """
     name = path_of(path)
     kind, handle, key = resolve(name, filesystem)
-    delete = {
+    delete: Callable[[], object] = {
         "local": lambda: os.unlink(key),
         "arrow": lambda: handle.delete_file(key),
         "fsspec": lambda: handle.rm_file(key),
