@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from puffin_fast.bitmap import PositionBitmap
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast import arrow
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._current import CurrentDeletes
@@ -26,12 +26,23 @@ from puffin_fast.iceberg.plan import FileTask, plan_files
 from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges, write_changes
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg._changes import Changes
 
-__all__ = ["DeleteResult", "delete", "delete_positions"]
+__all__ = [
+    "ISOLATION",
+    "DeleteJob",
+    "DeleteResult",
+    "Finder",
+    "OnConflict",
+    "delete",
+    "delete_positions",
+    "start",
+]
 
 ISOLATION = "write.delete.isolation-level"
 
@@ -106,7 +117,7 @@ def delete(
         ConflictError: another commit changed the same data files; the table is as before.
         CommitUnknownError: see `commit`.
     """
-    job = _start(table, branch, job_id)
+    job = start(table, branch, job_id)
     schema = table.schema()
     bound = RowFilter.bind(filter, schema, case_sensitive=case_sensitive)
     matters = None
@@ -123,7 +134,7 @@ def delete(
             case_sensitive=case_sensitive,
             metrics=True,
         )
-        finder = _Finder(table, bound, case_sensitive)
+        finder = Finder(table.io, table.metadata, bound, case_sensitive)
         found = _on_threads(finder.deletes, files.tasks, threads)
         return write_changes(table, found, matters=matters)
 
@@ -157,7 +168,7 @@ def delete_positions(
         NotFoundError: a path that is no live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    job = _start(table, branch, job_id)
+    job = start(table, branch, job_id)
     wanted = _grouped(deletes)
 
     def plan(base: Snapshot | None) -> VectorChanges:
@@ -182,20 +193,27 @@ def delete_positions(
     return job.run(plan, on_conflict, properties)
 
 
-class _Finder:
+class Finder:
     """Finds the rows of a data file that match a filter."""
 
-    def __init__(self, table: Table, row_filter: RowFilter, case_sensitive: bool) -> None:
-        schema = table.schema()
-        self._io = table.io
+    def __init__(
+        self, io: FileIO, metadata: TableMetadata, row_filter: RowFilter, case_sensitive: bool
+    ) -> None:
+        schema = metadata.schema()
+        self._io = io
         self._filter = row_filter
-        self._columns = Columns(table.metadata, schema, row_filter.field_ids)
+        self._columns = Columns(metadata, schema, row_filter.field_ids)
         self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
-        self._current = CurrentDeletes(table.io)
+        self._current = CurrentDeletes(io)
+
+    def proves(self, task: FileTask) -> bool:
+        """Whether the file's metrics alone say that every row matches."""
+        return self._filter.everything or self._proved(task.data)
 
     def deletes(self, task: FileTask) -> NewDeletes:
+        """What becomes of a data file; it is read unless `proves` holds."""
         n_rows = task.data.record_count
-        if self._filter.everything or self._proved(task.data):
+        if self.proves(task):
             if task.vector is None and task.position_deletes:
                 before = len(self._current.of(task))
             else:
@@ -253,7 +271,7 @@ def _batches(deletes: Any) -> Iterable[pa.Table]:
 
 
 @dataclass
-class _Job:
+class DeleteJob:
     """What all deletes share: the base, the clock, the race, the result."""
 
     table: Table
@@ -319,7 +337,7 @@ class _Job:
         )
 
 
-def _start(table: Table, branch: str, job_id: str | None) -> _Job:
+def start(table: Table, branch: str, job_id: str | None) -> DeleteJob:
     """Checks that the table can take vectors, and moves it to its newest metadata."""
     started = time.perf_counter()
     check_version()
@@ -330,4 +348,4 @@ def _start(table: Table, branch: str, job_id: str | None) -> _Job:
             f"{'.'.join(table.name())}: format version {version} has no deletion vectors; "
             "puffin_fast.iceberg.upgrade(table) makes it version 3"
         )
-    return _Job(table, branch, job_id, started)
+    return DeleteJob(table, branch, job_id, started)

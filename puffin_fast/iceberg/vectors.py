@@ -13,24 +13,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.files import VectorFile, write_vectors
-
 from puffin_fast.iceberg._changes import Changes, vector_entry
 from puffin_fast.iceberg.commit import remove_files
 from puffin_fast.iceberg.plan import _only_path as only_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["NewDeletes", "VectorChanges", "write_changes"]
+__all__ = ["NewDeletes", "Outcome", "VectorChanges", "target_file_size", "write_changes"]
 
 TARGET_FILE_SIZE = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
@@ -69,6 +66,23 @@ class NewDeletes:
         return self.positions is None or len(self.positions) == self.task.data.record_count
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one data file, its vector written by whomever.
+
+    Attributes:
+        task: the data file and the deletes that applied to it.
+        n_new: rows newly deleted, above 0.
+        vector: where its new vector stands; None: no row is left, and the data file is dropped.
+        file_size_in_bytes: of the Puffin file that holds the vector.
+    """
+
+    task: FileTask
+    n_new: int
+    vector: VectorFile | None = None
+    file_size_in_bytes: int = 0
+
+
 @dataclass
 class VectorChanges:
     """Counts of what `write_changes` did, beside the changes to commit.
@@ -89,70 +103,77 @@ class VectorChanges:
     dropped: int = 0
     n_bytes: int = 0
 
+    @classmethod
+    def of(cls, outcomes: Iterable[Outcome], **changes: Any) -> VectorChanges:
+        """The changes to commit for vectors that are written.
 
-def write_changes(
-    table: Table,
-    deletes: Iterable[NewDeletes],
-    *,
-    relied_on: frozenset[str] = frozenset(),
-    matters: Callable[[ManifestEntry], bool] | None = None,
-    operation: str | None = None,
-) -> VectorChanges:
+        Args:
+            outcomes: at most one per data file.
+            changes: `relied_on`, `matters` and `operation` of `Changes`.
+        """
+        result = cls()
+        added: list[ManifestEntry] = []
+        removed: dict[tuple[str, int | None], ManifestEntry] = {}
+        sizes: dict[str, int] = {}
+        for outcome in outcomes:
+            task, vector = outcome.task, outcome.vector
+            result.rows += outcome.n_new
+            for entry in _replaced(task):
+                removed[entry.file_path, entry.content_offset] = entry
+            if vector is None:
+                result.dropped += 1
+                removed[task.data.file_path, None] = task.data
+                continue
+            result.vectors += 1
+            result.merged += task.vector is not None or bool(task.position_deletes)
+            sizes[vector.path] = outcome.file_size_in_bytes
+            added.append(vector_entry(vector, task.data, outcome.file_size_in_bytes))
+        result.n_bytes = sum(sizes.values())
+        result.changes = Changes(
+            added=tuple(added), removed=tuple(removed.values()), new_files=tuple(sizes), **changes
+        )
+        return result
+
+
+def write_changes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -> VectorChanges:
     """Writes the vectors of one commit into as few Puffin files as the target size allows.
 
     Args:
         table: its location provider names the files; property ``write.delete.target-file-size-bytes``.
         deletes: at most one per data file; those without a new position are passed over.
-        relied_on: see `Changes`.
-        matters: see `Changes`.
-        operation: see `Changes`.
+        changes: `relied_on`, `matters` and `operation` of `Changes`.
 
     Returns:
         The changes, empty when no position was new.
     """
-    result = VectorChanges()
+    outcomes: list[Outcome] = []
     written: list[str] = []
-    tasks: dict[str, FileTask] = {}
-    removed: dict[tuple[str, int | None], ManifestEntry] = {}
+    waiting: dict[str, NewDeletes] = {}
 
     def vectors() -> Iterator[tuple[str, PositionBitmap]]:
         for new in deletes:
             if new.n_new == 0:
                 continue
-            task = new.task
-            result.rows += new.n_new
-            for entry in _replaced(task):
-                removed[entry.file_path, entry.content_offset] = entry
             if new.drops:
-                result.dropped += 1
-                removed[task.data.file_path, None] = task.data
+                outcomes.append(Outcome(new.task, new.n_new))
                 continue
             assert new.positions is not None
-            result.vectors += 1
-            result.merged += task.vector is not None or bool(task.position_deletes)
-            tasks[task.data.file_path] = task
-            yield task.data.file_path, new.positions
+            path = new.task.data.file_path
+            waiting[path] = new
+            yield path, new.positions
 
-    added: list[ManifestEntry] = []
     try:
         for path, chunk in _files(table, vectors()):
             written.append(path)
-            stored: list[VectorFile] = write_vectors(path, chunk, filesystem=table.io)
+            stored = write_vectors(path, chunk, filesystem=table.io)
             size = len(table.io.new_input(path))
-            result.n_bytes += size
-            added += [vector_entry(vector, tasks[vector.data_file].data, size) for vector in stored]
+            for vector in stored:
+                new = waiting.pop(vector.data_file)
+                outcomes.append(Outcome(new.task, new.n_new, vector, size))
     except BaseException:
         remove_files(table.io, written)
         raise
-    result.changes = Changes(
-        added=tuple(added),
-        removed=tuple(removed.values()),
-        relied_on=relied_on,
-        new_files=tuple(written),
-        matters=matters,
-        operation=operation,
-    )
-    return result
+    return VectorChanges.of(outcomes, **changes)
 
 
 def _replaced(task: FileTask) -> Iterator[ManifestEntry]:
@@ -164,11 +185,16 @@ def _replaced(task: FileTask) -> Iterator[ManifestEntry]:
             yield entry
 
 
+def target_file_size(table: Table) -> int:
+    """Bytes of blobs after which another Puffin file is begun, as the table wants it."""
+    return int(table.properties.get(TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE))
+
+
 def _files(
     table: Table, vectors: Iterator[tuple[str, PositionBitmap]]
 ) -> Iterator[tuple[str, Iterator[tuple[str, PositionBitmap]]]]:
     """Cuts a stream of vectors into files of about the target size; no file without a vector."""
-    limit = int(table.properties.get(TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE))
+    limit = target_file_size(table)
     name, number = uuid.uuid4(), 0
     ahead = next(vectors, None)
 
