@@ -74,13 +74,11 @@ class Outcome:
         task: the data file and the deletes that applied to it.
         n_new: rows newly deleted, above 0.
         vector: where its new vector stands; None: no row is left, and the data file is dropped.
-        file_size_in_bytes: of the Puffin file that holds the vector.
     """
 
     task: FileTask
     n_new: int
     vector: VectorFile | None = None
-    file_size_in_bytes: int = 0
 
 
 @dataclass
@@ -126,8 +124,8 @@ class VectorChanges:
                 continue
             result.vectors += 1
             result.merged += task.vector is not None or bool(task.position_deletes)
-            sizes[vector.path] = outcome.file_size_in_bytes
-            added.append(vector_entry(vector, task.data, outcome.file_size_in_bytes))
+            sizes[vector.path] = vector.file_size
+            added.append(vector_entry(vector, task.data, vector.file_size))
         result.n_bytes = sum(sizes.values())
         result.changes = Changes(
             added=tuple(added), removed=tuple(removed.values()), new_files=tuple(sizes), **changes
@@ -165,11 +163,9 @@ def write_changes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -
     try:
         for path, chunk in _files(table, vectors()):
             written.append(path)
-            stored = write_vectors(path, chunk, filesystem=table.io)
-            size = len(table.io.new_input(path))
-            for vector in stored:
+            for vector in write_vectors(path, chunk, filesystem=table.io):
                 new = waiting.pop(vector.data_file)
-                outcomes.append(Outcome(new.task, new.n_new, vector, size))
+                outcomes.append(Outcome(new.task, new.n_new, vector))
     except BaseException:
         remove_files(table.io, written)
         raise
