@@ -163,8 +163,8 @@ def from_json(
         text = _decode(payload, path, start)
         reader = _Reader(path, start)
         metadata = reader.read(_parse(text, path, start))
-        # Python keeps the last of repeated keys. Without escapes each string has two quotation marks, so as many
-        # strings in the result as in the text: none was dropped. Else look at each object, which is slower.
+        # Python keeps the last of repeated keys. Without escapes each string has two quotation marks: as
+        # many strings in the result as in the text, and none was dropped. Else look at each object, slower.
         if "\\" in text or 2 * reader.n_strings != text.count('"'):
             _parse(text, path, start, hook=_unique)
         return metadata

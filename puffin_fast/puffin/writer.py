@@ -62,6 +62,7 @@ class PuffinWriter:
         self._offset = 0
         self._footer_size = 0
         self._open = False
+        self._failed = False
         self._sink = _io.open_sink(sink, filesystem=filesystem, overwrite=overwrite)
         self._open = True
         self._write(footer.MAGIC)
@@ -157,10 +158,10 @@ class PuffinWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self.finish()
-        else:
+        if error is not None:
             self.abort()
+        elif self._open or self._failed:  # a failure that the caller swallowed must not pass for a file
+            self.finish()
 
     def __del__(self) -> None:
         # a writer that was dropped: its temporary file must not stay
@@ -173,6 +174,7 @@ class PuffinWriter:
         try:
             self._sink.write(data)
         except BaseException:
+            self._failed = True
             self.abort()
             raise
         self._offset += len(memoryview(data))
