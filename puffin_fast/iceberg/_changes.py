@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.conversions import to_bytes
-from pyiceberg.types import StringType
-
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.manifests import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan import FILE_PATH_ID
@@ -93,7 +90,7 @@ def vector_entry(vector: VectorFile, data: ManifestEntry, file_size_in_bytes: in
         data: the live entry of its data file: gives spec and partition.
         file_size_in_bytes: size of the whole Puffin file.
     """
-    bound = {FILE_PATH_ID: to_bytes(StringType(), vector.data_file)}
+    bound = {FILE_PATH_ID: vector.data_file.encode()}
     return ManifestEntry(
         status=ADDED,
         snapshot_id=None,

@@ -1,0 +1,67 @@
+"""What the tests of tables share: a catalog in which others commit in between; rows as engines see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.table import CommitTableResponse, Table
+
+
+class RacingCatalog(SqlCatalog):
+    """A SQLite catalog in which something may happen right before or right after a commit."""
+
+    before: list[Callable[[], object]]
+    after: list[Callable[[], object]]
+
+    def __init__(self, name: str, **properties: str) -> None:
+        super().__init__(name, **properties)
+        self.before, self.after = [], []
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        """Runs what was planned, each once."""
+        while self.before:
+            self.before.pop()()
+        response = super().commit_table(table, requirements, updates)
+        while self.after:
+            self.after.pop()()
+        return response
+
+
+@pytest.fixture
+def racing(tmp_path: Path) -> Iterator[RacingCatalog]:
+    """A catalog of its own with the namespace ``n``."""
+    catalog = RacingCatalog(
+        "racing", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh"
+    )
+    catalog.create_namespace("n")
+    yield catalog
+    catalog.engine.dispose()
+
+
+def local(location: str) -> Path:
+    """A location of a test's table as a path."""
+    return Path(location.removeprefix("file://"))
+
+
+def files_of(table: Table) -> set[Path]:
+    """Every file in the table's folder."""
+    return {path for path in local(table.location()).rglob("*") if path.is_file()}
+
+
+def rows_of(table: Table, *, order: str = "id") -> pa.Table:
+    """The table's rows as PyIceberg's own scan reads them."""
+    return table.scan().to_arrow().sort_by(order)
+
+
+def rows_of_duckdb(connection: DuckDBPyConnection, table: Table, *, order: str = "id") -> pa.Table:
+    """The table's rows as DuckDB reads them from the metadata file."""
+    query = f"SELECT * FROM iceberg_scan('{table.metadata_location}') ORDER BY {order}"
+    return connection.execute(query).to_arrow_table()
