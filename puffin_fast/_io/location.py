@@ -22,6 +22,11 @@ __all__ = ["Location", "errors_of", "is_file_object", "name_of", "path_of", "res
 Location: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 """What a caller may pass: a path or URI, or an open binary file object."""
 
+PLAIN_FILE_IO = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
+PLAIN_FSSPEC = "fsspec.implementations.local"
+"""Where the classes live whose local files are just that. Another class, or one derived from these, may
+encrypt or count: it is asked for every byte."""
+
 ALIASES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of a scheme, and what the rest of the world calls it."""
 
@@ -52,7 +57,10 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         kind, handle, root = _filesystem_of(scheme, authority)
         return kind, handle, f"{root.rstrip('/')}/{key.lstrip('/')}" if kind == "arrow" else path
     if hasattr(filesystem, "new_input") and hasattr(filesystem, "new_output"):
-        return ("local", None, key) if scheme == "file" else ("pyiceberg", filesystem, path)
+        plain = type(filesystem).__module__ in PLAIN_FILE_IO and scheme in ("", "file")
+        if plain and not filesystem.properties.get("DEFAULT_SCHEME"):
+            return "local", None, key
+        return "pyiceberg", filesystem, path
     arrow = sys.modules.get("pyarrow.fs")  # whoever holds one of its filesystems has imported it
     if arrow is not None and isinstance(filesystem, arrow.FileSystem):
         if scheme:
@@ -65,8 +73,7 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         return "arrow", filesystem, path
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "_strip_protocol"):
         key = filesystem._strip_protocol(path)  # fsspec's hook for this, on every filesystem
-        protocol = filesystem.protocol
-        if "file" in ((protocol,) if isinstance(protocol, str) else protocol):
+        if type(filesystem).__module__ == PLAIN_FSSPEC:
             return "local", None, key
         return "fsspec", filesystem, key
     raise InvalidInputError(

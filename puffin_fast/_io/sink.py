@@ -100,6 +100,8 @@ class _LocalSink(Sink):
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                     raise
+                if os.path.lexists(str(self.path)):
+                    raise FileExistsError(errno.EEXIST, "exists", self.path) from error
                 os.rename(self._temporary, str(self.path))  # a filesystem without hard links
             else:
                 os.unlink(self._temporary)
