@@ -1,0 +1,307 @@
+/* Bitmap containers: 1,024 little-endian words of bits, at any alignment. */
+#ifndef PF_BITMAPS_H
+#define PF_BITMAPS_H
+
+#include "simd.h"
+
+#define PF_WORDS 1024
+
+/* Cardinality of a bitmap container and the number of its runs (a run starts at each 1 after a 0). */
+PF_BODY void pf_bitmap_count_body(const uint8_t *bits, uint32_t *cardinality, uint32_t *n_runs) {
+    uint64_t first = pf_get64(bits);
+    uint64_t ones = (uint64_t)__builtin_popcountll(first);
+    uint64_t starts = (uint64_t)__builtin_popcountll(first & ~(first << 1));
+    for (size_t i = 1; i < PF_WORDS; i++) {
+        uint64_t word = pf_get64(bits + 8 * i), before = pf_get64(bits + 8 * i - 8);
+        ones += (uint64_t)__builtin_popcountll(word);
+        starts += (uint64_t)__builtin_popcountll(word & ~((word << 1) | (before >> 63)));
+    }
+    *cardinality = (uint32_t)ones;
+    *n_runs = (uint32_t)starts;
+}
+PF_LEVELS(void, pf_bitmap_count, (const uint8_t *bits, uint32_t *cardinality, uint32_t *n_runs),
+          (bits, cardinality, n_runs))
+
+enum { PF_OR = 0, PF_AND = 1, PF_ANDNOT = 2, PF_XOR = 3 };
+
+/* out = a OP b; out may be a. */
+PF_BODY void pf_bitmap_combine_body(int op, const uint8_t *a, const uint8_t *b, uint8_t *out) {
+    if (op == PF_OR)
+        for (size_t i = 0; i < 8 * PF_WORDS; i += 8) pf_put64(out + i, pf_get64(a + i) | pf_get64(b + i));
+    else if (op == PF_AND)
+        for (size_t i = 0; i < 8 * PF_WORDS; i += 8) pf_put64(out + i, pf_get64(a + i) & pf_get64(b + i));
+    else if (op == PF_ANDNOT)
+        for (size_t i = 0; i < 8 * PF_WORDS; i += 8) pf_put64(out + i, pf_get64(a + i) & ~pf_get64(b + i));
+    else
+        for (size_t i = 0; i < 8 * PF_WORDS; i += 8) pf_put64(out + i, pf_get64(a + i) ^ pf_get64(b + i));
+}
+PF_LEVELS(void, pf_bitmap_combine, (int op, const uint8_t *a, const uint8_t *b, uint8_t *out), (op, a, b, out))
+
+/* Bits start … end - 1 of a bitmap of any length set. */
+static void pf_set_range(uint8_t *bits, uint64_t start, uint64_t end) {
+    if (start >= end) return;
+    uint64_t first = start >> 3, last = (end - 1) >> 3;
+    uint8_t head = (uint8_t)(0xFF << (start & 7)), tail = (uint8_t)(0xFF >> (7 - ((end - 1) & 7)));
+    if (first == last) {
+        bits[first] |= head & tail;
+        return;
+    }
+    bits[first] |= head;
+    memset(bits + first + 1, 0xFF, last - first - 1);
+    bits[last] |= tail;
+}
+
+/* The 65,536 marks of pf_scatter packed into a bitmap container; the marks are cleared. */
+static void pf_pack_marks_portable(uint8_t *marks, uint8_t *bits) {
+    for (size_t i = 0; i < 8 * PF_WORDS; i++)
+        bits[i] = (uint8_t)((pf_get64(marks + 8 * i) * 0x0102040810204080ull) >> 56);
+    memset(marks, 0, 64 * PF_WORDS);
+}
+#if PF_X86
+PF_AVX2 static void pf_pack_marks_avx2(uint8_t *marks, uint8_t *bits) {
+    const __m256i zero = _mm256_setzero_si256();
+    for (size_t i = 0; i < 2 * PF_WORDS; i++) {
+        __m256i *block = (__m256i *)(marks + 32 * i);
+        uint32_t word = (uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(_mm256_loadu_si256(block), zero));
+        memcpy(bits + 4 * i, &word, 4);
+        _mm256_storeu_si256(block, zero);
+    }
+}
+PF_AVX512 static void pf_pack_marks_avx512(uint8_t *marks, uint8_t *bits) {
+    const __m512i zero = _mm512_setzero_si512();
+    for (size_t i = 0; i < PF_WORDS; i++) {
+        __m512i block = _mm512_loadu_si512(marks + 64 * i);
+        pf_put64(bits + 8 * i, _mm512_test_epi8_mask(block, block));
+        _mm512_storeu_si512(marks + 64 * i, zero);
+    }
+}
+#endif
+PF_DISPATCH(void, pf_pack_marks, (uint8_t *marks, uint8_t *bits), (marks, bits))
+
+/* n <= 65,536 flags, zero or not, as bits; bits of a last partial byte past n stay as they were. */
+PF_BODY void pf_pack_flags_body(const uint8_t *flags, size_t n, uint8_t *bits) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t block = pf_get64(flags + i), ones;
+        ones = ((((block & 0x7F7F7F7F7F7F7F7Full) + 0x7F7F7F7F7F7F7F7Full) | block) >> 7) & 0x0101010101010101ull;
+        bits[i >> 3] = (uint8_t)((ones * 0x0102040810204080ull) >> 56);
+    }
+    for (; i < n; i++)
+        if (flags[i]) bits[i >> 3] = (uint8_t)(bits[i >> 3] | (1u << (i & 7)));
+}
+static void pf_pack_flags_portable(const uint8_t *flags, size_t n, uint8_t *bits) {
+    pf_pack_flags_body(flags, n, bits);
+}
+#if PF_X86
+PF_AVX2 static void pf_pack_flags_avx2(const uint8_t *flags, size_t n, uint8_t *bits) {
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        __m256i block = _mm256_loadu_si256((const __m256i *)(flags + i));
+        uint32_t word = ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(block, _mm256_setzero_si256()));
+        memcpy(bits + (i >> 3), &word, 4);
+    }
+    pf_pack_flags_body(flags + i, n - i, bits + (i >> 3));
+}
+PF_AVX512 static void pf_pack_flags_avx512(const uint8_t *flags, size_t n, uint8_t *bits) {
+    size_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        __m512i block = _mm512_loadu_si512(flags + i);
+        pf_put64(bits + (i >> 3), _mm512_test_epi8_mask(block, block));
+    }
+    pf_pack_flags_body(flags + i, n - i, bits + (i >> 3));
+}
+#endif
+PF_DISPATCH(void, pf_pack_flags, (const uint8_t *flags, size_t n, uint8_t *bits), (flags, n, bits))
+
+/* n_bits bits from bit `from` on moved to the start of out; bits past n_bits in the last byte are 0.
+ * Nothing is read past the byte of the last bit. */
+static void pf_shift_bits(const uint8_t *bits, size_t from, size_t n_bits, uint8_t *out) {
+    const uint8_t *at = bits + (from >> 3);
+    size_t shift = from & 7, n_bytes = (n_bits + 7) >> 3, last = (shift + n_bits + 7) >> 3;
+    if (n_bits == 0) return;
+    if (shift == 0) {
+        memcpy(out, at, n_bytes);
+    } else {
+        size_t i = 0;
+        for (; i + 9 <= last && i + 8 <= n_bytes; i += 8)
+            pf_put64(out + i, (pf_get64(at + i) >> shift) | ((uint64_t)at[i + 8] << (64 - shift)));
+        for (; i < n_bytes; i++) {
+            unsigned high = i + 1 < last ? at[i + 1] : 0;
+            out[i] = (uint8_t)((at[i] >> shift) | (high << (8 - shift)));
+        }
+    }
+    if (n_bits & 7) out[n_bytes - 1] &= (uint8_t)((1u << (n_bits & 7)) - 1);
+}
+
+/* n_bits bits as bytes 0 and 1 XOR flip; n_bits need not be a multiple of anything. */
+static void pf_spread_tail(const uint8_t *bits, size_t from, size_t n_bits, uint8_t flip, uint8_t *out) {
+    for (size_t i = from; i < n_bits; i++) out[i] = ((bits[i >> 3] >> (i & 7)) & 1) ^ flip;
+}
+static void pf_spread_bits_portable(const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out) {
+    const uint64_t invert = flip ? 0x0101010101010101ull : 0;
+    size_t i = 0;
+    for (; i + 8 <= n_bits; i += 8) {
+        uint64_t picked = (bits[i >> 3] * 0x0101010101010101ull) & 0x8040201008040201ull;
+        pf_put64(out + i, (((picked + 0x7F7F7F7F7F7F7F7Full) >> 7) & 0x0101010101010101ull) ^ invert);
+    }
+    pf_spread_tail(bits, i, n_bits, flip, out);
+}
+#if PF_X86
+PF_AVX2 static void pf_spread_bits_avx2(const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out) {
+    const __m256i lane = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2,
+                                          3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i pick = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    const __m256i one = _mm256_set1_epi8(1), invert = _mm256_set1_epi8((char)flip);
+    size_t i = 0;
+    for (; i + 32 <= n_bits; i += 32) {
+        int32_t word;
+        memcpy(&word, bits + (i >> 3), 4);
+        __m256i picked = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), lane), pick);
+        __m256i bytes = _mm256_and_si256(_mm256_cmpeq_epi8(picked, pick), one);
+        _mm256_storeu_si256((__m256i *)(out + i), _mm256_xor_si256(bytes, invert));
+    }
+    pf_spread_tail(bits, i, n_bits, flip, out);
+}
+PF_AVX512 static void pf_spread_bits_avx512(const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out) {
+    const __m512i one = _mm512_set1_epi8(1), invert = _mm512_set1_epi8((char)flip);
+    size_t i = 0;
+    for (; i + 64 <= n_bits; i += 64)
+        _mm512_storeu_si512(out + i, _mm512_xor_si512(_mm512_maskz_mov_epi8(pf_get64(bits + (i >> 3)), one), invert));
+    pf_spread_tail(bits, i, n_bits, flip, out);
+}
+#endif
+PF_DISPATCH(void, pf_spread_bits, (const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out),
+            (bits, n_bits, flip, out))
+
+/* Positions base + i of the set bits of n_words words into out, which has room for `room` >= their number;
+ * returns that number. Words are flattened eight positions at a time past their end while room allows. */
+PF_BODY size_t pf_expand_body(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out, size_t room) {
+    uint64_t *const start = out, *const end = out + room;
+    for (size_t i = 0; i < n_words; i++, base += 64) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        if (word == 0) continue;
+        if (end - out >= 64) {
+            size_t ones = (size_t)__builtin_popcountll(word);
+            uint64_t *next = out + ones;
+            do {
+                for (int j = 0; j < 8; j++) {
+                    out[j] = base + (uint64_t)__builtin_ctzll(word | (1ull << 63));
+                    word &= word - 1;
+                }
+                out += 8;
+            } while (out < next);
+            out = next;
+        } else {
+            for (; word != 0; word &= word - 1) *out++ = base + (uint64_t)__builtin_ctzll(word);
+        }
+    }
+    return (size_t)(out - start);
+}
+static size_t pf_expand_portable(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out, size_t room) {
+    return pf_expand_body(bits, n_words, base, out, room);
+}
+#if PF_X86
+PF_AVX2 static size_t pf_expand_avx2(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
+                                     size_t room) {
+    return pf_expand_body(bits, n_words, base, out, room);
+}
+PF_AVX512 static size_t pf_expand_avx512(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
+                                         size_t room) {
+    uint64_t *const start = out, *const end = out + room;
+    uint8_t counting[64], indexes[64];
+    for (int i = 0; i < 64; i++) counting[i] = (uint8_t)i;
+    const __m512i every = _mm512_loadu_si512(counting);
+    size_t i = 0;
+    for (; i < n_words && end - out >= 64; i++, base += 64) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        size_t ones = (size_t)_mm_popcnt_u64(word);
+        __m512i origin = _mm512_set1_epi64((long long)base);
+        __m512i packed = _mm512_maskz_compress_epi8(word, every);
+        __m128i head = _mm512_castsi512_si128(packed);
+        _mm512_storeu_si512(out, _mm512_add_epi64(origin, _mm512_cvtepu8_epi64(head)));
+        _mm512_storeu_si512(out + 8, _mm512_add_epi64(origin, _mm512_cvtepu8_epi64(_mm_srli_si128(head, 8))));
+        if (ones > 16) {
+            _mm512_storeu_si512(indexes, packed);
+            for (size_t j = 16; j < ones; j += 8)
+                _mm512_storeu_si512(out + j, _mm512_add_epi64(origin, _mm512_cvtepu8_epi64(
+                                                                          _mm_loadl_epi64((__m128i *)(indexes + j)))));
+        }
+        out += ones;
+    }
+    return (size_t)(out - start) + pf_expand_body(bits + 8 * i, n_words - i, base, out, (size_t)(end - out));
+}
+#endif
+PF_DISPATCH(size_t, pf_expand, (const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out, size_t room),
+            (bits, n_words, base, out, room))
+
+/* The set bits of a bitmap container as u16 values (an array container); out has room for exactly `room`. */
+PF_BODY size_t pf_values_of_bitmap_body(const uint8_t *bits, uint8_t *out, size_t room) {
+    size_t n = 0;
+    for (size_t i = 0; i < PF_WORDS; i++) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        if (word == 0) continue;
+        if (room - n >= 64) {
+            size_t next = n + (size_t)__builtin_popcountll(word);
+            for (; n < next; n += 4)
+                for (size_t j = 0; j < 4; j++) {
+                    pf_put16(out + 2 * (n + j), (uint16_t)(64 * i + (size_t)__builtin_ctzll(word | (1ull << 63))));
+                    word &= word - 1;
+                }
+            n = next;
+        } else {
+            for (; word != 0; word &= word - 1, n++)
+                pf_put16(out + 2 * n, (uint16_t)(64 * i + (size_t)__builtin_ctzll(word)));
+        }
+    }
+    return n;
+}
+PF_LEVELS(size_t, pf_values_of_bitmap, (const uint8_t *bits, uint8_t *out, size_t room), (bits, out, room))
+
+/* How many of the first `below` bits are set. */
+static uint32_t pf_bitmap_rank(const uint8_t *bits, uint32_t below) {
+    uint32_t ones = 0, i = 0;
+    for (; 64 * (i + 1) <= below; i++) ones += (uint32_t)__builtin_popcountll(pf_get64(bits + 8 * i));
+    if (below & 63) ones += (uint32_t)__builtin_popcountll(pf_get64(bits + 8 * i) & (((uint64_t)1 << (below & 63)) - 1));
+    return ones;
+}
+
+/* The set bit that has exactly `index` set bits before it; there must be one. */
+static uint32_t pf_bitmap_select(const uint8_t *bits, uint32_t index) {
+    for (uint32_t i = 0; i < PF_WORDS; i++) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        uint32_t ones = (uint32_t)__builtin_popcountll(word);
+        if (index < ones) {
+            while (index-- > 0) word &= word - 1;
+            return 64 * i + (uint32_t)__builtin_ctzll(word);
+        }
+        index -= ones;
+    }
+    return 0;
+}
+
+/* The runs of a bitmap container as (start, length - 1) pairs; returns their number. */
+static uint32_t pf_runs_of_bitmap(const uint8_t *bits, uint8_t *out) {
+    uint32_t runs = 0;
+    size_t i = 0;
+    uint64_t word = pf_get64(bits);
+    for (;;) {
+        while (word == 0) {
+            if (++i == PF_WORDS) return runs;
+            word = pf_get64(bits + 8 * i);
+        }
+        size_t start = 64 * i + (size_t)__builtin_ctzll(word);
+        word |= word - 1; /* fill below the run: its end is now the first 0 */
+        while (word == ~0ull) {
+            if (++i == PF_WORDS) break;
+            word = pf_get64(bits + 8 * i);
+        }
+        size_t end = i == PF_WORDS ? 64 * PF_WORDS : 64 * i + (size_t)__builtin_ctzll(~word);
+        pf_put16(out + 4 * runs, (uint16_t)start);
+        pf_put16(out + 4 * runs + 2, (uint16_t)(end - start - 1));
+        runs++;
+        if (i == PF_WORDS) return runs;
+        word &= word + 1; /* drop the ones below that 0 */
+    }
+}
+
+#endif

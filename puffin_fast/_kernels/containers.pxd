@@ -1,0 +1,129 @@
+"""Containers inside serialised bytes: the checks, the cursor that walks checked bytes, the writer of new ones."""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from puffin_fast._kernels.bytes cimport (
+    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_RUNS, KEY_BYTES, OFFSETS_MIN_COUNT, RUN, Kind,
+    load16, load32, load64, plain_size, run_size,
+)
+
+cdef struct Container:
+    uint64_t key                # position >> 16
+    const uint8_t* payload      # RUN: the first (start, length - 1) pair, past the u16 number of runs
+    uint32_t cardinality
+    uint32_t n_runs             # of a RUN container
+    Kind kind
+
+
+cdef struct Cursor:
+    const uint8_t* at           # key of the next 32-bit bitmap
+    uint64_t bitmaps_left
+    uint64_t key                # of the open bitmap << 16
+    const uint8_t* flags        # which of its containers are runs; NULL for none
+    const uint8_t* descriptors
+    const uint8_t* payload      # of its next container
+    uint32_t index
+    uint32_t count
+
+
+cdef struct Summary:
+    uint64_t cardinality
+    uint64_t n_containers[3]    # by Kind
+    uint64_t first              # positions; undefined when cardinality is 0
+    uint64_t last
+
+
+cdef struct Fault:
+    int code                    # 0: none; else an index into the texts in containers.pyx
+    uint64_t offset             # of the failed check, from the start of the bytes
+    uint64_t expected
+    uint64_t found
+
+
+cdef struct Bytes:
+    # A growing buffer of malloc; zeroed to start with.
+    uint8_t* data
+    size_t size
+    size_t capacity
+
+
+cdef struct Record:
+    # A container that the writer has taken; its payload lies in the writer's buffer.
+    uint64_t key
+    uint32_t cardinality
+    uint32_t size_and_kind      # size << 2 | kind
+
+
+cdef struct Writer:
+    Bytes payload
+    Bytes records               # of Record
+    uint64_t cardinality
+
+
+cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil
+cdef object corrupt(const Fault* fault, object path, uint64_t base)
+
+cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil
+cdef void release(Bytes* buffer) noexcept nogil
+
+cdef void writer_free(Writer* writer) noexcept nogil
+cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil
+cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind kind, size_t size) noexcept nogil
+cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil
+cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil
+cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil
+cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
+cdef size_t writer_size(const Writer* writer) noexcept nogil
+cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil
+cdef object finish(const Writer* writer)
+cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil
+
+
+cdef inline void cursor_start(Cursor* cursor, const uint8_t* data) noexcept nogil:
+    """Sets a cursor before the first container of bytes that `validate` has accepted."""
+    cursor.bitmaps_left = load64(data)
+    cursor.at = data + 8
+    cursor.payload = cursor.at
+    cursor.index = 0
+    cursor.count = 0
+
+
+cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogil:
+    """Moves on to the next container; False past the last. Bitmaps without containers are stepped over."""
+    cdef uint32_t cookie
+    cdef const uint8_t* descriptor
+    while cursor.index == cursor.count:
+        if cursor.bitmaps_left == 0:
+            return False
+        cursor.bitmaps_left -= 1
+        cursor.key = <uint64_t>load32(cursor.payload) << 16
+        cursor.at = cursor.payload + KEY_BYTES
+        cookie = load32(cursor.at)
+        cursor.index = 0
+        if cookie & 0xFFFF == COOKIE_RUNS:
+            cursor.count = (cookie >> 16) + 1
+            cursor.flags = cursor.at + 4
+            cursor.descriptors = cursor.flags + (cursor.count + 7) // 8
+            cursor.payload = cursor.descriptors + 4 * <size_t>cursor.count
+            if cursor.count >= OFFSETS_MIN_COUNT:
+                cursor.payload += 4 * <size_t>cursor.count
+        else:
+            cursor.count = load32(cursor.at + 4)
+            cursor.flags = NULL
+            cursor.descriptors = cursor.at + 8
+            cursor.payload = cursor.descriptors + 8 * <size_t>cursor.count
+    descriptor = cursor.descriptors + 4 * <size_t>cursor.index
+    container.key = cursor.key | load16(descriptor)
+    container.cardinality = <uint32_t>load16(descriptor + 2) + 1
+    container.payload = cursor.payload
+    if cursor.flags != NULL and (cursor.flags[cursor.index >> 3] >> (cursor.index & 7)) & 1:
+        container.kind = RUN
+        container.n_runs = load16(cursor.payload)
+        container.payload += 2
+        cursor.payload += run_size(container.n_runs)
+    else:
+        container.kind = ARRAY if container.cardinality <= ARRAY_MAX else BITMAP
+        container.n_runs = 0
+        cursor.payload += plain_size(container.cardinality)
+    cursor.index += 1
+    return True

@@ -1,0 +1,492 @@
+"""Containers inside serialised bytes: the checks, and the writer of new ones.
+
+The 64-bit portable format, all words little-endian:
+
+    u64 number of 32-bit bitmaps | { u32 key | 32-bit bitmap }*
+
+and a 32-bit bitmap:
+
+    u32 12346 | u32 count | { u16 key, u16 cardinality - 1 }* | u32 offset * | containers
+    u32 12347 | (count - 1) << 16 | run flags, (count + 7) / 8 bytes | { key, cardinality - 1 }*
+        | u32 offset *, only when count >= 4 | containers
+
+    array: u16 value *      bitmap: u64 word * 1024      run: u16 number | { u16 start, u16 length - 1 }*
+
+Source: https://github.com/RoaringBitmap/RoaringFormatSpec and the Puffin specification, `deletion-vector-v1`.
+"""
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.bytes cimport (
+    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_PLAIN, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, MAX_CONTAINERS,
+    OFFSETS_MIN_COUNT, RUN, Kind, choose, container_size, header_size, load16, load32, load64, plain_size,
+    run_size, store16, store32, store64,
+)
+
+from puffin_fast.errors import CorruptDataError
+
+cdef extern from "bitmaps.h" nogil:
+    int pf_choose_level()
+    void pf_bitmap_count(const uint8_t* bits, uint32_t* cardinality, uint32_t* n_runs)
+    size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
+    uint32_t pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out)
+    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+
+cdef extern from "arrays.h" nogil:
+    int pf_array_check(const uint8_t* values, size_t n, uint32_t* adjacent)
+    uint32_t pf_runs_of_array(const uint8_t* values, size_t n, uint8_t* out)
+
+cdef enum FaultCode:
+    TRUNCATED = 1
+    TOO_MANY_BITMAPS
+    KEY_ORDER
+    KEY_RANGE
+    COOKIE
+    COUNT
+    CONTAINER_ORDER
+    OFFSET
+    ARRAY_ORDER
+    BITMAP_CARDINALITY
+    RUN_ORDER
+    RUN_RANGE
+    RUN_CARDINALITY
+    TRAILING
+
+_FAULTS = (
+    "",
+    "truncated: bytes needed from here, bytes left",
+    "number of 32-bit bitmaps is more than the bytes can hold",
+    "keys of 32-bit bitmaps must ascend strictly: above the one before",
+    "key of a 32-bit bitmap must be below 2^31, so that positions fit in 63 bits",
+    "cookie of a 32-bit bitmap (12347 in the low 16 bits is the other one allowed)",
+    "number of containers is more than 65536",
+    "container keys must ascend strictly: above the one before",
+    "offset table disagrees with where the container lies",
+    "array container's values must ascend strictly",
+    "bitmap container's set bits disagree with its cardinality",
+    "runs must ascend and not overlap: start at or after",
+    "run passes 65535",
+    "run container's lengths disagree with its cardinality",
+    "trailing bytes after the last container",
+)
+
+
+cdef object corrupt(const Fault* fault, object path, uint64_t base):
+    """The exception that says what a `Fault` holds; base is added to its offset."""
+    return CorruptDataError(
+        _FAULTS[fault.code], path=path, offset=fault.offset + base, expected=fault.expected, found=fault.found
+    )
+
+
+cdef inline int fail(Fault* fault, int code, size_t offset, uint64_t expected, uint64_t found) noexcept nogil:
+    fault.code = code
+    fault.offset = offset
+    fault.expected = expected
+    fault.found = found
+    return code
+
+
+cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil:
+    """Checks every rule of the format over all of `size` bytes; no byte past them is read, nothing allocated.
+
+    Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key of
+    2^31 or above, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
+    out of order or overlapping, a cardinality that disagrees. Accepted, though never written: 32-bit bitmaps
+    without containers, run containers larger than the array or bitmap would be, runs that touch, the run cookie
+    without a run container.
+
+    Returns 0, or the fault's code.
+    """
+    cdef uint64_t n_bitmaps, b, before = 0
+    cdef uint32_t cookie, count, i, key, last_key, cardinality, bits_set, runs, total, start, end
+    cdef size_t at, bitmap_start, need
+    cdef const uint8_t* flags
+    cdef const uint8_t* descriptors
+    cdef const uint8_t* offsets
+    cdef const uint8_t* pairs
+    cdef uint64_t high
+    cdef uint32_t r
+    memset(summary, 0, sizeof(Summary))
+    fault.code = 0
+    if size < COUNT_BYTES:
+        return fail(fault, TRUNCATED, 0, COUNT_BYTES, size)
+    n_bitmaps = load64(data)
+    at = COUNT_BYTES
+    # the smallest bitmap is a key and an empty 12346 header
+    if n_bitmaps > (size - at) // (KEY_BYTES + 8):
+        return fail(fault, TOO_MANY_BITMAPS, 0, (size - at) // (KEY_BYTES + 8), n_bitmaps)
+    for b in range(n_bitmaps):
+        if size - at < KEY_BYTES + 8:
+            return fail(fault, TRUNCATED, at, KEY_BYTES + 8, size - at)
+        key = load32(data + at)
+        if b > 0 and key <= before:
+            return fail(fault, KEY_ORDER, at, before, key)
+        if key >> 31:
+            return fail(fault, KEY_RANGE, at, 0x7FFFFFFF, key)
+        before = key
+        high = <uint64_t>key << 32
+        at += KEY_BYTES
+        bitmap_start = at
+        cookie = load32(data + at)
+        if cookie & 0xFFFF == COOKIE_RUNS:
+            count = (cookie >> 16) + 1
+            need = header_size(count, True)
+            if size - at < need:
+                return fail(fault, TRUNCATED, at, need, size - at)
+            flags = data + at + 4
+            descriptors = flags + (count + 7) // 8
+            offsets = descriptors + 4 * <size_t>count if count >= OFFSETS_MIN_COUNT else NULL
+        elif cookie == COOKIE_PLAIN:
+            count = load32(data + at + 4)
+            if count > MAX_CONTAINERS:
+                return fail(fault, COUNT, at + 4, MAX_CONTAINERS, count)
+            need = header_size(count, False)
+            if size - at < need:
+                return fail(fault, TRUNCATED, at, need, size - at)
+            flags = NULL
+            descriptors = data + at + 8
+            offsets = descriptors + 4 * <size_t>count
+        else:
+            return fail(fault, COOKIE, at, COOKIE_PLAIN, cookie)
+        at += need
+        last_key = 0
+        for i in range(count):
+            key = load16(descriptors + 4 * <size_t>i)
+            cardinality = <uint32_t>load16(descriptors + 4 * <size_t>i + 2) + 1
+            if i > 0 and key <= last_key:
+                return fail(fault, CONTAINER_ORDER, descriptors + 4 * <size_t>i - data, last_key, key)
+            last_key = key
+            if offsets != NULL and load32(offsets + 4 * <size_t>i) != at - bitmap_start:
+                return fail(fault, OFFSET, offsets + 4 * <size_t>i - data, at - bitmap_start,
+                            load32(offsets + 4 * <size_t>i))
+            if flags != NULL and (flags[i >> 3] >> (i & 7)) & 1:
+                if size - at < 2:
+                    return fail(fault, TRUNCATED, at, 2, size - at)
+                runs = load16(data + at)
+                need = run_size(runs)
+                if size - at < need:
+                    return fail(fault, TRUNCATED, at, need, size - at)
+                pairs = data + at + 2
+                total = 0
+                end = 0
+                for r in range(runs):
+                    start = load16(pairs + 4 * <size_t>r)
+                    if r > 0 and start < end:
+                        return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
+                    end = start + load16(pairs + 4 * <size_t>r + 2) + 1
+                    if end > MAX_CONTAINERS:
+                        return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, MAX_CONTAINERS - 1, end - 1)
+                    total += end - start
+                if total != cardinality:
+                    return fail(fault, RUN_CARDINALITY, at, cardinality, total)
+                if summary.cardinality == 0:
+                    summary.first = high | (<uint64_t>key << 16) | load16(pairs)
+                summary.last = high | (<uint64_t>key << 16) | (end - 1)
+                summary.n_containers[<int>RUN] += 1
+            elif cardinality <= ARRAY_MAX:
+                need = 2 * <size_t>cardinality
+                if size - at < need:
+                    return fail(fault, TRUNCATED, at, need, size - at)
+                if not pf_array_check(data + at, cardinality, &runs):
+                    return fail_array(fault, data, at, cardinality)
+                if summary.cardinality == 0:
+                    summary.first = high | (<uint64_t>key << 16) | load16(data + at)
+                summary.last = high | (<uint64_t>key << 16) | load16(data + at + need - 2)
+                summary.n_containers[<int>ARRAY] += 1
+            else:
+                need = BITMAP_BYTES
+                if size - at < need:
+                    return fail(fault, TRUNCATED, at, need, size - at)
+                pf_bitmap_count(data + at, &bits_set, &runs)
+                if bits_set != cardinality:
+                    return fail(fault, BITMAP_CARDINALITY, at, cardinality, bits_set)
+                if summary.cardinality == 0:
+                    summary.first = high | (<uint64_t>key << 16) | bitmap_first(data + at)
+                summary.last = high | (<uint64_t>key << 16) | bitmap_last(data + at)
+                summary.n_containers[<int>BITMAP] += 1
+            summary.cardinality += cardinality
+            at += need
+    if at != size:
+        return fail(fault, TRAILING, at, 0, size - at)
+    return 0
+
+
+cdef int fail_array(Fault* fault, const uint8_t* data, size_t at, uint32_t cardinality) noexcept nogil:
+    """Finds the value that is not above the one before it."""
+    cdef uint32_t i
+    cdef uint16_t before = load16(data + at), value
+    for i in range(1, cardinality):
+        value = load16(data + at + 2 * <size_t>i)
+        if value <= before:
+            return fail(fault, ARRAY_ORDER, at + 2 * <size_t>i, before + 1, value)
+        before = value
+    return fail(fault, ARRAY_ORDER, at, 0, 0)
+
+
+cdef uint32_t bitmap_first(const uint8_t* bits) noexcept nogil:
+    cdef uint32_t i = 0, bit = 0
+    while bits[i] == 0:
+        i += 1
+    while not (bits[i] >> bit) & 1:
+        bit += 1
+    return 8 * i + bit
+
+
+cdef uint32_t bitmap_last(const uint8_t* bits) noexcept nogil:
+    cdef uint32_t i = BITMAP_BYTES - 1, bit = 7
+    while bits[i] == 0:
+        i -= 1
+    while not (bits[i] >> bit) & 1:
+        bit -= 1
+    return 8 * i + bit
+
+
+# ---- growing buffers ------------------------------------------------------------------------------------------
+
+cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
+    """Room for `extra` bytes past size, at least doubling; False when memory is out (the old bytes stay)."""
+    cdef size_t need = buffer.size + extra
+    cdef size_t capacity
+    cdef void* grown
+    if need <= buffer.capacity:
+        return True
+    capacity = 2 * buffer.capacity
+    if capacity < need:
+        capacity = need
+    if capacity < 256:
+        capacity = 256
+    grown = realloc(buffer.data, capacity)
+    if grown == NULL:
+        return False
+    buffer.data = <uint8_t*>grown
+    buffer.capacity = capacity
+    return True
+
+
+cdef void release(Bytes* buffer) noexcept nogil:
+    free(buffer.data)
+    buffer.data = NULL
+    buffer.size = 0
+    buffer.capacity = 0
+
+
+# ---- the writer: containers in ascending order of key, each in the form a point-built set would have -----------
+
+cdef void writer_free(Writer* writer) noexcept nogil:
+    release(&writer.payload)
+    release(&writer.records)
+
+
+cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil:
+    """Where the next payload of at most `size` bytes goes; NULL when memory is out."""
+    if not reserve(&writer.payload, size):
+        return NULL
+    return writer.payload.data + writer.payload.size
+
+
+cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind kind, size_t size) noexcept nogil:
+    """Takes the payload of `size` bytes that stands in the room."""
+    cdef Record* record
+    if not reserve(&writer.records, sizeof(Record)):
+        return False
+    record = <Record*>(writer.records.data + writer.records.size)
+    record.key = key
+    record.cardinality = cardinality
+    record.size_and_kind = <uint32_t>(size << 2) | <uint32_t>kind
+    writer.records.size += sizeof(Record)
+    writer.payload.size += size
+    writer.cardinality += cardinality
+    return True
+
+
+cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil:
+    """A container of n <= 4,096 ascending values; none for n = 0. The values may not stand in the writer's room."""
+    cdef uint32_t adjacent, n_runs
+    cdef size_t size
+    cdef uint8_t* out
+    if n == 0:
+        return True
+    pf_array_check(values, n, &adjacent)
+    n_runs = n - adjacent
+    size = container_size(choose(n, n_runs), n, n_runs)
+    out = writer_room(writer, size)
+    if out == NULL:
+        return False
+    if choose(n, n_runs) == RUN:
+        pf_runs_of_array(values, n, out + 2)
+        store16(out, <uint16_t>n_runs)
+        return writer_record(writer, key, n, RUN, size)
+    memcpy(out, values, size)
+    return writer_record(writer, key, n, ARRAY, size)
+
+
+cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil:
+    """A container of the set bits; none when no bit is set. The bits may not stand in the writer's room."""
+    cdef uint32_t cardinality, n_runs
+    cdef size_t size
+    cdef Kind kind
+    cdef uint8_t* out
+    pf_bitmap_count(bits, &cardinality, &n_runs)
+    if cardinality == 0:
+        return True
+    kind = choose(cardinality, n_runs)
+    size = container_size(kind, cardinality, n_runs)
+    out = writer_room(writer, size)
+    if out == NULL:
+        return False
+    if kind == RUN:
+        store16(out, <uint16_t>n_runs)
+        pf_runs_of_bitmap(bits, out + 2)
+    elif kind == ARRAY:
+        pf_values_of_bitmap(bits, out, cardinality)
+    else:
+        memcpy(out, bits, BITMAP_BYTES)
+    return writer_record(writer, key, cardinality, kind, size)
+
+
+cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil:
+    """A container of n_runs ascending runs that neither overlap nor touch; none for n_runs = 0."""
+    cdef uint32_t cardinality = 0, i, j, start, length
+    cdef size_t size
+    cdef Kind kind
+    cdef uint8_t* out
+    cdef uint8_t* to
+    if n_runs == 0:
+        return True
+    for i in range(n_runs):
+        cardinality += <uint32_t>load16(pairs + 4 * <size_t>i + 2) + 1
+    kind = choose(cardinality, n_runs)
+    size = container_size(kind, cardinality, n_runs)
+    out = writer_room(writer, size)
+    if out == NULL:
+        return False
+    if kind == RUN:
+        store16(out, <uint16_t>n_runs)
+        memcpy(out + 2, pairs, 4 * <size_t>n_runs)
+        return writer_record(writer, key, cardinality, RUN, size)
+    if kind == BITMAP:
+        memset(out, 0, BITMAP_BYTES)
+    to = out
+    for i in range(n_runs):
+        start = load16(pairs + 4 * <size_t>i)
+        length = <uint32_t>load16(pairs + 4 * <size_t>i + 2) + 1
+        if kind == BITMAP:
+            pf_set_range(out, start, start + length)
+        else:
+            for j in range(length):
+                store16(to, <uint16_t>(start + j))
+                to += 2
+    return writer_record(writer, key, cardinality, kind, size)
+
+
+cdef uint32_t join_runs(const Container* container, uint8_t* pairs) noexcept nogil:
+    """The container's runs with those that touch joined; returns their number."""
+    cdef uint32_t i, n = 0, start, end, last_end = 0
+    for i in range(container.n_runs):
+        start = load16(container.payload + 4 * <size_t>i)
+        end = start + load16(container.payload + 4 * <size_t>i + 2) + 1
+        if n > 0 and start == last_end:
+            n -= 1
+            start = load16(pairs + 4 * <size_t>n)
+        store16(pairs + 4 * <size_t>n, <uint16_t>start)
+        store16(pairs + 4 * <size_t>n + 2, <uint16_t>(end - start - 1))
+        last_end = end
+        n += 1
+    return n
+
+
+cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil:
+    """A container of somebody's bytes, brought into the form that a point-built set would have."""
+    cdef Bytes scratch
+    cdef bint done
+    if container.kind == ARRAY:
+        return writer_array(writer, container.key, container.payload, container.cardinality)
+    if container.kind == BITMAP:
+        return writer_bitmap(writer, container.key, container.payload)
+    memset(&scratch, 0, sizeof(Bytes))
+    if not reserve(&scratch, 4 * <size_t>container.n_runs):
+        return False
+    done = writer_runs(writer, container.key, scratch.data, join_runs(container, scratch.data))
+    release(&scratch)
+    return done
+
+
+cdef size_t writer_size(const Writer* writer) noexcept nogil:
+    """Exact size of the serialised bitmap."""
+    cdef const Record* records = <const Record*>writer.records.data
+    cdef size_t n = writer.records.size // sizeof(Record), i = 0, first
+    cdef size_t size = COUNT_BYTES + writer.payload.size
+    cdef bint has_run
+    while i < n:
+        first = i
+        has_run = False
+        while i < n and records[i].key >> 16 == records[first].key >> 16:
+            has_run |= records[i].size_and_kind & 3 == <uint32_t>RUN
+            i += 1
+        size += KEY_BYTES + header_size(<uint32_t>(i - first), has_run)
+    return size
+
+
+cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil:
+    """Cookie and count; run flags zeroed. Returns where the descriptors go."""
+    if not has_run:
+        store32(out, COOKIE_PLAIN)
+        store32(out + 4, count)
+        return out + 8
+    store32(out, COOKIE_RUNS | ((count - 1) << 16))
+    memset(out + 4, 0, (count + 7) // 8)
+    return out + 4 + (count + 7) // 8
+
+
+cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil:
+    """Writes the `writer_size` bytes of the serialised bitmap."""
+    cdef const Record* records = <const Record*>writer.records.data
+    cdef const uint8_t* payload = writer.payload.data
+    cdef size_t n = writer.records.size // sizeof(Record), i = 0, first, j, offset, total
+    cdef uint64_t n_bitmaps = 0
+    cdef uint32_t count
+    cdef bint has_run
+    cdef uint8_t* at = out + COUNT_BYTES
+    cdef uint8_t* start
+    cdef uint8_t* descriptors
+    while i < n:
+        first = i
+        has_run = False
+        total = 0
+        while i < n and records[i].key >> 16 == records[first].key >> 16:
+            has_run |= records[i].size_and_kind & 3 == <uint32_t>RUN
+            total += records[i].size_and_kind >> 2
+            i += 1
+        count = <uint32_t>(i - first)
+        store32(at, <uint32_t>(records[first].key >> 16))
+        start = at + KEY_BYTES
+        descriptors = store_header(start, count, has_run)
+        offset = header_size(count, has_run)
+        for j in range(count):
+            if has_run and records[first + j].size_and_kind & 3 == <uint32_t>RUN:
+                start[4 + (j >> 3)] |= <uint8_t>(1 << (j & 7))
+            store16(descriptors + 4 * j, <uint16_t>records[first + j].key)
+            store16(descriptors + 4 * j + 2, <uint16_t>(records[first + j].cardinality - 1))
+            if not has_run or count >= OFFSETS_MIN_COUNT:
+                store32(descriptors + 4 * count + 4 * j, <uint32_t>offset)
+            offset += records[first + j].size_and_kind >> 2
+        memcpy(start + header_size(count, has_run), payload, total)
+        payload += total
+        at = start + offset
+        n_bitmaps += 1
+    store64(out, n_bitmaps)
+
+
+cdef object finish(const Writer* writer):
+    """What was written as (bytes, cardinality)."""
+    result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>writer_size(writer))
+    cdef uint8_t* out = <uint8_t*>PyBytes_AsString(result)
+    with nogil:
+        writer_store(writer, out)
+    return result, writer.cardinality
+
+
+pf_choose_level()

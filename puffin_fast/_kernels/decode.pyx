@@ -1,0 +1,95 @@
+"""Serialised bytes back into positions: checked once, then read in place."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
+from puffin_fast._kernels.containers cimport (
+    Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, validate,
+)
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "positions.h" nogil:
+    int pf_choose_level()
+    void pf_widen(const uint8_t* values, size_t n, uint64_t base, uint64_t* out)
+    void pf_sequence(uint64_t first, size_t n, uint64_t* out)
+
+cdef extern from "bitmaps.h" nogil:
+    size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
+
+
+def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
+    """Checks a serialised 64-bit bitmap that stands at data[start:stop].
+
+    Args:
+        data: any contiguous buffer.
+        path: the file it came from, for the error.
+        base: the offset of data[start] in that file, for the error.
+
+    Returns:
+        (cardinality, array containers, bitmap containers, run containers, first position, last position).
+
+    Raises:
+        CorruptDataError: a rule of the format is broken; nothing is allocated before this is known.
+    """
+    cdef Py_buffer view
+    cdef Summary summary
+    cdef Fault fault
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if start > stop or stop > <size_t>view.len:
+            raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
+        with nogil:
+            validate(pointer(&view) + start, stop - start, &summary, &fault)
+    finally:
+        PyBuffer_Release(&view)
+    if fault.code != 0:
+        raise corrupt(&fault, path, base)
+    return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
+            summary.n_containers[<int>RUN], summary.first, summary.last)
+
+
+cdef uint64_t* expand(const uint8_t* data, uint64_t* out, uint64_t* end) noexcept nogil:
+    """All positions of checked bytes, ascending; `end` bounds what may be written. Returns where it stopped."""
+    cdef Cursor cursor
+    cdef Container container
+    cdef uint64_t base
+    cdef uint32_t i, length
+    cursor_start(&cursor, data)
+    while cursor_next(&cursor, &container):
+        base = container.key << 16
+        if container.kind == ARRAY:
+            pf_widen(container.payload, container.cardinality, base, out)
+            out += container.cardinality
+        elif container.kind == BITMAP:
+            out += pf_expand(container.payload, BITMAP_WORDS, base, out, end - out)
+        else:
+            for i in range(container.n_runs):
+                length = <uint32_t>load16(container.payload + 4 * <size_t>i + 2) + 1
+                pf_sequence(base + load16(container.payload + 4 * <size_t>i), length, out)
+                out += length
+    return out
+
+
+def decode_into(data, size_t start, out, uint64_t cardinality):
+    """Writes the positions of checked bytes at data[start:] to `out`, a writable buffer of 8-byte integers."""
+    cdef Py_buffer view
+    cdef Py_buffer target
+    cdef uint64_t* first
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if <uint64_t>target.len < 8 * cardinality:
+                raise ValueError(f"out has {target.len} bytes, {8 * cardinality} are needed")
+            first = <uint64_t*>target.buf
+            if cardinality > 0:
+                with nogil:
+                    expand(pointer(&view) + start, first, first + cardinality)
+        finally:
+            PyBuffer_Release(&target)
+    finally:
+        PyBuffer_Release(&view)
+
+
+pf_choose_level()

@@ -1,0 +1,27 @@
+"""Positions into serialised bytes."""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from puffin_fast._kernels.containers cimport Bytes, Writer
+
+cdef enum EncodeStatus:
+    ENCODED = 0
+    OUT_OF_RANGE = 1            # a position above the maximum (so also any negative one)
+    OUT_OF_MEMORY = 2
+
+cdef struct Encoder:
+    # Zeroed to start with; its buffers serve many encodings in turn.
+    Bytes bitmaps               # of BitmapPlan: one for each 32-bit bitmap
+    Bytes containers            # u32 for each container: cardinality - 1, kind << 16
+    Bytes sorted                # copies of positions that came unsorted
+    Bytes spare
+    Bytes marks                 # a byte for each position of a chunk
+    Writer writer               # what unsorted dense positions go through
+    const uint64_t* positions   # what `containers` speaks of
+    bint by_writer
+    size_t size                 # exact size of the serialised bitmap
+    uint64_t cardinality
+
+cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil
+cdef void encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil
+cdef void encoder_free(Encoder* encoder) noexcept nogil

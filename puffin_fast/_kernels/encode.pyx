@@ -1,0 +1,355 @@
+"""Positions into serialised bytes: measure the exact size, allocate, fill.
+
+Sorted positions without repeats are read twice and nothing is copied: the first pass finds each chunk of 65,536,
+proves the order, counts runs and so knows every container's kind and size; the second writes them.
+Unsorted positions are first partitioned into buckets of 2^22; a dense bucket becomes a bitmap without any sort,
+a sparse one is sorted as u32; very sparse sets are sorted whole.
+
+Scratch beyond the result, in bytes: 4 a container and 24 a 32-bit bitmap, 64 KiB; unsorted adds 4 a position and
+1 MiB (dense and sparse) or 16 a position (very sparse, or fewer than 4,096), and the containers once more.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.bytes cimport (
+    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, COUNT_BYTES, KEY_BYTES, OFFSETS_MIN_COUNT, RUN, Kind, choose,
+    container_size, header_size, store16, store32, store64,
+)
+from puffin_fast._kernels.containers cimport (
+    Bytes, Writer, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
+    writer_store,
+)
+from puffin_fast._kernels.order cimport sort_u32, sort_u64
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "positions.h" nogil:
+    int pf_choose_level()
+    size_t pf_scan_chunk(const uint64_t* x, size_t n, uint32_t* adjacent, uint64_t* disorder)
+    void pf_narrow(const uint64_t* x, size_t n, uint8_t* out)
+    void pf_scatter(const uint64_t* x, size_t n, uint8_t* marks)
+    uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out)
+
+cdef extern from "bitmaps.h" nogil:
+    void pf_pack_marks(uint8_t* marks, uint8_t* bits)
+
+cdef enum:
+    BUCKET_BITS = 22            # 64 chunks: 512 KiB as bits, which fits a second-level cache
+    BUCKET_CHUNKS = 64
+    BUCKET_BITMAP_BYTES = 524288
+    MAX_BUCKETS = 4096
+    BUCKET_MIN = 256            # fewer positions a bucket: sorting them all is cheaper
+    BUCKET_DENSE = 65536        # at one in 64, setting bits beats sorting
+    PARTITION_MIN = 4096
+
+cdef struct BitmapPlan:
+    size_t payload              # bytes of its containers
+    uint32_t key
+    uint32_t count
+    uint32_t has_run
+
+
+cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, int* status) noexcept nogil:
+    """The first pass; False when the positions do not ascend strictly (or memory is out: *status)."""
+    cdef size_t i = 0, found, size = COUNT_BYTES, bytes_
+    cdef uint32_t adjacent, n_runs, cardinality
+    cdef uint64_t disorder, key
+    cdef Kind kind
+    cdef BitmapPlan* plan
+    encoder.bitmaps.size = 0
+    encoder.containers.size = 0
+    while i < n:
+        key = x[i] >> 32
+        if not reserve(&encoder.bitmaps, sizeof(BitmapPlan)):
+            status[0] = OUT_OF_MEMORY
+            return False
+        plan = <BitmapPlan*>(encoder.bitmaps.data + encoder.bitmaps.size)
+        encoder.bitmaps.size += sizeof(BitmapPlan)
+        memset(plan, 0, sizeof(BitmapPlan))
+        plan.key = <uint32_t>key
+        while i < n and x[i] >> 32 == key:
+            found = pf_scan_chunk(x + i, n - i, &adjacent, &disorder)
+            if disorder >> 16 or (i + found < n and x[i + found] <= x[i + found - 1]):
+                return False
+            cardinality = <uint32_t>found
+            n_runs = cardinality - adjacent
+            kind = choose(cardinality, n_runs)
+            bytes_ = container_size(kind, cardinality, n_runs)
+            if not reserve(&encoder.containers, 4):
+                status[0] = OUT_OF_MEMORY
+                return False
+            (<uint32_t*>(encoder.containers.data + encoder.containers.size))[0] = (
+                (cardinality - 1) | (<uint32_t>kind << 16)
+            )
+            encoder.containers.size += 4
+            plan.payload += bytes_
+            plan.count += 1
+            plan.has_run |= kind == RUN
+            i += found
+        size += KEY_BYTES + header_size(plan.count, plan.has_run) + plan.payload
+    encoder.size = size
+    encoder.cardinality = n
+    encoder.positions = x
+    encoder.by_writer = False
+    return True
+
+
+cdef void store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
+    """The second pass."""
+    cdef const uint64_t* x = encoder.positions
+    cdef const uint32_t* containers = <const uint32_t*>encoder.containers.data
+    cdef const BitmapPlan* plans = <const BitmapPlan*>encoder.bitmaps.data
+    cdef size_t n_bitmaps = encoder.bitmaps.size // sizeof(BitmapPlan), b
+    cdef uint32_t i, cardinality, n_runs, count, kind
+    cdef uint8_t* at = out + COUNT_BYTES
+    cdef uint8_t* start
+    cdef uint8_t* descriptors
+    cdef bint offsets
+    store64(out, n_bitmaps)
+    for b in range(n_bitmaps):
+        count = plans[b].count
+        store32(at, plans[b].key)
+        start = at + KEY_BYTES
+        descriptors = store_header(start, count, plans[b].has_run)
+        offsets = not plans[b].has_run or count >= OFFSETS_MIN_COUNT
+        at = start + header_size(count, plans[b].has_run)
+        for i in range(count):
+            cardinality = (containers[i] & 0xFFFF) + 1
+            kind = containers[i] >> 16
+            store16(descriptors + 4 * <size_t>i, <uint16_t>(x[0] >> 16))
+            store16(descriptors + 4 * <size_t>i + 2, <uint16_t>(cardinality - 1))
+            if offsets:
+                store32(descriptors + 4 * <size_t>count + 4 * <size_t>i, <uint32_t>(at - start))
+            if kind == <uint32_t>ARRAY:
+                pf_narrow(x, cardinality, at)
+                at += 2 * <size_t>cardinality
+            elif kind == <uint32_t>BITMAP:
+                pf_scatter(x, cardinality, encoder.marks.data)
+                pf_pack_marks(encoder.marks.data, at)
+                at += BITMAP_BYTES
+            else:
+                start[4 + (i >> 3)] |= <uint8_t>(1 << (i & 7))
+                n_runs = pf_runs_of_positions(x, cardinality, at + 2)
+                store16(at, <uint16_t>n_runs)
+                at += 2 + 4 * <size_t>n_runs
+            x += cardinality
+        containers += count
+
+
+cdef bint need_marks(Encoder* encoder) noexcept nogil:
+    if encoder.marks.data != NULL:
+        return True
+    if not reserve(&encoder.marks, CHUNK):
+        return False
+    memset(encoder.marks.data, 0, CHUNK)
+    return True
+
+
+cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nogil:
+    """Drops repeats of n ascending positions in place, then measures them."""
+    cdef size_t i, kept = 1
+    cdef uint64_t value
+    cdef int status = ENCODED
+    for i in range(1, n):
+        value = x[i]
+        x[kept] = value
+        kept += value != x[kept - 1]
+    if not measure_sorted(encoder, x, kept, &status):
+        return status if status != ENCODED else OUT_OF_MEMORY
+    return ENCODED
+
+
+cdef int measure_by_sort(Encoder* encoder, const uint64_t* x, size_t n, bint ascending) noexcept nogil:
+    """A sorted copy without repeats takes the place of the positions."""
+    cdef uint64_t* copy
+    encoder.sorted.size = 0
+    encoder.spare.size = 0
+    if not reserve(&encoder.sorted, 8 * n):
+        return OUT_OF_MEMORY
+    copy = <uint64_t*>encoder.sorted.data
+    memcpy(copy, x, 8 * n)
+    if not ascending:
+        if not reserve(&encoder.spare, 8 * n):
+            return OUT_OF_MEMORY
+        sort_u64(copy, <uint64_t*>encoder.spare.data, n)
+    return measure_ascending(encoder, copy, n)
+
+
+cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x, size_t n) noexcept nogil:
+    """The chunks of n ascending 22-bit values, perhaps with repeats; key is that of the bucket's first chunk."""
+    cdef uint8_t values[2 * ARRAY_MAX + 2]
+    cdef uint8_t bits[BITMAP_BYTES]
+    cdef size_t i = 0, j
+    cdef uint32_t chunk, kept
+    while i < n:
+        chunk = x[i] >> 16
+        j = i
+        kept = 0
+        while j < n and x[j] >> 16 == chunk and kept <= ARRAY_MAX:
+            if j == i or x[j] != x[j - 1]:
+                if kept < ARRAY_MAX:
+                    store16(values + 2 * <size_t>kept, <uint16_t>x[j])
+                kept += 1
+            j += 1
+        if kept <= ARRAY_MAX:
+            if not writer_array(&encoder.writer, key + chunk, values, kept):
+                return False
+            i = j
+            continue
+        while i < n and x[i] >> 16 == chunk:
+            encoder.marks.data[x[i] & 0xFFFF] = 1
+            i += 1
+        pf_pack_marks(encoder.marks.data, bits)
+        if not writer_bitmap(&encoder.writer, key + chunk, bits):
+            return False
+    return True
+
+
+cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, uint64_t low, size_t n_buckets) noexcept nogil:
+    """Scatters positions into buckets of 2^22 from bucket `low` on, and writes bucket after bucket."""
+    cdef size_t starts[MAX_BUCKETS + 1]
+    cdef uint64_t* words
+    cdef uint32_t* parts
+    cdef uint32_t* spare
+    cdef size_t i, at = 0, count, b, largest_sparse = 0
+    cdef uint32_t value
+    cdef size_t chunk
+    cdef uint8_t* bits
+    memset(starts, 0, sizeof(starts))
+    for i in range(n):
+        starts[(x[i] >> BUCKET_BITS) - low] += 1
+    for b in range(n_buckets):
+        count = starts[b]
+        starts[b] = at
+        at += count
+        if count < BUCKET_DENSE and count > largest_sparse:
+            largest_sparse = count
+    encoder.sorted.size = 0
+    encoder.spare.size = 0
+    if not reserve(&encoder.sorted, 4 * n):
+        return OUT_OF_MEMORY
+    # the same room is a bucket's bits, or what its sort needs
+    if not reserve(&encoder.spare, max(BUCKET_BITMAP_BYTES, 4 * largest_sparse)) or not need_marks(encoder):
+        return OUT_OF_MEMORY
+    parts = <uint32_t*>encoder.sorted.data
+    for i in range(n):
+        b = (x[i] >> BUCKET_BITS) - low
+        parts[starts[b]] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
+        starts[b] += 1
+    encoder.writer.payload.size = 0
+    encoder.writer.records.size = 0
+    encoder.writer.cardinality = 0
+    at = 0
+    for b in range(n_buckets):      # starts[b] is now where bucket b ends
+        count = starts[b] - at
+        if count >= BUCKET_DENSE:
+            bits = encoder.spare.data
+            memset(bits, 0, BUCKET_BITMAP_BYTES)
+            words = <uint64_t*>bits
+            for i in range(at, at + count):
+                value = parts[i]
+                words[value >> 6] |= <uint64_t>1 << (value & 63)
+            for chunk in range(BUCKET_CHUNKS):
+                if not writer_bitmap(&encoder.writer, ((low + b) << (BUCKET_BITS - 16)) + chunk,
+                                     bits + chunk * BITMAP_BYTES):
+                    return OUT_OF_MEMORY
+        elif count > 0:
+            spare = <uint32_t*>encoder.spare.data
+            sort_u32(parts + at, spare, count, BUCKET_BITS)
+            if not write_sorted_bucket(encoder, (low + b) << (BUCKET_BITS - 16), parts + at, count):
+                return OUT_OF_MEMORY
+        at += count
+    encoder.by_writer = True
+    encoder.size = writer_size(&encoder.writer)
+    encoder.cardinality = encoder.writer.cardinality
+    return ENCODED
+
+
+cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
+    """Takes n positions, in any order, with or without repeats; sets size and cardinality.
+
+    The positions must stay where they are until `encoder_store`.
+    """
+    cdef int status = ENCODED
+    cdef uint64_t low, high, value
+    cdef size_t i, n_buckets
+    cdef bint ascending = True
+    if measure_sorted(encoder, x, n, &status):
+        if n > 0 and x[n - 1] > maximum:
+            return OUT_OF_RANGE
+        return ENCODED if need_marks(encoder) else OUT_OF_MEMORY
+    if status != ENCODED:
+        return status
+    low = high = x[0]
+    for i in range(1, n):
+        value = x[i]
+        ascending &= value >= x[i - 1]
+        low = value if value < low else low
+        high = value if value > high else high
+    if high > maximum:
+        return OUT_OF_RANGE
+    if not need_marks(encoder):
+        return OUT_OF_MEMORY
+    n_buckets = <size_t>((high >> BUCKET_BITS) - (low >> BUCKET_BITS)) + 1
+    if not ascending and n >= PARTITION_MIN and n_buckets <= MAX_BUCKETS and n // n_buckets >= BUCKET_MIN:
+        return measure_by_partition(encoder, x, n, low >> BUCKET_BITS, n_buckets)
+    return measure_by_sort(encoder, x, n, ascending)
+
+
+cdef void encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil:
+    """Writes the `size` bytes of what was measured last."""
+    if encoder.by_writer:
+        writer_store(&encoder.writer, out)
+    else:
+        store_sorted(encoder, out)
+
+
+cdef void encoder_free(Encoder* encoder) noexcept nogil:
+    release(&encoder.bitmaps)
+    release(&encoder.containers)
+    release(&encoder.sorted)
+    release(&encoder.spare)
+    release(&encoder.marks)
+    writer_free(&encoder.writer)
+
+
+def encode(positions, uint64_t maximum):
+    """Serialises positions as a 64-bit portable Roaring bitmap.
+
+    Args:
+        positions: a contiguous buffer of 8-byte integers, in any order, with or without repeats.
+        maximum: the largest position allowed; a negative one, read as unsigned, is above it.
+
+    Returns:
+        (bytes, cardinality), or None when a position is out of range.
+    """
+    cdef Py_buffer view
+    cdef Encoder encoder
+    cdef int status
+    cdef uint8_t* out
+    cdef const uint64_t* x
+    cdef size_t n
+    PyObject_GetBuffer(positions, &view, PyBUF_SIMPLE)
+    memset(&encoder, 0, sizeof(Encoder))
+    try:
+        n = <size_t>view.len // 8
+        x = <const uint64_t*>pointer(&view)
+        with nogil:
+            status = encoder_measure(&encoder, x, n, maximum)
+        if status == OUT_OF_RANGE:
+            return None
+        if status == OUT_OF_MEMORY:
+            raise MemoryError("encoding positions")
+        result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.size)
+        out = <uint8_t*>PyBytes_AsString(result)
+        with nogil:
+            encoder_store(&encoder, out)
+        return result, encoder.cardinality
+    finally:
+        encoder_free(&encoder)
+        PyBuffer_Release(&view)
+
+
+pf_choose_level()

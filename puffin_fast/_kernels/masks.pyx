@@ -1,0 +1,204 @@
+"""Between serialised bytes and one flag per row, as bytes (NumPy bool) or bits, least significant first (Arrow)."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, CHUNK, load16, store16
+from puffin_fast._kernels.containers cimport (
+    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_bitmap, writer_free, writer_runs,
+)
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "bitmaps.h" nogil:
+    int pf_choose_level()
+    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+    void pf_spread_bits(const uint8_t* bits, size_t n_bits, uint8_t flip, uint8_t* out)
+    void pf_pack_flags(const uint8_t* flags, size_t n, uint8_t* bits)
+    void pf_shift_bits(const uint8_t* bits, size_t from_bit, size_t n_bits, uint8_t* out)
+
+
+cdef void fill_bytes(const uint8_t* data, uint64_t first, uint64_t n_rows, uint8_t flip, uint8_t* out) noexcept nogil:
+    """out[i] = (first + i in the set) XOR flip, for n_rows rows."""
+    cdef Cursor cursor
+    cdef Container container
+    cdef uint64_t base, begin, end, low, high, stop = first + n_rows
+    cdef uint32_t i
+    cdef uint8_t mark = 1 ^ flip
+    memset(out, flip, n_rows)
+    cursor_start(&cursor, data)
+    while cursor_next(&cursor, &container):
+        base = container.key << 16
+        if base >= stop:
+            return
+        if base + CHUNK <= first:
+            continue
+        if container.kind == ARRAY:
+            for i in range(container.cardinality):
+                low = base + load16(container.payload + 2 * <size_t>i)
+                if low >= stop:
+                    return
+                if low >= first:
+                    out[low - first] = mark
+        elif container.kind == BITMAP:
+            low = max(base, first)
+            # whole bytes of bits from the row on; a window that starts inside a byte takes its head bit by bit
+            while low < stop and low < base + CHUNK and (low - base) & 7:
+                out[low - first] = ((container.payload[(low - base) >> 3] >> ((low - base) & 7)) & 1) ^ flip
+                low += 1
+            high = min(base + CHUNK, stop)
+            if low < high:
+                pf_spread_bits(container.payload + ((low - base) >> 3), high - low, flip, out + (low - first))
+        else:
+            for i in range(container.n_runs):
+                begin = base + load16(container.payload + 4 * <size_t>i)
+                end = begin + load16(container.payload + 4 * <size_t>i + 2) + 1
+                low = max(begin, first)
+                high = min(end, stop)
+                if low < high:
+                    memset(out + (low - first), mark, high - low)
+
+
+cdef void fill_bits(const uint8_t* data, uint64_t n_rows, uint8_t* out) noexcept nogil:
+    """Bit i of out = i in the set, for n_rows rows; bits past them in the last byte are 0."""
+    cdef Cursor cursor
+    cdef Container container
+    cdef uint64_t base, low, high, n_bytes = (n_rows + 7) // 8, size
+    cdef uint32_t i
+    memset(out, 0, n_bytes)
+    cursor_start(&cursor, data)
+    while cursor_next(&cursor, &container):
+        base = container.key << 16
+        if base >= n_rows:
+            break
+        if container.kind == ARRAY:
+            for i in range(container.cardinality):
+                low = base + load16(container.payload + 2 * <size_t>i)
+                if low >= n_rows:
+                    break
+                out[low >> 3] |= <uint8_t>(1 << (low & 7))
+        elif container.kind == BITMAP:
+            size = min(<uint64_t>BITMAP_BYTES, n_bytes - (base >> 3))
+            memcpy(out + (base >> 3), container.payload, size)
+        else:
+            for i in range(container.n_runs):
+                low = base + load16(container.payload + 4 * <size_t>i)
+                high = low + load16(container.payload + 4 * <size_t>i + 2) + 1
+                pf_set_range(out, low, min(high, n_rows))
+    if n_rows & 7:
+        out[n_bytes - 1] &= <uint8_t>((1 << (n_rows & 7)) - 1)
+
+
+def mask_into(data, size_t start, out, uint64_t first, bint invert):
+    """One byte a row, 1 for rows first, first + 1 … of checked bytes at data[start:] (0 and 1 change places with invert)."""
+    cdef Py_buffer view
+    cdef Py_buffer target
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if target.len > 0:
+                with nogil:
+                    fill_bytes(pointer(&view) + start, first, <uint64_t>target.len, invert, <uint8_t*>target.buf)
+        finally:
+            PyBuffer_Release(&target)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def bits_into(data, size_t start, out, uint64_t n_rows):
+    """One bit a row of checked bytes at data[start:]; out has (n_rows + 7) // 8 bytes."""
+    cdef Py_buffer view
+    cdef Py_buffer target
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if <uint64_t>target.len < (n_rows + 7) // 8:
+                raise ValueError(f"out has {target.len} bytes, {(n_rows + 7) // 8} are needed")
+            if n_rows > 0:
+                with nogil:
+                    fill_bits(pointer(&view) + start, n_rows, <uint8_t*>target.buf)
+        finally:
+            PyBuffer_Release(&target)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bint take_flags(Writer* writer, const uint8_t* flags, size_t from_bit, size_t n, bint packed) noexcept nogil:
+    """The set rows of n flags, chunk by chunk; False when memory is out."""
+    cdef uint8_t bits[BITMAP_BYTES]
+    cdef size_t i = 0, rows
+    while i < n:
+        rows = min(<size_t>CHUNK, n - i)
+        if rows < CHUNK:
+            memset(bits, 0, BITMAP_BYTES)
+        if packed:
+            pf_shift_bits(flags, from_bit + i, rows, bits)
+        else:
+            pf_pack_flags(flags + i, rows, bits)
+        if not writer_bitmap(writer, i >> 16, bits):
+            return False
+        i += rows
+    return True
+
+
+cdef bint take_range(Writer* writer, uint64_t start, uint64_t stop) noexcept nogil:
+    """A run for each chunk of start … stop - 1; False when memory is out."""
+    cdef uint8_t pair[4]
+    cdef uint64_t end
+    while start < stop:
+        end = min((start | (CHUNK - 1)) + 1, stop)
+        store16(pair, <uint16_t>start)
+        store16(pair + 2, <uint16_t>(end - start - 1))
+        if not writer_runs(writer, start >> 16, pair, 1):
+            return False
+        start = end
+    return True
+
+
+def encode_range(uint64_t start, uint64_t stop):
+    """The positions start … stop - 1 as a serialised 64-bit bitmap; returns (bytes, cardinality)."""
+    cdef Writer writer
+    cdef bint done
+    memset(&writer, 0, sizeof(Writer))
+    try:
+        with nogil:
+            done = take_range(&writer, start, stop)
+        if not done:
+            raise MemoryError("encoding a range")
+        return finish(&writer)
+    finally:
+        writer_free(&writer)
+
+
+def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
+    """The positions of the rows that are set, as a serialised 64-bit bitmap.
+
+    Args:
+        flags: a contiguous buffer of bytes (0 or not) or, packed, of bits, least significant first.
+        from_bit: the first row's bit (packed) or byte.
+        n_rows: how many rows.
+
+    Returns:
+        (bytes, cardinality).
+    """
+    cdef Py_buffer view
+    cdef Writer writer
+    cdef bint done
+    memset(&writer, 0, sizeof(Writer))
+    PyObject_GetBuffer(flags, &view, PyBUF_SIMPLE)
+    try:
+        if ((from_bit + n_rows + 7) // 8 if packed else from_bit + n_rows) > <size_t>view.len:
+            raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {view.len} bytes")
+        with nogil:
+            done = take_flags(&writer, pointer(&view) + (0 if packed else from_bit), from_bit, n_rows, packed)
+        if not done:
+            raise MemoryError("encoding a mask")
+        return finish(&writer)
+    finally:
+        writer_free(&writer)
+        PyBuffer_Release(&view)
+
+
+pf_choose_level()

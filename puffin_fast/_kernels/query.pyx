@@ -1,0 +1,253 @@
+"""Questions to one checked bitmap: membership, rank, select; through a directory of its containers."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
+from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "arrays.h" nogil:
+    int pf_choose_level()
+    int pf_array_has(const uint8_t* values, size_t n, uint16_t value)
+    size_t pf_array_lower_bound(const uint8_t* values, size_t n, uint16_t value)
+
+cdef extern from "bitmaps.h" nogil:
+    uint32_t pf_bitmap_rank(const uint8_t* bits, uint32_t below)
+    uint32_t pf_bitmap_select(const uint8_t* bits, uint32_t index)
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define pf_prefetch(at) __builtin_prefetch(at)
+    #else
+    #define pf_prefetch(at) ((void)(at))
+    #endif
+    """
+    void pf_prefetch(const void* at) nogil
+
+cdef enum:
+    BLOCK = 32                  # queries whose containers are on their way at once
+    DIRECT_FACTOR = 8           # table slots spent on a container before binary search takes over
+    DIRECT_SLACK = 1024
+    DIRECT_MIN_QUERIES = 256
+    ABSENT = 0xFFFFFFFF
+
+
+cdef uint32_t run_before(const Container* c, uint32_t value) noexcept nogil:
+    """How many runs start at or below value."""
+    cdef uint32_t low = 0, n = c.n_runs, half
+    while n > 0:
+        half = n // 2
+        if load16(c.payload + 4 * <size_t>(low + half)) <= value:
+            low += half + 1
+            n -= half + 1
+        else:
+            n = half
+    return low
+
+
+cdef inline bint has(const Container* c, uint32_t value) noexcept nogil:
+    cdef uint32_t i
+    if c.kind == BITMAP:
+        return (c.payload[value >> 3] >> (value & 7)) & 1
+    if c.kind == ARRAY:
+        return pf_array_has(c.payload, c.cardinality, <uint16_t>value)
+    i = run_before(c, value)
+    return i > 0 and value - load16(c.payload + 4 * <size_t>(i - 1)) <= load16(c.payload + 4 * <size_t>(i - 1) + 2)
+
+
+cdef uint32_t rank_in(const Container* c, uint32_t below) noexcept nogil:
+    """How many of the container's values are < below <= 65536."""
+    cdef uint32_t i, total = 0, start
+    if c.kind == BITMAP:
+        return pf_bitmap_rank(c.payload, below)
+    if c.kind == ARRAY:
+        return c.cardinality if below == CHUNK else <uint32_t>pf_array_lower_bound(c.payload, c.cardinality, <uint16_t>below)
+    for i in range(c.n_runs):
+        start = load16(c.payload + 4 * <size_t>i)
+        if start >= below:
+            break
+        total += min(below - start, <uint32_t>load16(c.payload + 4 * <size_t>i + 2) + 1)
+    return total
+
+
+cdef uint32_t select_in(const Container* c, uint32_t index) noexcept nogil:
+    cdef uint32_t i, length
+    if c.kind == BITMAP:
+        return pf_bitmap_select(c.payload, index)
+    if c.kind == ARRAY:
+        return load16(c.payload + 2 * <size_t>index)
+    for i in range(c.n_runs):
+        length = <uint32_t>load16(c.payload + 4 * <size_t>i + 2) + 1
+        if index < length:
+            return load16(c.payload + 4 * <size_t>i) + index
+        index -= length
+    return 0
+
+
+cdef class Directory:
+    """Where each container of a checked bitmap lies, and how many positions stand before it.
+
+    Holds the bytes alive; 40 bytes a container, and at most 32 more once many questions are asked at a time.
+    """
+
+    cdef Py_buffer view
+    cdef bint held
+    cdef Container* containers
+    cdef uint64_t* before       # positions in the containers before this one
+    cdef uint32_t* table        # chunk - first chunk -> container, or ABSENT; NULL: search
+    cdef uint64_t n_slots
+    cdef uint32_t n
+
+    def __cinit__(self, data, size_t start, size_t n_containers):
+        cdef Cursor cursor
+        cdef uint64_t total = 0
+        cdef uint32_t i = 0
+        self.n = <uint32_t>n_containers
+        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.containers = <Container*>malloc(max(n_containers, 1) * sizeof(Container))
+        self.before = <uint64_t*>malloc((n_containers + 1) * sizeof(uint64_t))
+        if self.containers == NULL or self.before == NULL:
+            raise MemoryError("directory of containers")
+        with nogil:
+            cursor_start(&cursor, pointer(&self.view) + start)
+            while i < self.n and cursor_next(&cursor, self.containers + i):
+                self.before[i] = total
+                total += self.containers[i].cardinality
+                i += 1
+            self.before[i] = total
+        self.n = i
+
+    def __dealloc__(self):
+        free(self.containers)
+        free(self.before)
+        free(self.table)
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    cdef uint32_t search(self, uint64_t key) noexcept nogil:
+        """The first container whose key is >= key."""
+        cdef uint32_t low = 0, n = self.n, half
+        while n > 0:
+            half = n // 2
+            if self.containers[low + half].key < key:
+                low += half + 1
+                n -= half + 1
+            else:
+                n = half
+        return low
+
+    cdef bint make_table(self) noexcept nogil:
+        """Builds the table where the chunks are dense enough for one; False when memory is out."""
+        cdef uint64_t span
+        cdef uint32_t i
+        cdef uint32_t* table
+        if self.table != NULL or self.n == 0:
+            return True
+        span = self.containers[self.n - 1].key - self.containers[0].key + 1
+        if span > DIRECT_FACTOR * <uint64_t>self.n + DIRECT_SLACK:
+            return True
+        table = <uint32_t*>malloc(span * sizeof(uint32_t))
+        if table == NULL:
+            return False
+        for i in range(<uint32_t>span):
+            table[i] = ABSENT
+        for i in range(self.n):
+            table[self.containers[i].key - self.containers[0].key] = i
+        self.n_slots = span
+        self.table = table
+        return True
+
+    cdef uint32_t find(self, uint64_t key, const uint32_t* table) noexcept nogil:
+        """The container with that key, or ABSENT; the table was read while the GIL was held, or is NULL."""
+        cdef uint32_t i
+        if table != NULL:
+            key -= self.containers[0].key       # a smaller key wraps, and is past the slots
+            return table[key] if key < self.n_slots else ABSENT
+        i = self.search(key)
+        return i if i < self.n and self.containers[i].key == key else ABSENT
+
+    cdef void answer(self, const uint64_t* queries, size_t n, const uint32_t* table, uint8_t* out) noexcept nogil:
+        cdef uint32_t found[BLOCK]
+        cdef size_t i = 0, j, block
+        cdef uint64_t key, last_key = ~<uint64_t>0
+        cdef uint32_t last = ABSENT
+        cdef Container* c
+        while i < n:
+            block = min(<size_t>BLOCK, n - i)
+            for j in range(block):
+                key = queries[i + j] >> 16
+                if key != last_key:
+                    last = self.find(key, table)
+                    last_key = key
+                    if last != ABSENT:
+                        pf_prefetch(self.containers + last)
+                found[j] = last
+            for j in range(block):
+                if found[j] != ABSENT:
+                    c = self.containers + found[j]
+                    if c.kind == BITMAP:
+                        pf_prefetch(c.payload + ((queries[i + j] & 0xFFFF) >> 3))
+                    else:
+                        pf_prefetch(c.payload)
+                        pf_prefetch(c.payload + 64)
+            for j in range(block):
+                out[i + j] = found[j] != ABSENT and has(self.containers + found[j], <uint32_t>(queries[i + j] & 0xFFFF))
+            i += block
+
+    def contains(self, queries, out):
+        """out[i] = 1 if queries[i] (8-byte integers) is in the set, else 0."""
+        cdef Py_buffer asked, answers
+        cdef const uint32_t* table
+        cdef bint done = True
+        PyObject_GetBuffer(queries, &asked, PyBUF_SIMPLE)
+        try:
+            PyObject_GetBuffer(out, &answers, PyBUF_SIMPLE | PyBUF_WRITABLE)
+            try:
+                if answers.len < asked.len // 8:
+                    raise ValueError(f"out has {answers.len} bytes, {asked.len // 8} are needed")
+                if asked.len > 0:
+                    if asked.len >= 8 * DIRECT_MIN_QUERIES:
+                        done = self.make_table()
+                    if not done:
+                        raise MemoryError("table of containers")
+                    table = self.table
+                    with nogil:
+                        self.answer(<const uint64_t*>asked.buf, <size_t>asked.len // 8, table,
+                                    <uint8_t*>answers.buf)
+            finally:
+                PyBuffer_Release(&answers)
+        finally:
+            PyBuffer_Release(&asked)
+
+    def contains_one(self, uint64_t position):
+        cdef uint32_t i = self.find(position >> 16, self.table)
+        return i != ABSENT and has(self.containers + i, <uint32_t>(position & 0xFFFF))
+
+    def rank(self, uint64_t position):
+        """How many positions of the set are <= position."""
+        cdef uint32_t i = self.search(position >> 16)
+        if i < self.n and self.containers[i].key == position >> 16:
+            return self.before[i] + rank_in(self.containers + i, <uint32_t>(position & 0xFFFF) + 1)
+        return self.before[i]
+
+    def select(self, uint64_t index):
+        """The position that has exactly `index` positions before it; index is below the cardinality."""
+        cdef uint32_t low = 0, n = self.n, half
+        if index >= self.before[self.n]:
+            raise IndexError(index)
+        while n > 0:                # the last container with before <= index
+            half = n // 2
+            if self.before[low + half] <= index:
+                low += half + 1
+                n -= half + 1
+            else:
+                n = half
+        low -= 1
+        return (self.containers[low].key << 16) | select_in(self.containers + low, <uint32_t>(index - self.before[low]))
+
+
+pf_choose_level()

@@ -1,0 +1,20 @@
+"""Set operations from serialised bytes to serialised bytes."""
+
+from libc.stdint cimport uint8_t
+
+from puffin_fast._kernels.containers cimport Container, Cursor, Writer
+
+cdef struct Input:
+    Cursor cursor
+    Container container         # the one the cursor stands on
+
+cdef struct UnionScratch:
+    # Zeroed to start with; serves many unions in turn.
+    size_t capacity
+    Input* heap
+    Container* same             # containers of one key
+    uint8_t* room
+
+cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil
+cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
+cdef void union_free(UnionScratch* scratch) noexcept nogil

@@ -1,0 +1,325 @@
+"""Set operations from serialised bytes to serialised bytes, container by container."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, RUN, load16, store16
+from puffin_fast._kernels.containers cimport (
+    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bitmap, writer_copy, writer_free,
+    writer_runs,
+)
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "bitmaps.h" nogil:
+    int pf_choose_level()
+    enum:
+        PF_OR
+        PF_AND
+        PF_ANDNOT
+        PF_XOR
+    void pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
+    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+
+cdef extern from "arrays.h" nogil:
+    size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_symmetric(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_filter(const uint8_t* values, size_t n, const uint8_t* bits, unsigned wanted, uint8_t* out)
+    void pf_array_set(const uint8_t* values, size_t n, uint8_t* bits)
+
+OR = PF_OR
+AND = PF_AND
+ANDNOT = PF_ANDNOT
+XOR = PF_XOR
+
+cdef enum:
+    FEW = 256                   # so few values of several arrays are merged, more go through a bitmap
+
+
+cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
+    """bits |= the container."""
+    cdef uint32_t i, start
+    if c.kind == ARRAY:
+        pf_array_set(c.payload, c.cardinality, bits)
+    elif c.kind == BITMAP:
+        pf_bitmap_combine(PF_OR, bits, c.payload, bits)
+    else:
+        for i in range(c.n_runs):
+            start = load16(c.payload + 4 * <size_t>i)
+            pf_set_range(bits, start, start + load16(c.payload + 4 * <size_t>i + 2) + 1)
+
+
+cdef const uint8_t* as_bits(const Container* c, uint8_t* scratch) noexcept nogil:
+    """The container as a bitmap: its own payload, or built in scratch."""
+    if c.kind == BITMAP:
+        return c.payload
+    memset(scratch, 0, BITMAP_BYTES)
+    add_bits(c, scratch)
+    return scratch
+
+
+cdef inline uint32_t edge(const Container* c, uint32_t i) noexcept nogil:
+    """Where a sweep over the runs enters (even i) or leaves (odd i) the i-th time; past them all, 2^17."""
+    cdef const uint8_t* pair = c.payload + 4 * <size_t>(i >> 1)
+    if i >> 1 == c.n_runs:
+        return 1 << 17
+    return load16(pair) + (<uint32_t>load16(pair + 2) + 1 if i & 1 else 0)
+
+
+cdef uint32_t sweep_runs(int op, const Container* a, const Container* b, uint8_t* pairs) noexcept nogil:
+    """The runs of a OP b, not touching; room for one more run than both have. Returns their number."""
+    cdef uint32_t i = 0, j = 0, n = 0, at, start = 0
+    cdef bint inside = False, now
+    while i < 2 * a.n_runs or j < 2 * b.n_runs:
+        at = min(edge(a, i), edge(b, j))
+        while edge(a, i) == at:
+            i += 1
+        while edge(b, j) == at:
+            j += 1
+        if op == PF_OR:
+            now = (i & 1) or (j & 1)
+        elif op == PF_AND:
+            now = (i & 1) and (j & 1)
+        elif op == PF_ANDNOT:
+            now = (i & 1) and not (j & 1)
+        else:
+            now = (i & 1) != (j & 1)
+        if now and not inside:
+            start = at
+        elif inside and not now:
+            store16(pairs + 4 * <size_t>n, <uint16_t>start)
+            store16(pairs + 4 * <size_t>n + 2, <uint16_t>(at - start - 1))
+            n += 1
+        inside = now
+    return n
+
+
+cdef bint combine_containers(int op, const Container* a, const Container* b, Writer* writer, uint8_t* scratch) noexcept nogil:
+    """Writes a OP b; scratch has room for 3 * SCRATCH bytes."""
+    cdef uint8_t* out = scratch
+    cdef uint8_t* bits = scratch + SCRATCH
+    cdef uint8_t* more_bits = scratch + 2 * SCRATCH
+    cdef const Container* few
+    cdef const Container* other
+    cdef size_t n
+    if a.kind == ARRAY and b.kind == ARRAY and (
+        op == PF_AND or op == PF_ANDNOT or a.cardinality + b.cardinality <= ARRAY_MAX
+    ):
+        if op == PF_OR:
+            n = pf_array_union(a.payload, a.cardinality, b.payload, b.cardinality, out)
+        elif op == PF_AND:
+            n = pf_array_intersection(a.payload, a.cardinality, b.payload, b.cardinality, out)
+        elif op == PF_ANDNOT:
+            n = pf_array_difference(a.payload, a.cardinality, b.payload, b.cardinality, out)
+        else:
+            n = pf_array_symmetric(a.payload, a.cardinality, b.payload, b.cardinality, out)
+        return writer_array(writer, a.key, out, <uint32_t>n)
+    if a.kind == RUN and b.kind == RUN and a.n_runs + b.n_runs < SCRATCH // 4:
+        return writer_runs(writer, a.key, out, sweep_runs(op, a, b, out))
+    if (op == PF_AND and (a.kind == ARRAY or b.kind == ARRAY)) or (op == PF_ANDNOT and a.kind == ARRAY):
+        few = a if a.kind == ARRAY else b
+        other = b if a.kind == ARRAY else a
+        n = pf_array_filter(few.payload, few.cardinality, as_bits(other, bits), op == PF_AND, out)
+        return writer_array(writer, a.key, out, <uint32_t>n)
+    pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out)
+    return writer_bitmap(writer, a.key, out)
+
+
+cdef enum:
+    SCRATCH = 16384             # an array with its slack, a bitmap, or 4,096 runs
+
+
+cdef bint combine_all(int op, const uint8_t* left, const uint8_t* right, Writer* writer, uint8_t* scratch,
+                      bint any_is_enough) noexcept nogil:
+    """Writes left OP right; stops after the first container when any is enough. False when memory is out."""
+    cdef Cursor x, y
+    cdef Container a, b
+    cdef bint more_a, more_b
+    cursor_start(&x, left)
+    cursor_start(&y, right)
+    more_a = cursor_next(&x, &a)
+    more_b = cursor_next(&y, &b)
+    while more_a or more_b:
+        if any_is_enough and writer.cardinality > 0:
+            return True
+        if not more_b or (more_a and a.key < b.key):
+            if op == PF_AND and not more_b:
+                return True
+            if op != PF_AND and not writer_copy(writer, &a):
+                return False
+            more_a = cursor_next(&x, &a)
+        elif not more_a or b.key < a.key:
+            if not more_a and (op == PF_AND or op == PF_ANDNOT):
+                return True
+            if (op == PF_OR or op == PF_XOR) and not writer_copy(writer, &b):
+                return False
+            more_b = cursor_next(&y, &b)
+        else:
+            if not combine_containers(op, &a, &b, writer, scratch):
+                return False
+            more_a = cursor_next(&x, &a)
+            more_b = cursor_next(&y, &b)
+    return True
+
+
+def combine(int op, left, size_t left_start, right, size_t right_start, bint any_is_enough=False):
+    """left OP right of two checked bitmaps that stand at the starts of their buffers.
+
+    Returns:
+        (bytes, cardinality); with any_is_enough, whether the result is not empty.
+    """
+    cdef Py_buffer a, b
+    cdef Writer writer
+    cdef bint done
+    cdef uint8_t* scratch = NULL
+    memset(&writer, 0, sizeof(Writer))
+    PyObject_GetBuffer(left, &a, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(right, &b, PyBUF_SIMPLE)
+        try:
+            scratch = <uint8_t*>malloc(3 * SCRATCH)
+            if scratch == NULL:
+                raise MemoryError("combining bitmaps")
+            with nogil:
+                done = combine_all(op, pointer(&a) + left_start, pointer(&b) + right_start, &writer, scratch,
+                                   any_is_enough)
+            if not done:
+                raise MemoryError("combining bitmaps")
+            return writer.cardinality > 0 if any_is_enough else finish(&writer)
+        finally:
+            free(scratch)
+            writer_free(&writer)
+            PyBuffer_Release(&b)
+    finally:
+        PyBuffer_Release(&a)
+
+
+# ---- union of many: a heap of cursors, all containers of one key at once ---------------------------------------
+
+cdef void sift(Input* heap, size_t n, size_t i) noexcept nogil:
+    cdef Input moving = heap[i]
+    cdef size_t child
+    while 2 * i + 1 < n:
+        child = 2 * i + 1
+        if child + 1 < n and heap[child + 1].container.key < heap[child].container.key:
+            child += 1
+        if moving.container.key <= heap[child].container.key:
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = moving
+
+
+cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch) noexcept nogil:
+    """Writes the union of n > 0 containers of one key."""
+    cdef size_t i, total = 0, kept
+    cdef uint8_t* bits = scratch + SCRATCH
+    cdef uint8_t* out = scratch
+    cdef uint8_t* other = scratch + SCRATCH
+    cdef uint8_t* swap
+    cdef bint arrays = True
+    if n == 1:
+        return writer_copy(writer, same)
+    if n == 2:
+        return combine_containers(PF_OR, same, same + 1, writer, scratch)
+    for i in range(n):
+        arrays &= same[i].kind == ARRAY
+        total += same[i].cardinality
+    if arrays and total <= FEW:
+        kept = same[0].cardinality
+        memcpy(out, same[0].payload, 2 * kept)
+        for i in range(1, n):
+            kept = pf_array_union(out, kept, same[i].payload, same[i].cardinality, other)
+            swap = out
+            out = other
+            other = swap
+        return writer_array(writer, same[0].key, out, <uint32_t>kept)
+    memset(bits, 0, BITMAP_BYTES)
+    for i in range(n):
+        add_bits(same + i, bits)
+    return writer_bitmap(writer, same[0].key, bits)
+
+
+cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
+    """Writes the union of n checked bitmaps; `scratch` has been readied for n."""
+    cdef Input* heap = scratch.heap
+    cdef Container* same = scratch.same
+    cdef size_t live = 0, i, found
+    cdef uint64_t key
+    for i in range(n):
+        cursor_start(&heap[live].cursor, data[i])
+        live += cursor_next(&heap[live].cursor, &heap[live].container)
+    i = live // 2
+    while i > 0:
+        i -= 1
+        sift(heap, live, i)
+    while live > 0:
+        key = heap[0].container.key
+        found = 0
+        while live > 0 and heap[0].container.key == key:
+            same[found] = heap[0].container
+            found += 1
+            if not cursor_next(&heap[0].cursor, &heap[0].container):
+                live -= 1
+                heap[0] = heap[live]
+            sift(heap, live, 0)
+        if not union_key(same, found, writer, scratch.room):
+            return False
+    return True
+
+
+cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
+    """Room for a union of n bitmaps; False when memory is out."""
+    if scratch.room == NULL:
+        scratch.room = <uint8_t*>malloc(3 * SCRATCH)
+    if scratch.capacity < n or scratch.heap == NULL:
+        free(scratch.heap)
+        free(scratch.same)
+        scratch.capacity = max(n, 8)
+        scratch.heap = <Input*>malloc(scratch.capacity * sizeof(Input))
+        scratch.same = <Container*>malloc(scratch.capacity * sizeof(Container))
+    return scratch.room != NULL and scratch.heap != NULL and scratch.same != NULL
+
+
+cdef void union_free(UnionScratch* scratch) noexcept nogil:
+    free(scratch.room)
+    free(scratch.heap)
+    free(scratch.same)
+    memset(scratch, 0, sizeof(UnionScratch))
+
+
+def union_many(list buffers, list starts):
+    """The union of any number of checked bitmaps; returns (bytes, cardinality)."""
+    cdef size_t n = len(buffers), i, held = 0
+    cdef UnionScratch scratch
+    cdef Writer writer
+    cdef bint done
+    cdef Py_buffer* views = <Py_buffer*>malloc(max(n, 1) * sizeof(Py_buffer))
+    cdef const uint8_t** data = <const uint8_t**>malloc(max(n, 1) * sizeof(uint8_t*))
+    memset(&scratch, 0, sizeof(UnionScratch))
+    memset(&writer, 0, sizeof(Writer))
+    try:
+        if views == NULL or data == NULL or not union_ready(&scratch, n):
+            raise MemoryError("uniting bitmaps")
+        for i in range(n):
+            PyObject_GetBuffer(buffers[i], views + i, PyBUF_SIMPLE)
+            held += 1
+            data[i] = pointer(views + i) + <size_t>starts[i]
+        with nogil:
+            done = union_all(data, n, &writer, &scratch)
+        if not done:
+            raise MemoryError("uniting bitmaps")
+        return finish(&writer)
+    finally:
+        for i in range(held):
+            PyBuffer_Release(views + i)
+        free(views)
+        free(data)
+        union_free(&scratch)
+        writer_free(&writer)
+
+
+pf_choose_level()

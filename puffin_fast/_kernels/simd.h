@@ -1,0 +1,92 @@
+/* Which instruction set the kernels use, chosen once when a module is imported.
+ *
+ * A plain C loop is written once (PF_BODY) and compiled for each level by PF_LEVELS; intrinsics stand only
+ * where a loop cannot say it. PUFFIN_FAST_SIMD=portable|avx2|avx512 lowers the level (never raises it past
+ * what the processor has); building with PF_PORTABLE leaves the portable path alone in the binary.
+ */
+#ifndef PF_SIMD_H
+#define PF_SIMD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if !defined(PF_PORTABLE) && defined(__x86_64__) && defined(__GNUC__)
+#define PF_X86 1
+#include <immintrin.h>
+#define PF_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
+#define PF_AVX512                                                                                            \
+    __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,"        \
+                          "avx512vbmi2,avx512vpopcntdq,prefer-vector-width=512")))
+#else
+#define PF_X86 0
+#endif
+
+#define PF_BODY static inline __attribute__((always_inline))
+
+enum { PF_LEVEL_PORTABLE = 0, PF_LEVEL_AVX2 = 1, PF_LEVEL_AVX512 = 2 };
+
+static int pf_level = PF_LEVEL_PORTABLE;
+
+static int pf_choose_level(void) {
+    int level = PF_LEVEL_PORTABLE;
+#if PF_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+        __builtin_cpu_supports("popcnt"))
+        level = PF_LEVEL_AVX2;
+    if (level == PF_LEVEL_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+        __builtin_cpu_supports("avx512vpopcntdq"))
+        level = PF_LEVEL_AVX512;
+#endif
+    const char *cap = getenv("PUFFIN_FAST_SIMD");
+    if (cap != NULL && strcmp(cap, "portable") == 0) level = PF_LEVEL_PORTABLE;
+    if (cap != NULL && strcmp(cap, "avx2") == 0 && level > PF_LEVEL_AVX2) level = PF_LEVEL_AVX2;
+    pf_level = level;
+    return level;
+}
+
+/* NAME(args) calls NAME_body compiled for the level of this processor. */
+#if PF_X86
+#define PF_LEVELS(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                       \
+    static RESULT NAME##_portable PARAMETERS { return NAME##_body ARGUMENTS; }                               \
+    PF_AVX2 static RESULT NAME##_avx2 PARAMETERS { return NAME##_body ARGUMENTS; }                           \
+    PF_AVX512 static RESULT NAME##_avx512 PARAMETERS { return NAME##_body ARGUMENTS; }                       \
+    static inline RESULT NAME PARAMETERS {                                                                   \
+        if (pf_level == PF_LEVEL_AVX512) return NAME##_avx512 ARGUMENTS;                                     \
+        if (pf_level == PF_LEVEL_AVX2) return NAME##_avx2 ARGUMENTS;                                         \
+        return NAME##_portable ARGUMENTS;                                                                    \
+    }
+/* The same, where AVX2 and AVX-512 have bodies of their own. */
+#define PF_DISPATCH(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                     \
+    static inline RESULT NAME PARAMETERS {                                                                   \
+        if (pf_level == PF_LEVEL_AVX512) return NAME##_avx512 ARGUMENTS;                                     \
+        if (pf_level == PF_LEVEL_AVX2) return NAME##_avx2 ARGUMENTS;                                         \
+        return NAME##_portable ARGUMENTS;                                                                    \
+    }
+#else
+#define PF_LEVELS(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                       \
+    static inline RESULT NAME PARAMETERS { return NAME##_body ARGUMENTS; }
+#define PF_DISPATCH(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                     \
+    static inline RESULT NAME PARAMETERS { return NAME##_portable ARGUMENTS; }
+#endif
+
+PF_BODY uint16_t pf_get16(const uint8_t *at) {
+    uint16_t word;
+    memcpy(&word, at, 2);
+    return word;
+}
+
+PF_BODY uint64_t pf_get64(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+    return word;
+}
+
+PF_BODY void pf_put16(uint8_t *at, uint16_t word) { memcpy(at, &word, 2); }
+PF_BODY void pf_put64(uint8_t *at, uint64_t word) { memcpy(at, &word, 8); }
+
+#endif

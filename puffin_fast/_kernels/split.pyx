@@ -1,0 +1,68 @@
+"""One bitmap as several with disjoint ranges of positions, cut between containers."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memset
+
+from puffin_fast._kernels.bytes cimport RUN, plain_size, run_size
+from puffin_fast._kernels.containers cimport (
+    Container, Cursor, Writer, cursor_next, cursor_start, writer_copy, writer_free, writer_size, writer_store,
+)
+from puffin_fast._kernels.views cimport pointer
+
+cdef enum:
+    OVERHEAD = 24               # bytes that a container adds at most beside its payload, its bitmap's head counted
+
+
+cdef int fill(Cursor* cursor, Container* container, bint* more, Writer* writer, size_t max_bytes,
+              uint64_t max_cardinality) noexcept nogil:
+    """Takes containers, one at least, until the next might pass a limit; False when memory is out."""
+    cdef uint64_t taken = 0
+    cdef size_t n_bytes = 0
+    while more[0]:
+        n_bytes += OVERHEAD
+        n_bytes += run_size(container.n_runs) if container.kind == RUN else plain_size(container.cardinality)
+        if taken and (n_bytes > max_bytes or taken + container.cardinality > max_cardinality):
+            return True
+        if not writer_copy(writer, container):
+            return False
+        taken += container.cardinality
+        more[0] = cursor_next(cursor, container)
+    return True
+
+
+def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
+    """The checked bitmap at `start` in parts; a part passes a limit only if it is a single container.
+
+    Returns:
+        (bytes, cardinality) of each part, in order; none of an empty bitmap.
+    """
+    cdef Py_buffer view
+    cdef Cursor cursor
+    cdef Container container
+    cdef Writer writer
+    cdef bint more, done
+    cdef uint8_t* out
+    cdef list parts = []
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        cursor_start(&cursor, pointer(&view) + start)
+        more = cursor_next(&cursor, &container)
+        while more:
+            memset(&writer, 0, sizeof(Writer))
+            try:
+                with nogil:
+                    done = fill(&cursor, &container, &more, &writer, max_bytes, max_cardinality)
+                if not done:
+                    raise MemoryError("splitting a bitmap")
+                part = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>writer_size(&writer))
+                out = <uint8_t*>PyBytes_AsString(part)
+                with nogil:
+                    writer_store(&writer, out)
+                parts.append((part, writer.cardinality))
+            finally:
+                writer_free(&writer)
+    finally:
+        PyBuffer_Release(&view)
+    return parts

@@ -1,0 +1,408 @@
+"""`PositionBitmap`: an immutable set of row positions, held as its serialised bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_fast._kernels import decode, encode, masks, query, setops
+from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
+
+_SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
+
+
+class ContainerCounts(NamedTuple):
+    """How many containers of each kind a bitmap has."""
+
+    array: int
+    bitmap: int
+    run: int
+
+
+class PositionBitmap:
+    """An immutable set of positions, 0 … MAX_POSITION, as portable 64-bit Roaring bytes.
+
+    The serialised bytes are the data structure: every operation reads them in place and writes new ones, in the
+    form that a set built point by point has in Java and CRoaring. Bytes that came from elsewhere are checked once
+    and kept as they are.
+
+    Source: the Puffin specification, `deletion-vector-v1`; the Roaring format specification, "portable".
+    """
+
+    __slots__ = ("_cardinality", "_checked", "_data", "_directory", "_start", "_stop")
+
+    _data: bytes
+    _start: int
+    _stop: int
+    _cardinality: int
+    _checked: tuple[int, int, int, int, int, int] | None
+    _directory: query.Directory | None
+
+    def __init__(self, positions: Any = ()) -> None:
+        array = as_positions(positions)
+        encoded = encode.encode(array, MAX_POSITION)
+        if encoded is None:
+            refuse_position(array)
+        self._data, self._cardinality = encoded
+        self._start, self._stop = 0, len(self._data)
+        self._checked = self._directory = None
+
+    @classmethod
+    def _of(cls, data: bytes, cardinality: int, start: int = 0, stop: int | None = None) -> PositionBitmap:
+        self = cls.__new__(cls)
+        self._data, self._cardinality = data, cardinality
+        self._start, self._stop = start, len(data) if stop is None else stop
+        self._checked = self._directory = None
+        return self
+
+    # ---- making one ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_positions(cls, positions: Any) -> PositionBitmap:
+        """The set of the given positions, in any order, with or without repeats.
+
+        Args:
+            positions: a NumPy array of any integer dtype, an Arrow array or chunked array (or any object with the
+                Arrow C interface), a range, or an iterable of Python integers.
+
+        Raises:
+            InvalidInputError: a null, a negative or too large position, or something that is no integer.
+        """
+        if isinstance(positions, range) and positions.step == 1:
+            return cls.from_range(positions.start, positions.stop)
+        return cls(positions)
+
+    @classmethod
+    def from_range(cls, start: int, stop: int) -> PositionBitmap:
+        """The positions start … stop - 1; empty when stop <= start.
+
+        Raises:
+            InvalidInputError: the range leaves 0 … MAX_POSITION.
+        """
+        if stop <= start:
+            return cls()
+        if start < 0 or stop - 1 > MAX_POSITION:
+            raise InvalidInputError(f"range: expected 0 to {MAX_POSITION}, found {start} to {stop - 1}")
+        return cls._of(*masks.encode_range(start, stop))
+
+    @classmethod
+    def from_mask(cls, mask: Any) -> PositionBitmap:
+        """The rows whose flag is set.
+
+        Args:
+            mask: one flag a row: a NumPy bool (or uint8) array, or an Arrow boolean array, in which null counts
+                as not set (as in SQL's WHERE).
+
+        Raises:
+            InvalidInputError: something else.
+        """
+        if isinstance(mask, pa.ChunkedArray):
+            mask = (
+                mask.chunk(0)
+                if mask.num_chunks == 1
+                else pa.concat_arrays(mask.chunks or [pa.array([], mask.type)])
+            )
+        if isinstance(mask, pa.Array):
+            if not pa.types.is_boolean(mask.type):
+                raise InvalidInputError(f"mask: expected bool, found {mask.type}")
+            if mask.null_count:
+                mask = mask.fill_null(False)
+            values = mask.buffers()[1]
+            return cls._of(*masks.encode_flags(values or b"", mask.offset, len(mask), True))
+        array = np.asarray(mask)
+        if array.ndim != 1 or (array.size and array.dtype not in (np.bool_, np.uint8)):
+            raise InvalidInputError(
+                f"mask: expected one flag a row, found {array.dtype} of shape {array.shape}"
+            )
+        return cls._of(*masks.encode_flags(np.ascontiguousarray(array).view(np.uint8), 0, array.size, False))
+
+    @classmethod
+    def from_bytes(cls, data: Any, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
+        """Portable 64-bit Roaring bytes, checked whole; `bytes` are kept, other buffers copied.
+
+        Args:
+            data: any contiguous buffer.
+            path, offset: where the bytes came from, for errors.
+
+        Raises:
+            CorruptDataError: a rule of the format is broken (the module `_kernels.containers` lists them).
+        """
+        if not isinstance(data, bytes):
+            data = bytes(data)
+        return cls._from_slice(data, 0, len(data), path, offset)
+
+    @classmethod
+    def _from_slice(cls, data: bytes, start: int, stop: int, path: str | None, offset: int) -> PositionBitmap:
+        checked = decode.check(data, start, stop, path, offset)
+        self = cls._of(data, checked[0], start, stop)
+        self._checked = checked
+        return self
+
+    @classmethod
+    def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
+        """The union of any number of bitmaps, in one pass over all of them."""
+        every = list(bitmaps)
+        return cls._of(*setops.union_many([b._data for b in every], [b._start for b in every]))
+
+    # ---- bytes --------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The portable 64-bit Roaring bytes."""
+        if self._start == 0 and self._stop == len(self._data):
+            return self._data
+        return self._data[self._start : self._stop]
+
+    @property
+    def view(self) -> memoryview:
+        """The same bytes without a copy."""
+        return memoryview(self._data)[self._start : self._stop]
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the serialised bytes."""
+        return self._stop - self._start
+
+    def canonical(self) -> PositionBitmap:
+        """The same set in the form that a set built point by point has; smallest where writers were careless."""
+        return self.union((self,))
+
+    def _facts(self) -> tuple[int, int, int, int, int, int]:
+        if self._checked is None:
+            self._checked = decode.check(self._data, self._start, self._stop)
+        return self._checked
+
+    def containers(self) -> ContainerCounts:
+        """How many array, bitmap and run containers there are."""
+        return ContainerCounts(*self._facts()[1:4])
+
+    # ---- positions ----------------------------------------------------------------------------------------
+
+    def to_numpy(
+        self, dtype: npt.DTypeLike = np.uint64, out: npt.NDArray[Any] | None = None
+    ) -> npt.NDArray[np.uint64] | npt.NDArray[np.int64]:
+        """All positions, ascending.
+
+        Args:
+            dtype: uint64 or int64.
+            out: a contiguous 8-byte integer array to write to instead of a new one, of at least len(self) items.
+
+        Returns:
+            An array of shape (len(self),); with `out`, its first len(self) items.
+
+        Raises:
+            InvalidInputError: another dtype, or an `out` that is too small, not contiguous or not writable.
+        """
+        if out is None:
+            if np.dtype(dtype) not in (np.uint64, np.int64):
+                raise InvalidInputError(f"dtype: expected uint64 or int64, found {np.dtype(dtype)}")
+            out = np.empty(self._cardinality, dtype)
+        else:
+            if (
+                out.dtype not in (np.uint64, np.int64)
+                or out.ndim != 1
+                or not (out.flags.carray or not out.size)
+            ):
+                raise InvalidInputError(
+                    f"out: expected a writable contiguous array of uint64 or int64, found {out.dtype} of shape "
+                    f"{out.shape}"
+                )
+            if out.size < self._cardinality:
+                raise InvalidInputError(
+                    f"out: expected room for {self._cardinality} positions, found {out.size}"
+                )
+            out = out[: self._cardinality]
+        decode.decode_into(self._data, self._start, out, self._cardinality)
+        return out
+
+    def to_arrow(self) -> pa.Int64Array:
+        """All positions, ascending, as an Arrow int64 array."""
+        return pa.array(self.to_numpy(np.int64))
+
+    def mask(
+        self, n_rows: int, *, start: int = 0, invert: bool = False, out: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """One flag a row: True where the row is in the set, or is not with `invert`.
+
+        Args:
+            n_rows: how many rows.
+            start: the position of the first of them.
+            invert: flag the rows that are not in the set.
+            out: a contiguous bool array of at least n_rows items to write to instead of a new one.
+        """
+        if n_rows < 0 or start < 0:
+            raise InvalidInputError(
+                f"mask: expected rows and start from 0 on, found {n_rows} rows from {start}"
+            )
+        if out is None:
+            out = np.empty(n_rows, np.bool_)
+        elif (
+            out.dtype != np.bool_
+            or out.ndim != 1
+            or out.size < n_rows
+            or not (out.flags.carray or not out.size)
+        ):
+            raise InvalidInputError(
+                f"out: expected a writable contiguous bool array of at least {n_rows} items, found {out.dtype} of "
+                f"shape {out.shape}"
+            )
+        else:
+            out = out[:n_rows]
+        masks.mask_into(self._data, self._start, out.view(np.uint8), start, invert)
+        return out
+
+    def mask_packed(self, n_rows: int, *, out: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
+        """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set."""
+        if n_rows < 0:
+            raise InvalidInputError(f"mask: expected rows from 0 on, found {n_rows}")
+        n_bytes = (n_rows + 7) // 8
+        if out is None:
+            out = np.empty(n_bytes, np.uint8)
+        elif (
+            out.dtype != np.uint8
+            or out.ndim != 1
+            or out.size < n_bytes
+            or not (out.flags.carray or not out.size)
+        ):
+            raise InvalidInputError(
+                f"out: expected a writable contiguous uint8 array of at least {n_bytes} items, found {out.dtype} "
+                f"of shape {out.shape}"
+            )
+        else:
+            out = out[:n_bytes]
+        masks.bits_into(self._data, self._start, out, n_rows)
+        return out
+
+    # ---- questions ----------------------------------------------------------------------------------------
+
+    def _lookup(self) -> query.Directory:
+        if self._directory is None:
+            self._directory = query.Directory(self._data, self._start, sum(self._facts()[1:4]))
+        return self._directory
+
+    def contains(self, positions: Any, *, out: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+        """For each of the given positions, in any order, whether it is in the set; negative ones never are."""
+        array = as_positions(positions)
+        if out is None:
+            out = np.empty(array.size, np.bool_)
+        elif out.dtype != np.bool_ or out.shape != array.shape or not (out.flags.carray or not out.size):
+            raise InvalidInputError(
+                f"out: expected bool of shape {array.shape}, found {out.dtype} of {out.shape}"
+            )
+        self._lookup().contains(array, out.view(np.uint8))
+        return out
+
+    def __contains__(self, position: object) -> bool:
+        if not isinstance(position, int | np.integer):
+            return False
+        return 0 <= position < 1 << 63 and bool(self._lookup().contains_one(int(position)))
+
+    def rank(self, position: int) -> int:
+        """How many positions of the set are <= position."""
+        return 0 if position < 0 else int(self._lookup().rank(min(position, (1 << 63) - 1)))
+
+    def select(self, index: int) -> int:
+        """The position that has exactly `index` positions of the set before it.
+
+        Raises:
+            InvalidInputError: index is not in 0 … len(self) - 1.
+        """
+        if not 0 <= index < self._cardinality:
+            raise InvalidInputError(f"index: expected 0 to {self._cardinality - 1}, found {index}")
+        return int(self._lookup().select(index))
+
+    def min(self) -> int:
+        """The smallest position.
+
+        Raises:
+            InvalidInputError: the set is empty.
+        """
+        return self._end(4)
+
+    def max(self) -> int:
+        """The largest position.
+
+        Raises:
+            InvalidInputError: the set is empty.
+        """
+        return self._end(5)
+
+    def _end(self, which: int) -> int:
+        if self._cardinality == 0:
+            raise InvalidInputError("an empty bitmap has no smallest and no largest position")
+        return self._facts()[which]
+
+    @property
+    def cardinality(self) -> int:
+        """How many positions; also len()."""
+        return self._cardinality
+
+    def __len__(self) -> int:
+        return self._cardinality
+
+    def __bool__(self) -> bool:
+        return self._cardinality > 0
+
+    def __iter__(self) -> Iterator[int]:
+        positions = self.to_numpy()
+        for begin in range(0, len(positions), _SLICE):
+            yield from positions[begin : begin + _SLICE].tolist()
+
+    # ---- sets ---------------------------------------------------------------------------------------------
+
+    def _combine(self, operation: int, other: object) -> PositionBitmap:
+        if not isinstance(other, PositionBitmap):
+            return NotImplemented
+        return self._of(*setops.combine(operation, self._data, self._start, other._data, other._start))
+
+    def _any(self, operation: int, other: PositionBitmap) -> bool:
+        return bool(setops.combine(operation, self._data, self._start, other._data, other._start, True))
+
+    def __or__(self, other: PositionBitmap) -> PositionBitmap:
+        return self._combine(setops.OR, other)
+
+    def __and__(self, other: PositionBitmap) -> PositionBitmap:
+        return self._combine(setops.AND, other)
+
+    def __sub__(self, other: PositionBitmap) -> PositionBitmap:
+        return self._combine(setops.ANDNOT, other)
+
+    def __xor__(self, other: PositionBitmap) -> PositionBitmap:
+        return self._combine(setops.XOR, other)
+
+    def isdisjoint(self, other: PositionBitmap) -> bool:
+        """Whether no position is in both."""
+        return not self._any(setops.AND, other)
+
+    def issubset(self, other: PositionBitmap) -> bool:
+        """Whether every position of this set is in the other; also <=."""
+        return self._cardinality <= other._cardinality and not self._any(setops.ANDNOT, other)
+
+    __le__ = issubset
+
+    def __lt__(self, other: PositionBitmap) -> bool:
+        return self._cardinality < other._cardinality and self.issubset(other)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PositionBitmap):
+            return NotImplemented
+        if self._cardinality != other._cardinality:
+            return False
+        return self.view == other.view or not self._any(setops.XOR, other)
+
+    def __hash__(self) -> int:
+        return hash(self.canonical().to_bytes())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __repr__(self) -> str:
+        if self._cardinality <= 8:
+            return f"PositionBitmap({self.to_numpy().tolist()})"
+        return f"PositionBitmap({self._cardinality} positions, {self.min()} to {self.max()}, {self.n_bytes} bytes)"
