@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["FileTask", "Plan", "plan_files", "resolve"]
+__all__ = ["FileTask", "Plan", "plan_files", "plan_snapshot", "resolve"]
 
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position deletes: its bounds say which data files are meant."""
@@ -179,10 +179,23 @@ def plan_files(
         CorruptDataError: two vectors for one data file (both are named), or damaged metadata.
         UnsupportedError: a format version above 3.
     """
-    metadata = table.metadata
-    snapshot, schema = resolve(metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+    snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+    return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)
+
+
+def plan_snapshot(
+    table: Table,
+    snapshot: Snapshot | None,
+    schema: Schema,
+    row_filter: RowFilter,
+    *,
+    case_sensitive: bool = True,
+    metrics: bool = False,
+) -> Plan:
+    """`plan_files` of what `resolve` found, with a filter that is bound to that schema."""
+    metadata = table.metadata
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.nothing:
         return plan

@@ -1,0 +1,353 @@
+"""One data file read for a scan: row groups chosen, deletes and filter applied, columns projected."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.transforms import IdentityTransform
+
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg._current import CurrentDeletes
+from puffin_fast.iceberg._datafile import open_parquet
+from puffin_fast.iceberg._pyiceberg import metrics_evaluator
+from puffin_fast.iceberg._row_groups import row_groups_that_may_match
+from puffin_fast.iceberg.equality import EqualityDeletes, KeySet, field_of
+from puffin_fast.iceberg.lineage import Metadata, MetadataColumn
+from puffin_fast.iceberg.project import Convert, FileSchema, Projection
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
+
+    from puffin_fast.iceberg.filters import RowFilter
+    from puffin_fast.iceberg.manifests import ManifestEntry
+    from puffin_fast.iceberg.plan import FileTask
+
+__all__ = ["FileReader", "Split", "splits_of"]
+
+BATCH_ROWS = 1 << 17
+
+
+class _Shared:
+    """What the splits of one data file have in common, made by the first that needs it."""
+
+    def __init__(self, task: FileTask) -> None:
+        self.task = task
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = None
+        self._known = False
+
+    def opened(self, make: Callable[[FileTask], _Opened | None]) -> _Opened | None:
+        with self._lock:
+            if not self._known:
+                self._opened = make(self.task)
+                self._known = True
+            return self._opened
+
+
+@dataclass(frozen=True)
+class Split:
+    """A share of one data file: run `number` of `count` runs of about equally many row groups.
+
+    Attributes:
+        alone: there is nothing else to read, so that its columns may be read in parallel.
+    """
+
+    shared: _Shared
+    number: int
+    count: int
+    alone: bool
+
+    @property
+    def task(self) -> FileTask:
+        return self.shared.task
+
+
+def splits_of(task: FileTask, most: int, *, alone: bool = False) -> list[Split]:
+    """Cuts a data file into at most `most` runs of row groups, by the split offsets in its manifest."""
+    count = max(1, min(most, len(task.data.split_offsets or ())))
+    shared = _Shared(task)
+    return [Split(shared, number, count, alone and count == 1) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A data file ready to be read.
+
+    Attributes:
+        file: for one thread; where there are several splits each opens it again.
+        row_groups: number, first row and row count of those to read.
+        keep: one bit per row of the file, set where no position delete says otherwise; None: all stay.
+        keys: equality deletes that apply.
+        constants: values of the identity partition by field id.
+    """
+
+    file: pq.ParquetFile
+    steps: _FileSteps
+    row_groups: tuple[tuple[int, int, int], ...]
+    keep: pa.BooleanArray | None
+    keys: tuple[KeySet, ...]
+    constants: Mapping[int, Any]
+
+
+@dataclass(frozen=True)
+class _FileSteps:
+    """What all files of one Parquet schema have in common."""
+
+    file: FileSchema
+    projection: Projection
+    output: tuple[str, ...]
+    columns: tuple[str, ...]
+    filters: Mapping[int, tuple[str | None, Convert]]
+    keys: Mapping[int, tuple[str | None, Convert]]
+    metadata: tuple[tuple[MetadataColumn, str | None], ...]
+
+
+class FileReader:
+    """Reads data files of one scan. Safe to use from several threads.
+
+    Args:
+        io: PyIceberg's file access.
+        metadata: the table's metadata.
+        schema: the schema that the scan reads with.
+        fields: the top-level fields of the answer, as they are wanted.
+        extra: the metadata columns of the answer.
+        row_filter: bound to `schema`.
+        case_sensitive: as the filter was bound.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        schema: Schema,
+        fields: Sequence[NestedField],
+        extra: Sequence[MetadataColumn],
+        row_filter: RowFilter,
+        arrow_schema: pa.Schema,
+        case_sensitive: bool = True,
+    ) -> None:
+        self._io, self._metadata, self._schema = io, metadata, schema
+        self._fields, self._extra, self._filter = fields, extra, row_filter
+        self._arrow_schema = arrow_schema
+        self._specs = metadata.specs()
+        self._mapping = metadata.name_mapping()
+        self._deletes = CurrentDeletes(io)
+        self._equality = EqualityDeletes(io, metadata)
+        self._may_match = metrics_evaluator(schema, row_filter.expression, case_sensitive)
+        self._steps: dict[tuple[bytes, tuple[int, ...]], _FileSteps] = {}
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of a split that the answer has, in the order of the file; no empty batches.
+
+        Raises:
+            UnsupportedError: a data or delete file of another format than Parquet.
+            CorruptDataError: a file that is not what the metadata says.
+            NotFoundError: a file that is gone.
+        """
+        task = split.task
+        opened = split.shared.opened(self._open)
+        if opened is None:
+            return
+        groups = opened.row_groups
+        first, last = (len(groups) * number // split.count for number in (split.number, split.number + 1))
+        if first == last:
+            return
+        file = opened.file if split.count == 1 else open_parquet(self._io, task.data.file_path)
+        try:
+            yield from self._read(task, opened, file, groups[first:last], use_threads=split.alone)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise CorruptDataError(f"Parquet file: {error}", path=task.data.file_path) from error
+
+    def _is_gone(self, task: FileTask) -> bool:
+        """Every row is deleted: by its vector, which is read to be sure, so that the file need not be."""
+        vector = task.vector
+        if vector is None or vector.record_count < task.data.record_count or not task.data.record_count:
+            return False
+        return len(self._deletes.of(task)) == task.data.record_count
+
+    def _open(self, task: FileTask) -> _Opened | None:
+        data = task.data
+        if self._is_gone(task):
+            return None
+        if data.file_format != "PARQUET":
+            raise UnsupportedError(f"{data.file_path}: {data.file_format}; only PARQUET data files are read")
+        if data.key_metadata is not None:
+            raise UnsupportedError(f"{data.file_path}: an encrypted data file")
+        file = open_parquet(self._io, data.file_path)
+        footer = file.metadata
+        if footer.num_rows != data.record_count:
+            raise CorruptDataError(
+                "rows of a data file",
+                path=data.file_path,
+                expected=f"{data.record_count} (manifest)",
+                found=footer.num_rows,
+            )
+        keys = self._equality.of(task.equality_deletes) if task.equality_deletes else []
+        ids = tuple(sorted({field.field_id for key in keys for field in key.fields}))
+        steps = self._steps_of(file.schema_arrow, ids, data.file_path)
+        keep = self._keep(task)
+        groups = tuple(self._row_groups(footer, steps, keep))
+        return _Opened(file, steps, groups, keep, tuple(keys), self._constants(data))
+
+    def _keep(self, task: FileTask) -> pa.BooleanArray | None:
+        """One bit per row, set where it is not deleted by position; None when no row is."""
+        if task.vector is None and not task.position_deletes:
+            return None
+        deleted = self._deletes.of(task)
+        if not deleted:
+            return None
+        n_rows = task.data.record_count
+        bits = np.bitwise_not(deleted.mask_packed(n_rows))
+        return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])
+
+    def _row_groups(
+        self, footer: pq.FileMetaData, steps: _FileSteps, keep: pa.BooleanArray | None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Number, first row and row count of the row groups that may hold a row of the answer."""
+        wanted: set[int] | range = range(footer.num_row_groups)
+        if footer.num_row_groups > 1 and self._filter.field_ids and not self._filter.everything:
+            wanted = set(
+                row_groups_that_may_match(
+                    footer, steps.file, self._schema, self._filter.field_ids, self._may_match
+                )
+            )
+        first = 0
+        for number in range(footer.num_row_groups):
+            n_rows = footer.row_group(number).num_rows
+            if n_rows and number in wanted and (keep is None or keep.slice(first, n_rows).true_count):
+                yield number, first, n_rows
+            first += n_rows
+
+    def _constants(self, data: ManifestEntry) -> dict[int, Any]:
+        spec = self._specs[data.spec_id]
+        return {
+            field.source_id: value
+            for field, value in zip(spec.fields, data.partition, strict=True)
+            if isinstance(field.transform, IdentityTransform)
+        }
+
+    def _steps_of(self, schema: pa.Schema, key_ids: tuple[int, ...], path: str) -> _FileSteps:
+        key = (schema.serialize().to_pybytes(), key_ids)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = self._make_steps(schema, key_ids, path)
+        return found
+
+    def _make_steps(self, schema: pa.Schema, key_ids: tuple[int, ...], path: str) -> _FileSteps:
+        file = FileSchema(schema, self._mapping, path=path)
+        projection = Projection.of(file, self._fields)
+        filters = {id: file.leaf(self._schema.find_field(id)) for id in self._filter.field_ids}
+        keys = {id: file.leaf(field_of(self._metadata, id)) for id in key_ids}
+        metadata = tuple((column, file.column_of(column.field_id)) for column in self._extra)
+        output = [*projection.columns, *(name for _, name in metadata if name is not None)]
+        tests = [name for name, _ in (*filters.values(), *keys.values()) if name is not None]
+        return _FileSteps(
+            file,
+            projection,
+            tuple(dict.fromkeys(output)),
+            tuple(dict.fromkeys([*output, *tests])),
+            filters,
+            keys,
+            metadata,
+        )
+
+    def _read(
+        self,
+        task: FileTask,
+        opened: _Opened,
+        file: pq.ParquetFile,
+        groups: Sequence[tuple[int, int, int]],
+        *,
+        use_threads: bool,
+    ) -> Iterator[pa.RecordBatch]:
+        columns = list(opened.steps.columns)
+        for number, first, n_rows in groups:
+            if columns:
+                batches = file.iter_batches(
+                    BATCH_ROWS, row_groups=[number], columns=columns, use_threads=use_threads
+                )
+            else:
+                batches = _empty_batches(n_rows)
+            at = first
+            for batch in batches:
+                answer = self._apply(task, opened, batch, at)
+                at += batch.num_rows
+                if answer is not None:
+                    yield answer
+            if at != first + n_rows:
+                raise CorruptDataError(
+                    f"rows of row group {number}", path=task.data.file_path, expected=n_rows, found=at - first
+                )
+
+    def _apply(
+        self, task: FileTask, opened: _Opened, batch: pa.RecordBatch, first: int
+    ) -> pa.RecordBatch | None:
+        """The rows of one batch that stay, in the answer's schema."""
+        steps, n_rows = opened.steps, batch.num_rows
+        keep = None if opened.keep is None else opened.keep.slice(first, n_rows)
+        if keep is not None and keep.true_count == n_rows:
+            keep = None
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for keys in opened.keys:
+            found = keys.contains(self._leaves(steps.keys, columns, n_rows, opened.constants))
+            keep = pc.invert(found) if keep is None else pc.and_not(keep, found)
+        if not self._filter.everything:
+            values = self._leaves(steps.filters, columns, n_rows, opened.constants)
+            matches = pa.array(self._filter.mask(values, n_rows))
+            keep = matches if keep is None else pc.and_(keep, matches)
+        positions = None
+        if any(column.needs_positions for column, _ in steps.metadata):
+            positions = pa.array(np.arange(first, first + n_rows, dtype=np.int64))
+        columns = {name: columns[name] for name in steps.output}
+        if keep is not None:
+            n_kept = keep.true_count
+            if n_kept == 0:
+                return None
+            if n_kept < n_rows:
+                n_rows = n_kept
+                positions = None if positions is None else positions.filter(keep)
+                if columns:
+                    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(
+                        keep
+                    )
+                    columns = dict(zip(columns, batch.columns, strict=True))
+        arrays = steps.projection.arrays(columns, n_rows, opened.constants)
+        for column, name in steps.metadata:
+            stored = None if name is None else columns[name]
+            arrays.append(column.array(Metadata(task.data, n_rows, positions), stored))
+        return _record_batch(arrays, self._arrow_schema, n_rows)
+
+    def _leaves(
+        self,
+        steps: Mapping[int, tuple[str | None, Convert]],
+        columns: Mapping[str, pa.Array],
+        n_rows: int,
+        constants: Mapping[int, Any],
+    ) -> dict[int, pa.Array]:
+        length = pa.nulls(n_rows) if any(name is None for name, _ in steps.values()) else None
+        return {
+            id: get(length if name is None else columns[name], constants) for id, (name, get) in steps.items()
+        }
+
+
+def _empty_batches(n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches without columns: nothing needs to be read to know how many rows there are."""
+    for first in range(0, n_rows, BATCH_ROWS):
+        yield _record_batch([], pa.schema([]), min(BATCH_ROWS, n_rows - first))
+
+
+def _record_batch(arrays: list[pa.Array], schema: pa.Schema, n_rows: int) -> pa.RecordBatch:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # the only way to a number of rows without a column
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), n_rows, [None]))

@@ -1,0 +1,104 @@
+"""Ordered results of many jobs from a few threads, with bounded memory: each job fills a small channel."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Generic, TypeVar
+
+__all__ = ["in_order"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+CAPACITY = 4
+"""Results that a job may be ahead of the reader."""
+
+
+class _Channel(Generic[R]):
+    """Results of one job: a bounded queue that either side can end."""
+
+    def __init__(self) -> None:
+        self._items: deque[R] = deque()
+        self._changed = threading.Condition()
+        self._done = False
+        self._stopped = False
+        self._error: BaseException | None = None
+
+    def fill(self, results: Callable[[], Iterable[R]]) -> None:
+        """Runs in a worker: puts what the job yields, until the reader stops."""
+        try:
+            for item in results():
+                with self._changed:
+                    while len(self._items) >= CAPACITY and not self._stopped:
+                        self._changed.wait()
+                    if self._stopped:
+                        return
+                    self._items.append(item)
+                    self._changed.notify_all()
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self._done = True
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """The reader wants no more."""
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[R]:
+        while True:
+            with self._changed:
+                while not self._items and not self._done:
+                    self._changed.wait()
+                if not self._items:
+                    break
+                item = self._items.popleft()
+                self._changed.notify_all()
+            yield item
+        if self._error is not None:
+            raise self._error
+
+
+def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) -> Iterator[R]:
+    """What `work` yields for each job, in the order of the jobs, worked on by several threads.
+
+    Args:
+        jobs: taken as they are needed.
+        work: called in a worker thread; what it yields is bounded to a few items ahead of the reader.
+        threads: number of workers; below 2 everything runs in the caller's thread.
+    """
+    if threads < 2:
+        for job in jobs:
+            yield from work(job)
+        return
+    waiting: deque[_Channel[R]] = deque()
+    source = iter(jobs)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="puffin_fast-scan")
+
+    def start() -> bool:
+        for job in source:
+            channel: _Channel[R] = _Channel()
+            waiting.append(channel)
+            pool.submit(channel.fill, partial(work, job))
+            return True
+        return False
+
+    try:
+        while len(waiting) < 2 * threads and start():
+            pass
+        while waiting:
+            yield from waiting[0]
+            waiting.popleft()
+            start()
+    finally:
+        for channel in waiting:
+            channel.stop()
+        pool.shutdown(wait=True, cancel_futures=True)
