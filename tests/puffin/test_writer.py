@@ -88,7 +88,7 @@ def test_what_is_written_is_read_back(given_blobs: list[Any], compress_footer: b
 
 def test_a_sink_need_not_seek_nor_take_all_at_once() -> None:
     pipe = Pipe()
-    with PuffinWriter(pipe) as writer:
+    with PuffinWriter(pipe) as writer:  # type: ignore[arg-type]
         writer.add(bytes(1000), type="t")
     with PuffinReader(io.BytesIO(pipe.data)) as reader:
         assert reader.read(0) == bytes(1000)
