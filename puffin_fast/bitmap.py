@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels import decode, encode, masks, query, setops
+from puffin_fast._kernels import decode, encode, masks, query, setops, split
 from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
 from puffin_fast.errors import InvalidInputError
 
@@ -363,6 +363,18 @@ class PositionBitmap:
 
     def _any(self, operation: int, other: PositionBitmap) -> bool:
         return bool(setops.combine(operation, self._data, self._start, other._data, other._start, True))
+
+    def split(self, *, n_bytes: int, cardinality: int) -> list[PositionBitmap]:
+        """The same positions as several bitmaps with disjoint ranges, in order; none of an empty one.
+
+        Args:
+            n_bytes: most bytes of a part; passed only by a part that is a single container (8 KiB and a head).
+            cardinality: most positions of a part; passed only by a single container (65,536 positions).
+        """
+        if n_bytes < 0 or cardinality < 0:
+            raise InvalidInputError(f"split: expected limits of 0 or more, found {n_bytes}, {cardinality}")
+        parts = split.split(self._data, self._start, n_bytes, cardinality)
+        return [PositionBitmap._of(data, size) for data, size in parts]
 
     def __or__(self, other: PositionBitmap) -> PositionBitmap:
         return self._combine(setops.OR, other)
