@@ -1,7 +1,7 @@
 """Deletion vectors at memory speed: positions -> Roaring bytes -> blobs -> Puffin files -> tables, and back.
 
 Names and rooms are loaded when first used, so that ``import puffin_fast`` costs next to nothing and never
-loads PyIceberg, PySpark or datasketches; a room whose extra is not installed says which one it needs.
+loads PyIceberg or PySpark; a room whose extra is not installed says which one it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from puffin_fast import errors
 from puffin_fast.errors import PuffinFastError
 
 if TYPE_CHECKING:
-    from puffin_fast import arrow, dv, iceberg, puffin, spark, theta
+    from puffin_fast import arrow, dv, iceberg, puffin, spark
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.files import VectorFile, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
@@ -36,11 +36,10 @@ __all__ = [
     "read_vector",
     "read_vectors",
     "spark",
-    "theta",
     "write_vectors",
 ]
 
-_ROOMS = frozenset({"arrow", "dv", "iceberg", "puffin", "spark", "theta"})
+_ROOMS = frozenset({"arrow", "dv", "iceberg", "puffin", "spark"})
 
 _HOMES = {
     "BlobMetadata": "puffin_fast.puffin",
@@ -55,7 +54,6 @@ _HOMES = {
 }
 
 _EXTRAS = {
-    "datasketches": "theta",
     "fastavro": "iceberg",
     "pandas": "spark",
     "pyiceberg": "iceberg",

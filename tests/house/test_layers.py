@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[2] / "puffin_fast"
 LAYERS = {
     "errors": 0,
     "_io": 1,
+    "_positions": 1,
     "_kernels": 1,
     "bitmap": 2,
     "dv": 3,

@@ -54,15 +54,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "room", "extra"),
-    [("pyiceberg", "iceberg", "iceberg"), ("pyspark", "spark", "spark"), ("datasketches", "theta", "theta")],
+    ("package", "use", "extra"),
+    [("pyiceberg", "pf.iceberg.scan", "iceberg"), ("pyspark", "pf.spark.encode_deletes(None)", "spark")],
 )
-def test_a_missing_extra_is_named(package: str, room: str, extra: str) -> None:
+def test_a_missing_extra_is_named(package: str, use: str, extra: str) -> None:
     said = run(
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from puffin_fast.errors import MissingExtraError\n"
-        f"try:\n    from puffin_fast import {room} as room\n"
-        "    [getattr(room, name) for name in room.__all__]\n"
-        "except MissingExtraError as error:\n    print(error)"
+        f"import puffin_fast as pf\ntry:\n    {use}\n"
+        "except pf.errors.MissingExtraError as error:\n    print(error)"
     )
     assert f"puffin-fast[{extra}]" in said
