@@ -15,6 +15,7 @@ __all__ = ["MAX_POSITION", "as_positions", "integers_of", "refuse_position"]
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written: key 2^31 - 2, so that Java's reader takes it too."""
 
+_EIGHT_BYTES = (np.dtype(np.int64), np.dtype(np.uint64))
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 
@@ -24,6 +25,9 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
     Raises:
         InvalidInputError: not one-dimensional, or not of an integer dtype (bool is none).
     """
+    flags = array.flags
+    if array.dtype in _EIGHT_BYTES and array.ndim == 1 and flags.c_contiguous and flags.aligned:
+        return array
     if array.ndim != 1:
         raise InvalidInputError(f"{what}: expected one dimension, found shape {array.shape}")
     if array.dtype.kind not in "iu":

@@ -15,6 +15,8 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
+Facts = tuple[int, int, int, int, int, int]
+"""Cardinality, array, bitmap and run containers, first and last position."""
 _SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
 
 
@@ -42,7 +44,7 @@ class PositionBitmap:
     _start: int
     _stop: int
     _cardinality: int
-    _checked: tuple[int, int, int, int, int, int] | None
+    _checked: Facts | None
     _directory: query.Directory | None
 
     def __init__(self, positions: Any = ()) -> None:
@@ -136,13 +138,17 @@ class PositionBitmap:
         """
         if not isinstance(data, bytes):
             data = bytes(data)
-        return cls._from_slice(data, 0, len(data), path, offset)
+        return cls.of_checked(data, 0, len(data), decode.check(data, 0, len(data), path, offset))
 
     @classmethod
-    def _from_slice(cls, data: bytes, start: int, stop: int, path: str | None, offset: int) -> PositionBitmap:
-        checked = decode.check(data, start, stop, path, offset)
-        self = cls._of(data, checked[0], start, stop)
-        self._checked = checked
+    def of_checked(cls, data: bytes, start: int, stop: int, facts: Facts) -> PositionBitmap:
+        """For codecs: the set whose vector stands at data[start:stop], which a kernel's check found sound.
+
+        Args:
+            facts: what `_kernels.decode.check` returned for it.
+        """
+        self = cls._of(data, facts[0], start, stop)
+        self._checked = facts
         return self
 
     @classmethod
@@ -165,6 +171,11 @@ class PositionBitmap:
         return memoryview(self._data)[self._start : self._stop]
 
     @property
+    def location(self) -> tuple[bytes, int, int]:
+        """For codecs: (data, start, stop) of the vector, which stands at data[start:stop]."""
+        return self._data, self._start, self._stop
+
+    @property
     def n_bytes(self) -> int:
         """Length of the serialised bytes."""
         return self._stop - self._start
@@ -173,7 +184,7 @@ class PositionBitmap:
         """The same set in the form that a set built point by point has; smallest where writers were careless."""
         return self.union((self,))
 
-    def _facts(self) -> tuple[int, int, int, int, int, int]:
+    def _facts(self) -> Facts:
         if self._checked is None:
             self._checked = decode.check(self._data, self._start, self._stop)
         return self._checked

@@ -78,7 +78,7 @@ PF_AVX512 static void pf_pack_marks_avx512(uint8_t *marks, uint8_t *bits) {
 #endif
 PF_DISPATCH(void, pf_pack_marks, (uint8_t *marks, uint8_t *bits), (marks, bits))
 
-/* n <= 65,536 flags, zero or not, as bits; bits of a last partial byte past n stay as they were. */
+/* n flags, zero or not, as bits; bits of a last partial byte past n stay as they were. */
 PF_BODY void pf_pack_flags_body(const uint8_t *flags, size_t n, uint8_t *bits) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {

@@ -51,6 +51,15 @@ cdef struct BitmapPlan:
     uint32_t has_run
 
 
+cdef bint need_marks(Encoder* encoder) noexcept nogil:
+    if encoder.marks.data != NULL:
+        return True
+    if not reserve(&encoder.marks, CHUNK):
+        return False
+    memset(encoder.marks.data, 0, CHUNK)
+    return True
+
+
 cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, int* status) noexcept nogil:
     """The first pass; False when the positions do not ascend strictly (or memory is out: *status)."""
     cdef size_t i = 0, found, size = COUNT_BYTES, bytes_
@@ -76,6 +85,9 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, int* sta
             cardinality = <uint32_t>found
             n_runs = cardinality - adjacent
             kind = choose(cardinality, n_runs)
+            if kind == BITMAP and not need_marks(encoder):
+                status[0] = OUT_OF_MEMORY
+                return False
             bytes_ = container_size(kind, cardinality, n_runs)
             if not reserve(&encoder.containers, 4):
                 status[0] = OUT_OF_MEMORY
@@ -136,15 +148,6 @@ cdef void store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
                 at += 2 + 4 * <size_t>n_runs
             x += cardinality
         containers += count
-
-
-cdef bint need_marks(Encoder* encoder) noexcept nogil:
-    if encoder.marks.data != NULL:
-        return True
-    if not reserve(&encoder.marks, CHUNK):
-        return False
-    memset(encoder.marks.data, 0, CHUNK)
-    return True
 
 
 cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nogil:
@@ -279,7 +282,7 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
     if measure_sorted(encoder, x, n, &status):
         if n > 0 and x[n - 1] > maximum:
             return OUT_OF_RANGE
-        return ENCODED if need_marks(encoder) else OUT_OF_MEMORY
+        return ENCODED
     if status != ENCODED:
         return status
     low = high = x[0]
@@ -290,8 +293,6 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
         high = value if value > high else high
     if high > maximum:
         return OUT_OF_RANGE
-    if not need_marks(encoder):
-        return OUT_OF_MEMORY
     n_buckets = <size_t>((high >> BUCKET_BITS) - (low >> BUCKET_BITS)) + 1
     if not ascending and n >= PARTITION_MIN and n_buckets <= MAX_BUCKETS and n // n_buckets >= BUCKET_MIN:
         return measure_by_partition(encoder, x, n, low >> BUCKET_BITS, n_buckets)

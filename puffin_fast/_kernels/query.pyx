@@ -48,7 +48,7 @@ cdef uint32_t run_before(const Container* c, uint32_t value) noexcept nogil:
     return low
 
 
-cdef inline bint has(const Container* c, uint32_t value) noexcept nogil:
+cdef bint has(const Container* c, uint32_t value) noexcept nogil:
     cdef uint32_t i
     if c.kind == BITMAP:
         return (c.payload[value >> 3] >> (value & 7)) & 1

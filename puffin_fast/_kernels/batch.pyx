@@ -1,0 +1,390 @@
+"""Many vectors a call: columns of lists, blobs and groups, in and out as flat buffers with offsets (Arrow's layout).
+
+Each function takes contiguous buffers, works without the GIL, and returns `Block`s that Arrow wraps without a copy.
+Offsets are int64, n + 1 of them. Scratch is that of the largest single vector.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.containers cimport (
+    Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, writer_free,
+    writer_size, writer_store,
+)
+from puffin_fast._kernels.decode cimport expand
+from puffin_fast._kernels.encode cimport ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store
+from puffin_fast._kernels.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
+from puffin_fast._kernels.masks cimport fill_bytes
+from puffin_fast._kernels.query cimport has
+from puffin_fast._kernels.setops cimport UnionScratch, union_all, union_free, union_ready
+from puffin_fast._kernels.views cimport pointer
+
+from puffin_fast.errors import LimitExceededError
+
+cdef extern from "bitmaps.h" nogil:
+    int pf_choose_level()
+    void pf_pack_flags(const uint8_t* flags, size_t n, uint8_t* bits)
+
+cdef enum:
+    TOO_LONG = 3                # a blob past what its length field may say
+
+
+cdef class Block:
+    """Owned bytes with the buffer protocol; read-only from outside."""
+
+    cdef Bytes bytes_
+
+    def __dealloc__(self):
+        release(&self.bytes_)
+
+    def __len__(self):
+        return self.bytes_.size
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        cdef uint8_t* data = self.bytes_.data
+        if data == NULL:
+            data = <uint8_t*>pointer_to_nothing()
+        PyBuffer_FillInfo(view, self, data, <Py_ssize_t>self.bytes_.size, 1, flags)
+
+
+cdef const uint8_t* pointer_to_nothing() noexcept nogil:
+    cdef Py_buffer empty
+    empty.buf = NULL
+    return pointer(&empty)
+
+
+cdef Block new_block(size_t size):
+    """A block of exactly `size` bytes, not yet written."""
+    cdef Block block = Block()
+    if not reserve(&block.bytes_, size):
+        raise MemoryError(f"a result of {size} bytes")
+    block.bytes_.size = size
+    return block
+
+
+cdef bint append_blob(Bytes* blobs, size_t vector_size, uint8_t** vector) noexcept nogil:
+    """Room for one more framed vector, whose place is returned; False when memory is out."""
+    if not reserve(blobs, FRAME_BYTES + vector_size):
+        return False
+    vector[0] = blobs.data + blobs.size + HEAD_BYTES
+    return True
+
+
+cdef void seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
+    store_frame(blobs.data + blobs.size, vector_size)
+    blobs.size += FRAME_BYTES + vector_size
+
+
+cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, uint64_t maximum, Bytes* blobs,
+                    int64_t* ends, int64_t* cardinalities, size_t* bad) noexcept nogil:
+    cdef Encoder encoder
+    cdef size_t i
+    cdef int status = ENCODED
+    cdef uint8_t* vector
+    memset(&encoder, 0, sizeof(Encoder))
+    ends[0] = 0
+    for i in range(n):
+        bad[0] = i
+        status = encoder_measure(&encoder, values + offsets[i], <size_t>(offsets[i + 1] - offsets[i]), maximum)
+        if status == ENCODED and MAGIC_BYTES + encoder.size > MAX_LENGTH:
+            status = TOO_LONG
+        if status == ENCODED and not append_blob(blobs, encoder.size, &vector):
+            status = OUT_OF_MEMORY
+        if status != ENCODED:
+            break
+        encoder_store(&encoder, vector)
+        seal_blob(blobs, encoder.size)
+        ends[i + 1] = <int64_t>blobs.size
+        cardinalities[i] = <int64_t>encoder.cardinality
+    encoder_free(&encoder)
+    return status
+
+
+cdef object too_long(size_t i):
+    return LimitExceededError(f"vector {i}: expected at most {MAX_LENGTH} bytes of magic and vector, found more")
+
+
+def encode_lists(values, offsets, size_t n, uint64_t maximum):
+    """A framed blob for each of n lists of positions.
+
+    Args:
+        values: 8-byte integers. offsets: n + 1 int64 into them, ascending and in bounds (the caller has checked).
+
+    Returns:
+        (blobs, their offsets, cardinalities), or the index of a list with a position out of range.
+    """
+    cdef Py_buffer numbers, bounds
+    cdef Block blobs = Block()
+    cdef Block ends = new_block(8 * (n + 1))
+    cdef Block cardinalities = new_block(8 * n)
+    cdef size_t bad = 0
+    cdef int status
+    PyObject_GetBuffer(values, &numbers, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
+        try:
+            with nogil:
+                status = encode_all(<const uint64_t*>pointer(&numbers), <const int64_t*>pointer(&bounds), n, maximum,
+                                    &blobs.bytes_, <int64_t*>ends.bytes_.data, <int64_t*>cardinalities.bytes_.data,
+                                    &bad)
+        finally:
+            PyBuffer_Release(&bounds)
+    finally:
+        PyBuffer_Release(&numbers)
+    if status == OUT_OF_RANGE:
+        return bad
+    if status == OUT_OF_MEMORY:
+        raise MemoryError(f"encoding vector {bad}")
+    if status == TOO_LONG:
+        raise too_long(bad)
+    return blobs, ends, cardinalities
+
+
+def group(ids, values, size_t n_groups):
+    """The values of each group in their order of appearance, group after group.
+
+    Args:
+        ids: int32, below n_groups (the caller has checked). values: as many 8-byte integers.
+
+    Returns:
+        (values, offsets).
+    """
+    cdef Py_buffer keys, numbers
+    cdef Block offsets = new_block(8 * (n_groups + 1))
+    cdef Block grouped
+    cdef int64_t* at = <int64_t*>offsets.bytes_.data
+    cdef const int32_t* id_of
+    cdef const uint64_t* value_of
+    cdef uint64_t* out
+    cdef size_t i, n, g
+    cdef int64_t end
+    PyObject_GetBuffer(ids, &keys, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(values, &numbers, PyBUF_SIMPLE)
+        try:
+            n = <size_t>keys.len // 4
+            grouped = new_block(8 * n)
+            id_of = <const int32_t*>pointer(&keys)
+            value_of = <const uint64_t*>pointer(&numbers)
+            out = <uint64_t*>grouped.bytes_.data
+            with nogil:
+                memset(at, 0, 8 * (n_groups + 1))
+                for i in range(n):
+                    at[id_of[i] + 1] += 1
+                for g in range(n_groups):
+                    at[g + 1] += at[g]
+                for i in range(n):
+                    out[at[id_of[i]]] = value_of[i]
+                    at[id_of[i]] += 1
+                g = n_groups        # each start has moved to its end: move them back
+                while g > 0:
+                    at[g] = at[g - 1]
+                    g -= 1
+                at[0] = 0
+        finally:
+            PyBuffer_Release(&numbers)
+    finally:
+        PyBuffer_Release(&keys)
+    return grouped, offsets
+
+
+cdef size_t check_all(const uint8_t* data, const int64_t* bounds, size_t n, int64_t* cardinalities, int* code,
+                      Fault* fault) noexcept nogil:
+    """Checks n blobs; returns the index of the first that is not sound (code != 0), or n."""
+    cdef size_t i
+    cdef Summary summary
+    for i in range(n):
+        code[0] = check_blob(data + bounds[i], <size_t>(bounds[i + 1] - bounds[i]), &summary, fault)
+        if code[0] != 0:
+            return i
+        cardinalities[i] = <int64_t>summary.cardinality
+    return n
+
+
+cdef class _Blobs:
+    """A column of checked blobs while a function works on it."""
+
+    cdef Py_buffer data_view
+    cdef Py_buffer bounds_view
+    cdef int held
+    cdef const uint8_t* data
+    cdef const int64_t* bounds
+    cdef Block cardinalities
+
+    def __cinit__(self, data, offsets, size_t n, name):
+        cdef int code = 0
+        cdef Fault fault
+        cdef size_t bad
+        PyObject_GetBuffer(data, &self.data_view, PyBUF_SIMPLE)
+        self.held = 1
+        PyObject_GetBuffer(offsets, &self.bounds_view, PyBUF_SIMPLE)
+        self.held = 2
+        self.data = pointer(&self.data_view)
+        self.bounds = <const int64_t*>pointer(&self.bounds_view)
+        self.cardinalities = new_block(8 * n)
+        with nogil:
+            bad = check_all(self.data, self.bounds, n, <int64_t*>self.cardinalities.bytes_.data, &code, &fault)
+        if code != 0:
+            raise corrupt_blob(code, &fault, f"{name}: row {bad}", 0)
+
+    def __dealloc__(self):
+        if self.held > 0:
+            PyBuffer_Release(&self.data_view)
+        if self.held > 1:
+            PyBuffer_Release(&self.bounds_view)
+
+
+def cardinality(data, offsets, size_t n, name):
+    """The cardinality of each of n blobs, as int64; all are checked."""
+    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    return blobs.cardinalities
+
+
+def decode_blobs(data, offsets, size_t n, name):
+    """The positions of n blobs, one after the other; returns (values, their offsets)."""
+    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef Block ends = new_block(8 * (n + 1))
+    cdef Block values
+    cdef int64_t* end = <int64_t*>ends.bytes_.data
+    cdef const int64_t* cardinalities = <const int64_t*>blobs.cardinalities.bytes_.data
+    cdef uint64_t* out
+    cdef size_t i
+    end[0] = 0
+    for i in range(n):
+        end[i + 1] = end[i] + cardinalities[i]
+    values = new_block(8 * <size_t>end[n])
+    out = <uint64_t*>values.bytes_.data
+    with nogil:
+        for i in range(n):
+            expand(blobs.data + blobs.bounds[i] + HEAD_BYTES, out + end[i], out + end[i + 1])
+    return values, ends
+
+
+def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, name):
+    """A framed blob for each of n lists of blobs: their union.
+
+    Args:
+        offsets: n_blobs + 1 into data. lists: n + 1 into the blobs; the empty list gives the empty vector.
+
+    Returns:
+        (blobs, their offsets, cardinalities).
+    """
+    cdef _Blobs blobs = _Blobs(data, offsets, n_blobs, name)
+    cdef Block out = Block()
+    cdef Block ends = new_block(8 * (n + 1))
+    cdef Block cardinalities = new_block(8 * n)
+    cdef Py_buffer groups
+    cdef UnionScratch scratch
+    cdef Writer writer
+    cdef const uint8_t** members = NULL
+    cdef uint8_t* vector
+    cdef const int64_t* bounds
+    cdef int64_t* end = <int64_t*>ends.bytes_.data
+    cdef size_t i, j, count, size, largest = 1
+    cdef int status = ENCODED
+    memset(&scratch, 0, sizeof(UnionScratch))
+    memset(&writer, 0, sizeof(Writer))
+    PyObject_GetBuffer(lists, &groups, PyBUF_SIMPLE)
+    try:
+        bounds = <const int64_t*>pointer(&groups)
+        for i in range(n):
+            largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
+        members = <const uint8_t**>malloc(largest * sizeof(uint8_t*))
+        if members == NULL or not union_ready(&scratch, largest):
+            raise MemoryError(f"a union of {largest} vectors")
+        end[0] = 0
+        with nogil:
+            for i in range(n):
+                count = <size_t>(bounds[i + 1] - bounds[i])
+                for j in range(count):
+                    members[j] = blobs.data + blobs.bounds[bounds[i] + <int64_t>j] + HEAD_BYTES
+                writer.payload.size = 0
+                writer.records.size = 0
+                writer.cardinality = 0
+                if not union_all(members, count, &writer, &scratch):
+                    status = OUT_OF_MEMORY
+                    break
+                size = writer_size(&writer)
+                if MAGIC_BYTES + size > MAX_LENGTH:
+                    status = TOO_LONG
+                    break
+                if not append_blob(&out.bytes_, size, &vector):
+                    status = OUT_OF_MEMORY
+                    break
+                writer_store(&writer, vector)
+                seal_blob(&out.bytes_, size)
+                end[i + 1] = <int64_t>out.bytes_.size
+                (<int64_t*>cardinalities.bytes_.data)[i] = <int64_t>writer.cardinality
+        if status == OUT_OF_MEMORY:
+            raise MemoryError(f"uniting the vectors of row {i}")
+        if status == TOO_LONG:
+            raise too_long(i)
+    finally:
+        PyBuffer_Release(&groups)
+        free(members)
+        union_free(&scratch)
+        writer_free(&writer)
+    return out, ends, cardinalities
+
+
+cdef bint vector_has(const uint8_t* vector, uint64_t position) noexcept nogil:
+    cdef Cursor cursor
+    cdef Container container
+    cursor_start(&cursor, vector)
+    while cursor_next(&cursor, &container) and container.key <= position >> 16:
+        if container.key == position >> 16:
+            return has(&container, position & 0xFFFF)
+    return False
+
+
+def contains_each(data, offsets, size_t n, positions, name):
+    """Whether position i (8-byte integers) stands in blob i, as n bytes of 0 and 1."""
+    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef Block answers = new_block(n)
+    cdef Py_buffer asked
+    cdef size_t i
+    PyObject_GetBuffer(positions, &asked, PyBUF_SIMPLE)
+    try:
+        if <size_t>asked.len < 8 * n:
+            raise ValueError(f"{n} vectors and {asked.len // 8} positions")
+        with nogil:
+            for i in range(n):
+                answers.bytes_.data[i] = vector_has(
+                    blobs.data + blobs.bounds[i] + HEAD_BYTES, (<const uint64_t*>asked.buf)[i]
+                )
+    finally:
+        PyBuffer_Release(&asked)
+    return answers
+
+
+def mask_blobs(data, offsets, size_t n, rows, name):
+    """One bit a row of n vectors, one after the other, least significant first.
+
+    Args:
+        rows: n + 1 int64 offsets: vector i covers the rows 0 … rows[i + 1] - rows[i] - 1 of its file.
+    """
+    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef Py_buffer view
+    cdef const int64_t* bounds
+    cdef Block flags, bits
+    cdef size_t i, total
+    PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+    try:
+        bounds = <const int64_t*>pointer(&view)
+        total = <size_t>bounds[n]
+        flags = new_block(total)
+        bits = new_block((total + 7) // 8)
+        with nogil:
+            for i in range(n):
+                fill_bytes(blobs.data + blobs.bounds[i] + HEAD_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), 0,
+                           flags.bytes_.data + bounds[i])
+            memset(bits.bytes_.data, 0, bits.bytes_.size)
+            pf_pack_flags(flags.bytes_.data, total, bits.bytes_.data)
+    finally:
+        PyBuffer_Release(&view)
+    return bits
+
+
+pf_choose_level()

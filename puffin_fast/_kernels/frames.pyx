@@ -1,0 +1,145 @@
+"""The frame around a vector, as Puffin's `deletion-vector-v1`, Delta and Paimon's 64-bit form have it.
+
+    u32 BE length of (magic + vector) | D1 D3 39 64 | vector: 64-bit portable Roaring | u32 BE CRC-32(magic + vector)
+
+Source: the Puffin specification, "deletion-vector-v1 blob type".
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy
+
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, RUN, load32, load32_be, store32_be
+from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, validate
+from puffin_fast._kernels.views cimport pointer
+
+from puffin_fast._kernels import checksum
+from puffin_fast.errors import CorruptDataError, LimitExceededError
+
+cdef extern from "Python.h":
+    int PyBUF_READ
+
+# Both 32- and 64-bit wide arguments and results go through this type: registers are as wide, and only the low
+# half of the result is used.
+ctypedef uint64_t (*Crc32)(uint64_t start, const uint8_t* data, size_t size) noexcept nogil
+
+cdef Crc32 native = <Crc32><uintptr_t>checksum.address
+cdef object fallback = checksum.crc32
+
+MAGIC = b"\xd1\xd3\x39\x64"
+cdef uint32_t magic_word = load32(<const uint8_t*>PyBytes_AsString(MAGIC))
+
+
+cdef uint32_t crc32(const uint8_t* data, size_t size) noexcept nogil:
+    if native != NULL:
+        return <uint32_t>native(0, data, size)
+    with gil:
+        return <uint32_t>fallback(PyMemoryView_FromMemory(<char*>data, <Py_ssize_t>size, PyBUF_READ))
+
+
+cdef void store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
+    """Frames the vector that stands at blob + HEAD_BYTES."""
+    store32_be(blob, <uint32_t>(MAGIC_BYTES + vector_size))
+    memcpy(blob + LENGTH_BYTES, &magic_word, MAGIC_BYTES)
+    store32_be(blob + HEAD_BYTES + vector_size, crc32(blob + LENGTH_BYTES, MAGIC_BYTES + vector_size))
+
+
+cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil:
+    """Magic, length, checksum, then the vector's rules; returns a FrameFault, with its particulars in fault."""
+    cdef uint32_t stored, found
+    fault.code = 0
+    if size < MIN_BLOB_BYTES:
+        fault.offset = 0
+        fault.expected = MIN_BLOB_BYTES
+        fault.found = size
+        return TOO_SHORT
+    if load32(blob + LENGTH_BYTES) != magic_word:
+        fault.offset = LENGTH_BYTES
+        fault.expected = load32_be(<const uint8_t*>&magic_word)
+        fault.found = load32_be(blob + LENGTH_BYTES)
+        return WRONG_MAGIC
+    if load32_be(blob) != size - LENGTH_BYTES - CRC_BYTES:
+        fault.offset = 0
+        fault.expected = size - LENGTH_BYTES - CRC_BYTES
+        fault.found = load32_be(blob)
+        return WRONG_LENGTH
+    stored = load32_be(blob + size - CRC_BYTES)
+    found = crc32(blob + LENGTH_BYTES, size - LENGTH_BYTES - CRC_BYTES)
+    if stored != found:
+        fault.offset = size - CRC_BYTES
+        fault.expected = stored
+        fault.found = found
+        return WRONG_CRC
+    if validate(blob + HEAD_BYTES, size - FRAME_BYTES, summary, fault) != 0:
+        return WRONG_VECTOR
+    return SOUND
+
+
+cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t offset):
+    """The exception that says what `check_blob` found."""
+    expected = fault.expected
+    found = fault.found
+    if code == WRONG_VECTOR:
+        return corrupt(fault, path, offset + HEAD_BYTES)
+    if code == TOO_SHORT:
+        what = "deletion vector is too short"
+        expected = f"at least {expected} bytes"
+    elif code == WRONG_LENGTH:
+        what = "length of magic and vector"
+    else:
+        what = "magic of a deletion vector" if code == WRONG_MAGIC else "CRC-32 of magic and vector"
+        expected = f"{expected:08x}"
+        found = f"{found:08x}"
+    return CorruptDataError(what, path=path, offset=fault.offset + offset, expected=expected, found=found)
+
+
+def frame(data, size_t start, size_t stop):
+    """The blob of the vector at data[start:stop].
+
+    Raises:
+        LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
+    """
+    cdef Py_buffer view
+    cdef uint8_t* out
+    cdef size_t size = stop - start
+    if MAGIC_BYTES + size > MAX_LENGTH:
+        raise LimitExceededError(f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if start > stop or stop > <size_t>view.len:
+            raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
+        blob = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>(FRAME_BYTES + size))
+        out = <uint8_t*>PyBytes_AsString(blob)
+        with nogil:
+            memcpy(out + HEAD_BYTES, pointer(&view) + start, size)
+            store_frame(out, size)
+        return blob
+    finally:
+        PyBuffer_Release(&view)
+
+
+def check(blob, path=None, uint64_t offset=0):
+    """Checks a whole blob: magic, length and checksum before meaning, then every rule of the vector.
+
+    Returns:
+        What `decode.check` returns for the vector, which stands at blob[8:-4].
+
+    Raises:
+        CorruptDataError: the bytes are not a well-formed blob.
+    """
+    cdef Py_buffer view
+    cdef Summary summary
+    cdef Fault fault
+    cdef int code
+    PyObject_GetBuffer(blob, &view, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            code = check_blob(pointer(&view), <size_t>view.len, &summary, &fault)
+    finally:
+        PyBuffer_Release(&view)
+    if code != SOUND:
+        raise corrupt_blob(code, &fault, path, offset)
+    return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
+            summary.n_containers[<int>RUN], summary.first, summary.last)

@@ -1,0 +1,323 @@
+"""Columns of positions and columns of blobs: whole Arrow arrays in and out, one native call each.
+
+Every function takes any object with the Arrow C interface (pyarrow, polars, pandas, DuckDB, arro3), chunked, sliced
+or dictionary-encoded, and refuses nulls by name and row. Blobs are `deletion-vector-v1` of the Puffin specification.
+Results are `binary` arrays, or `large_binary` where the blobs together pass 2 GiB.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_fast._kernels import batch
+from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
+from puffin_fast.dv import iceberg
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["cardinality", "contains", "decode", "encode", "encode_grouped", "mask", "union"]
+
+_INT32_MAX = (1 << 31) - 1
+
+
+# ---- columns in ----------------------------------------------------------------------------------------------
+
+
+def _column(source: Any, what: str) -> pa.Array:
+    """Any Arrow-speaking object, or a plain sequence, as one array without nulls; a dictionary stays one."""
+    if isinstance(source, pa.Array | pa.ChunkedArray):
+        column = source
+    elif hasattr(source, "__arrow_c_array__"):
+        column = pa.array(source)
+    elif hasattr(source, "__arrow_c_stream__"):
+        column = pa.chunked_array(source)
+    else:
+        try:
+            column = pa.array(source)
+        except (pa.ArrowException, TypeError) as error:
+            raise InvalidInputError(f"{what}: expected an Arrow array: {error}") from error
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            column = column.chunk(0)
+        elif column.num_chunks == 0:
+            column = pa.array([], column.type)
+        else:
+            column = pa.concat_arrays(column.unify_dictionaries().chunks)
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pa.types.is_run_end_encoded(column.type):
+        column = column.cast(column.type.value_type)
+    nulls = column.null_count
+    if nulls == 0 and pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.cast(column.type.value_type)
+        nulls = column.null_count
+    if nulls:
+        row = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
+        raise InvalidInputError(f"{what}: row {row} is null, {nulls} of {len(column)} are")
+    return column
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind) or types.is_large_list_view(kind)
+    )  # fmt: skip
+
+
+def _lists(source: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The items of a column of lists, and n + 1 offsets into them that start at 0."""
+    column = _plain(_column(source, what))
+    if pa.types.is_null(column.type) and len(column) == 0:
+        return pa.array([], pa.int64()), np.zeros(1, np.int64)
+    if not _is_list(column.type):
+        raise InvalidInputError(f"{what}: expected lists, found {column.type}")
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        column = column.cast(pa.large_list(column.type.value_field))
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return items, offsets - offsets[0]
+
+
+def _row_of_item(offsets: npt.NDArray[np.int64], item: int) -> int:
+    return int(np.searchsorted(offsets, item, side="right")) - 1
+
+
+def _refuse_null_item(items: pa.Array, offsets: npt.NDArray[np.int64], what: str) -> None:
+    if items.null_count:
+        item = int(np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False))[0])
+        row = _row_of_item(offsets, item)
+        raise InvalidInputError(f"{what}: row {row}: item {item - offsets[row]} is null")
+
+
+def _blobs(source: Any, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
+    """(bytes, n + 1 offsets into them, n) of a column of binary values."""
+    column = _plain(_column(source, what))
+    kind = column.type
+    if pa.types.is_null(kind) and len(column) == 0:
+        column = pa.array([], pa.large_binary())
+    elif pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
+        column = column.cast(pa.large_binary())
+    elif not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise InvalidInputError(f"{what}: expected binary values, found {kind}")
+    n = len(column)
+    _, offsets, data = column.buffers()
+    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    if n == 0 or offsets is None:
+        return b"", np.zeros(1, np.int64), 0
+    bounds = np.frombuffer(offsets, width)[column.offset : column.offset + n + 1].astype(np.int64)
+    return data or b"", bounds, n
+
+
+# ---- columns out ---------------------------------------------------------------------------------------------
+
+
+def _binary(data: Any, ends: Any, n: int) -> pa.Array:
+    offsets = np.frombuffer(ends, np.int64)
+    if offsets[-1] <= _INT32_MAX:
+        narrow = pa.py_buffer(offsets.astype(np.int32))
+        return pa.Array.from_buffers(pa.binary(), n, [None, narrow, pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.large_binary(), n, [None, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def _int64(data: Any, n: int) -> pa.Int64Array:
+    return pa.Array.from_buffers(pa.int64(), n, [None, pa.py_buffer(data)])
+
+
+# ---- the functions -------------------------------------------------------------------------------------------
+
+
+def _encode(items: Any, offsets: npt.NDArray[np.int64], what: str) -> tuple[pa.Array, pa.Int64Array]:
+    n = len(offsets) - 1
+    encoded = batch.encode_lists(items, offsets, n, MAX_POSITION)
+    if isinstance(encoded, int):
+        refuse_position(np.asarray(items)[offsets[encoded] : offsets[encoded + 1]], f"{what}: row {encoded}")
+    data, ends, cardinalities = encoded
+    return _binary(data, ends, n), _int64(cardinalities, n)
+
+
+def encode(lists: Any) -> pa.Array:
+    """A blob for each list of positions; an empty list gives the empty vector.
+
+    Args:
+        lists: a list array of any integer type, positions in any order, with or without repeats.
+
+    Returns:
+        A binary array as long as `lists`.
+
+    Raises:
+        InvalidInputError: another type, a null list or item, a negative or too large position.
+    """
+    items, offsets = _lists(lists, "lists")
+    _refuse_null_item(items, offsets, "lists")
+    return _encode(as_positions(items, "lists"), offsets, "lists")[0]
+
+
+def decode(blobs: Any) -> pa.LargeListArray:
+    """The positions of each blob, ascending, as large_list<int64>.
+
+    Raises:
+        InvalidInputError: not binary, or a null.
+        CorruptDataError: a blob that is not well-formed; the message names its row.
+    """
+    data, offsets, n = _blobs(blobs, "blobs")
+    values, ends = batch.decode_blobs(data, offsets, n, "blobs")
+    items = _int64(values, len(values) // 8)
+    return pa.Array.from_buffers(pa.large_list(pa.int64()), n, [None, pa.py_buffer(ends)], children=[items])
+
+
+def cardinality(blobs: Any) -> pa.Int64Array:
+    """How many positions each blob holds; every blob is checked whole.
+
+    Raises:
+        InvalidInputError, CorruptDataError: as `decode`.
+    """
+    data, offsets, n = _blobs(blobs, "blobs")
+    return _int64(batch.cardinality(data, offsets, n, "blobs"), n)
+
+
+def union(lists: Any) -> pa.Array:
+    """The union of each list of blobs, as one blob; an empty list gives the empty vector.
+
+    Raises:
+        InvalidInputError, CorruptDataError: as `decode`.
+    """
+    items, offsets = _lists(lists, "lists")
+    _refuse_null_item(items, offsets, "lists")
+    data, bounds, n_blobs = _blobs(items, "lists")
+    data, ends, _ = batch.union_blobs(data, bounds, n_blobs, offsets, len(offsets) - 1, "lists")
+    return _binary(data, ends, len(offsets) - 1)
+
+
+def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
+    """Whether each position stands in the blob of its row; negative ones never do.
+
+    A dictionary-encoded column of blobs (rows beside the vector of their file) decodes each blob once.
+
+    Args:
+        blobs: binary values, or one `bytes` for all positions.
+        positions: as many integers, or one for all blobs.
+
+    Raises:
+        InvalidInputError: lengths differ, wrong types, nulls.
+        CorruptDataError: as `decode`.
+    """
+    if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
+        return pa.array(iceberg.decode(blobs).contains(as_positions(positions)))
+    column = _column(blobs, "blobs")
+    if isinstance(positions, int | np.integer):
+        asked = as_positions([int(positions)])
+        asked = np.full(len(column), asked[0], asked.dtype)
+    else:
+        asked = as_positions(positions)
+    if len(asked) != len(column):
+        raise InvalidInputError(f"positions: expected {len(column)}, one for each blob, found {len(asked)}")
+    if pa.types.is_dictionary(column.type):
+        return _contains_by_dictionary(column, asked)
+    data, offsets, n = _blobs(column, "blobs")
+    answers = batch.contains_each(data, offsets, n, asked, "blobs")
+    return pa.array(np.frombuffer(answers, np.bool_))
+
+
+def _contains_by_dictionary(column: pa.DictionaryArray, asked: npt.NDArray[Any]) -> pa.BooleanArray:
+    ids = column.indices.to_numpy().astype(np.int64)
+    order = np.argsort(ids, kind="stable")
+    used, starts = np.unique(ids[order], return_index=True)
+    answers = np.empty(len(ids), np.bool_)
+    for blob_id, rows in zip(used, np.split(order, starts[1:]), strict=True):
+        blob = column.dictionary[int(blob_id)].as_py()
+        answers[rows] = iceberg.decode(blob, path=f"blobs: row {rows[0]}").contains(asked[rows])
+    return pa.array(answers)
+
+
+def mask(blobs: Any, n_rows: Any) -> pa.Array:
+    """One flag a row of each blob's data file: true where the row is deleted.
+
+    Args:
+        blobs: binary values, or one `bytes`.
+        n_rows: rows of each data file, or one number for all.
+
+    Returns:
+        large_list<bool>, or for one blob a boolean array of n_rows.
+
+    Raises:
+        InvalidInputError, CorruptDataError: as `decode`; also a negative number of rows.
+    """
+    if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
+        bits = iceberg.decode(blobs).mask_packed(n_rows)
+        return pa.Array.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])
+    data, offsets, n = _blobs(blobs, "blobs")
+    rows = np.full(n, n_rows) if isinstance(n_rows, int | np.integer) else as_positions(n_rows, "n_rows")
+    rows = rows.astype(np.int64)
+    if len(rows) != n:
+        raise InvalidInputError(f"n_rows: expected {n}, one for each blob, found {len(rows)}")
+    if n and rows.min() < 0:
+        raise InvalidInputError(f"n_rows: row {int(rows.argmin())}: expected 0 or more, found {rows.min()}")
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows)))
+    bits = batch.mask_blobs(data, offsets, n, ends, "blobs")
+    flags = pa.Array.from_buffers(pa.bool_(), int(ends[-1]), [None, pa.py_buffer(bits)])
+    return pa.Array.from_buffers(pa.large_list(pa.bool_()), n, [None, pa.py_buffer(ends)], children=[flags])
+
+
+def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
+    """One blob for each distinct file path, of all positions beside it.
+
+    Args:
+        file_path: strings. pos: as many integers, in any order, with or without repeats.
+
+    Returns:
+        A batch of (file_path: string, blob: binary, cardinality: int64), in the order in which Arrow's dictionary has the paths.
+
+    Raises:
+        InvalidInputError: lengths differ, wrong types, nulls, a negative or too large position.
+    """
+    paths = _column(file_path, "file_path")
+    kind = paths.type.value_type if pa.types.is_dictionary(paths.type) else paths.type
+    if pa.types.is_null(kind) and len(paths) == 0:
+        paths = pa.array([], pa.string())
+    elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise InvalidInputError(f"file_path: expected strings, found {paths.type}")
+    positions = as_positions(_column(pos, "pos"), "pos")
+    if len(positions) != len(paths):
+        raise InvalidInputError(f"pos: expected {len(paths)}, one for each file_path, found {len(positions)}")
+    if pa.types.is_string_view(paths.type):
+        paths = paths.cast(pa.large_string())
+    encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
+    ids, names = _groups(encoded)
+    items, offsets = _gather(ids, positions, len(names))
+    blobs, cardinalities = _encode(items, offsets, "pos")
+    return pa.record_batch(
+        [names.cast(pa.string()), blobs, cardinalities], names=["file_path", "blob", "cardinality"]
+    )
+
+
+def _groups(encoded: pa.DictionaryArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
+    """A group id for each row, and the groups' names; a foreign dictionary may hold repeats and unused values."""
+    ids = np.ascontiguousarray(encoded.indices.to_numpy(), np.int32)
+    names = encoded.dictionary
+    distinct = names.dictionary_encode()
+    if len(distinct.dictionary) != len(names):
+        ids, names = distinct.indices.to_numpy()[ids], distinct.dictionary
+    used = np.flatnonzero(np.bincount(ids, minlength=len(names)))
+    if len(used) != len(names):
+        renumbered = np.zeros(len(names), np.int32)
+        renumbered[used] = np.arange(len(used), dtype=np.int32)
+        ids, names = renumbered[ids], names.take(pa.array(used))
+    return ids, names
+
+
+def _gather(
+    ids: npt.NDArray[np.int32], positions: npt.NDArray[Any], n_groups: int
+) -> tuple[Any, npt.NDArray[np.int64]]:
+    """The positions of each group together, and offsets into them; rows that come grouped are not moved."""
+    if len(ids) == 0 or bool((ids[1:] >= ids[:-1]).all()):
+        return positions, np.searchsorted(ids, np.arange(n_groups + 1)).astype(np.int64)
+    items, offsets = batch.group(ids, positions, n_groups)
+    return np.frombuffer(items, positions.dtype), np.frombuffer(offsets, np.int64)
