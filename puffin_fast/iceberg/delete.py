@@ -65,6 +65,7 @@ class DeleteResult:
         seconds: wall time.
         attempts: commits tried; 1 without a race, 0 without a commit.
         repeated: the job id was in the branch's history already, and nothing was done.
+        rows_dangling: rows given that name no data file of the branch, where a job passes them over.
     """
 
     snapshot_id: int | None
@@ -77,6 +78,7 @@ class DeleteResult:
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
+    rows_dangling: int = 0
 
 
 def delete(
