@@ -273,7 +273,7 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
         file_path: strings. pos: as many integers, in any order, with or without repeats.
 
     Returns:
-        A batch of (file_path: string, blob: binary, cardinality: int64), in the order in which Arrow's dictionary has the paths.
+        A batch of (file_path: string, blob: binary, cardinality: int64), in the order of the paths' dictionary.
 
     Raises:
         InvalidInputError: lengths differ, wrong types, nulls, a negative or too large position.
