@@ -27,11 +27,13 @@ class RacingCatalog(SqlCatalog):
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Runs what was planned, each once."""
-        while self.before:
-            self.before.pop()()
+        planned, self.before = self.before, []
+        for happening in planned:
+            happening()
         response = super().commit_table(table, requirements, updates)
-        while self.after:
-            self.after.pop()()
+        planned, self.after = self.after, []
+        for happening in planned:
+            happening()
         return response
 
 
