@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["MAX_POSITION", "as_positions", "integers_of", "refuse_position"]
+__all__ = ["MAX_POSITION", "as_bytes", "as_position", "as_positions", "integers_of", "refuse_position"]
 
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written: key 2^31 - 2, so that Java's reader takes it too."""
@@ -91,6 +91,36 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
                 f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {values[bad]!r}"
             ) from None
         raise InvalidInputError(f"{what}: expected integers: {error}") from error
+
+
+def as_position(value: int, what: str) -> int:
+    """One position that fits 63 bits.
+
+    Raises:
+        InvalidInputError: negative, or above 2^63 - 1.
+    """
+    if not 0 <= value < 1 << 63:
+        raise InvalidInputError(f"{what}: expected a position from 0 to 2^63 - 1, found {value}")
+    return int(value)
+
+
+def as_bytes(data: Any, what: str) -> bytes:
+    """The bytes of any contiguous buffer; `bytes` themselves, a copy of others (they may change under us).
+
+    Raises:
+        InvalidInputError: no buffer, or not a contiguous one.
+    """
+    if isinstance(data, bytes):
+        return data
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise InvalidInputError(
+            f"{what}: expected bytes or another buffer, found {type(data).__name__}"
+        ) from None
+    if not view.c_contiguous:
+        raise InvalidInputError(f"{what}: expected a contiguous buffer, found strides {view.strides}")
+    return view.tobytes()
 
 
 def refuse_position(positions: Integers, what: str = "positions") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -10,14 +11,32 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels import decode, encode, masks, query, setops, split
-from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
+from puffin_fast._positions import MAX_POSITION, as_bytes, as_position, as_positions, refuse_position
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
-Facts = tuple[int, int, int, int, int, int]
-"""Cardinality, array, bitmap and run containers, first and last position."""
+Facts = tuple[int, int, int, int, int, int, bool]
+"""Cardinality; array, bitmap and run containers; first and last position; whether the form is one never written."""
 _SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
+
+
+def _out(
+    out: npt.NDArray[Any] | None, n: int, dtypes: tuple[npt.DTypeLike, ...], what: str
+) -> npt.NDArray[Any]:
+    """A new array of n items of the first dtype, or the first n items of the caller's own."""
+    if n < 0 or n >= 1 << 60:
+        raise InvalidInputError(f"{what}: expected a number of rows from 0 to 2^60, found {n}")
+    if out is None:
+        return np.empty(n, dtypes[0])
+    flags = out.flags
+    fits = out.dtype in dtypes and out.ndim == 1 and out.size >= n
+    if not (fits and flags.c_contiguous and flags.aligned and flags.writeable):
+        raise InvalidInputError(
+            f"out: expected a writable contiguous array of {' or '.join(str(np.dtype(d)) for d in dtypes)} with at "
+            f"least {n} items, found {out.dtype} of shape {out.shape}"
+        )
+    return out[:n]
 
 
 class ContainerCounts(NamedTuple):
@@ -88,6 +107,7 @@ class PositionBitmap:
         Raises:
             InvalidInputError: the range leaves 0 … MAX_POSITION.
         """
+        start, stop = operator.index(start), operator.index(stop)
         if stop <= start:
             return cls()
         if start < 0 or stop - 1 > MAX_POSITION:
@@ -129,6 +149,8 @@ class PositionBitmap:
     def from_bytes(cls, data: Any, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
         """Portable 64-bit Roaring bytes, checked whole; `bytes` are kept, other buffers copied.
 
+        Forms that are accepted but never written (`_kernels.containers.validate` lists them) are written anew.
+
         Args:
             data: any contiguous buffer.
             path, offset: where the bytes came from, for errors.
@@ -136,8 +158,7 @@ class PositionBitmap:
         Raises:
             CorruptDataError: a rule of the format is broken (the module `_kernels.containers` lists them).
         """
-        if not isinstance(data, bytes):
-            data = bytes(data)
+        data = as_bytes(data, "bitmap")
         return cls.of_checked(data, 0, len(data), decode.check(data, 0, len(data), path, offset))
 
     @classmethod
@@ -148,6 +169,8 @@ class PositionBitmap:
             facts: what `_kernels.decode.check` returned for it.
         """
         self = cls._of(data, facts[0], start, stop)
+        if facts[6]:
+            return self.canonical()
         self._checked = facts
         return self
 
@@ -210,25 +233,9 @@ class PositionBitmap:
         Raises:
             InvalidInputError: another dtype, or an `out` that is too small, not contiguous or not writable.
         """
-        if out is None:
-            if np.dtype(dtype) not in (np.uint64, np.int64):
-                raise InvalidInputError(f"dtype: expected uint64 or int64, found {np.dtype(dtype)}")
-            out = np.empty(self._cardinality, dtype)
-        else:
-            if (
-                out.dtype not in (np.uint64, np.int64)
-                or out.ndim != 1
-                or not (out.flags.carray or not out.size)
-            ):
-                raise InvalidInputError(
-                    f"out: expected a writable contiguous array of uint64 or int64, found {out.dtype} of shape "
-                    f"{out.shape}"
-                )
-            if out.size < self._cardinality:
-                raise InvalidInputError(
-                    f"out: expected room for {self._cardinality} positions, found {out.size}"
-                )
-            out = out[: self._cardinality]
+        if out is None and np.dtype(dtype) not in (np.uint64, np.int64):
+            raise InvalidInputError(f"dtype: expected uint64 or int64, found {np.dtype(dtype)}")
+        out = _out(out, self._cardinality, (dtype,) if out is None else (np.uint64, np.int64), "positions")
         decode.decode_into(self._data, self._start, out, self._cardinality)
         return out
 
@@ -247,46 +254,13 @@ class PositionBitmap:
             invert: flag the rows that are not in the set.
             out: a contiguous bool array of at least n_rows items to write to instead of a new one.
         """
-        if n_rows < 0 or start < 0:
-            raise InvalidInputError(
-                f"mask: expected rows and start from 0 on, found {n_rows} rows from {start}"
-            )
-        if out is None:
-            out = np.empty(n_rows, np.bool_)
-        elif (
-            out.dtype != np.bool_
-            or out.ndim != 1
-            or out.size < n_rows
-            or not (out.flags.carray or not out.size)
-        ):
-            raise InvalidInputError(
-                f"out: expected a writable contiguous bool array of at least {n_rows} items, found {out.dtype} of "
-                f"shape {out.shape}"
-            )
-        else:
-            out = out[:n_rows]
-        masks.mask_into(self._data, self._start, out.view(np.uint8), start, invert)
+        out = _out(out, n_rows, (np.bool_,), "mask")
+        masks.mask_into(self._data, self._start, out.view(np.uint8), as_position(start, "start"), invert)
         return out
 
     def mask_packed(self, n_rows: int, *, out: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
         """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set."""
-        if n_rows < 0:
-            raise InvalidInputError(f"mask: expected rows from 0 on, found {n_rows}")
-        n_bytes = (n_rows + 7) // 8
-        if out is None:
-            out = np.empty(n_bytes, np.uint8)
-        elif (
-            out.dtype != np.uint8
-            or out.ndim != 1
-            or out.size < n_bytes
-            or not (out.flags.carray or not out.size)
-        ):
-            raise InvalidInputError(
-                f"out: expected a writable contiguous uint8 array of at least {n_bytes} items, found {out.dtype} "
-                f"of shape {out.shape}"
-            )
-        else:
-            out = out[:n_bytes]
+        out = _out(out, (n_rows + 7) // 8, (np.uint8,), "mask")
         masks.bits_into(self._data, self._start, out, n_rows)
         return out
 
@@ -300,12 +274,7 @@ class PositionBitmap:
     def contains(self, positions: Any, *, out: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
         """For each of the given positions, in any order, whether it is in the set; negative ones never are."""
         array = as_positions(positions)
-        if out is None:
-            out = np.empty(array.size, np.bool_)
-        elif out.dtype != np.bool_ or out.shape != array.shape or not (out.flags.carray or not out.size):
-            raise InvalidInputError(
-                f"out: expected bool of shape {array.shape}, found {out.dtype} of {out.shape}"
-            )
+        out = _out(out, array.size, (np.bool_,), "contains")
         self._lookup().contains(array, out.view(np.uint8))
         return out
 

@@ -94,9 +94,9 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
 
     Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key of
     2^31 or above, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
-    out of order or overlapping, a cardinality that disagrees. Accepted, though never written: 32-bit bitmaps
-    without containers, run containers larger than the array or bitmap would be, runs that touch, the run cookie
-    without a run container.
+    out of order or overlapping, a cardinality that disagrees. Accepted, though never written (`unusual`): 32-bit
+    bitmaps without containers, run containers no smaller than the array or bitmap would be, runs that touch, the run
+    cookie without a run container, run flags past the last container.
 
     Returns 0, or the fault's code.
     """
@@ -109,6 +109,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
     cdef const uint8_t* pairs
     cdef uint64_t high
     cdef uint32_t r
+    cdef bint has_run
     memset(summary, 0, sizeof(Summary))
     fault.code = 0
     if size < COUNT_BYTES:
@@ -139,6 +140,8 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
             flags = data + at + 4
             descriptors = flags + (count + 7) // 8
             offsets = descriptors + 4 * <size_t>count if count >= OFFSETS_MIN_COUNT else NULL
+            if count & 7 and flags[count >> 3] >> (count & 7):
+                summary.unusual = True
         elif cookie == COOKIE_PLAIN:
             count = load32(data + at + 4)
             if count > MAX_CONTAINERS:
@@ -153,6 +156,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
             return fail(fault, COOKIE, at, COOKIE_PLAIN, cookie)
         at += need
         last_key = 0
+        has_run = False
         for i in range(count):
             key = load16(descriptors + 4 * <size_t>i)
             cardinality = <uint32_t>load16(descriptors + 4 * <size_t>i + 2) + 1
@@ -176,12 +180,17 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                     start = load16(pairs + 4 * <size_t>r)
                     if r > 0 and start < end:
                         return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
+                    if r > 0 and start == end:
+                        summary.unusual = True
                     end = start + load16(pairs + 4 * <size_t>r + 2) + 1
                     if end > MAX_CONTAINERS:
                         return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, MAX_CONTAINERS - 1, end - 1)
                     total += end - start
                 if total != cardinality:
                     return fail(fault, RUN_CARDINALITY, at, cardinality, total)
+                if choose(cardinality, runs) != RUN:
+                    summary.unusual = True
+                has_run = True
                 if summary.cardinality == 0:
                     summary.first = high | (<uint64_t>key << 16) | load16(pairs)
                 summary.last = high | (<uint64_t>key << 16) | (end - 1)
@@ -209,6 +218,8 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                 summary.n_containers[<int>BITMAP] += 1
             summary.cardinality += cardinality
             at += need
+        if count == 0 or (flags != NULL and not has_run):
+            summary.unusual = True
     if at != size:
         return fail(fault, TRAILING, at, 0, size - at)
     return 0

@@ -27,7 +27,8 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
         base: the offset of data[start] in that file, for the error.
 
     Returns:
-        (cardinality, array containers, bitmap containers, run containers, first position, last position).
+        (cardinality, array containers, bitmap containers, run containers, first position, last position, whether
+        the bytes are well-formed but in a form that is never written).
 
     Raises:
         CorruptDataError: a rule of the format is broken; nothing is allocated before this is known.
@@ -46,7 +47,7 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
     if fault.code != 0:
         raise corrupt(&fault, path, base)
     return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
-            summary.n_containers[<int>RUN], summary.first, summary.last)
+            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.unusual))
 
 
 cdef uint64_t* expand(const uint8_t* data, uint64_t* out, uint64_t* end) noexcept nogil:

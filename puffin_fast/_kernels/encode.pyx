@@ -60,8 +60,8 @@ cdef bint need_marks(Encoder* encoder) noexcept nogil:
     return True
 
 
-cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, int* status) noexcept nogil:
-    """The first pass; False when the positions do not ascend strictly (or memory is out: *status)."""
+cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum, int* status) noexcept nogil:
+    """The first pass; False when the positions do not ascend strictly up to the maximum (or memory is out: *status)."""
     cdef size_t i = 0, found, size = COUNT_BYTES, bytes_
     cdef uint32_t adjacent, n_runs, cardinality
     cdef uint64_t disorder, key
@@ -79,6 +79,9 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, int* sta
         memset(plan, 0, sizeof(BitmapPlan))
         plan.key = <uint32_t>key
         while i < n and x[i] >> 32 == key:
+            # below the maximum no step up to a position, and none down from one, can pass for a step inside a chunk
+            if x[i] > maximum:
+                return False
             found = pf_scan_chunk(x + i, n - i, &adjacent, &disorder)
             if disorder >> 16 or (i + found < n and x[i + found] <= x[i + found - 1]):
                 return False
@@ -159,7 +162,7 @@ cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nog
         value = x[i]
         x[kept] = value
         kept += value != x[kept - 1]
-    if not measure_sorted(encoder, x, kept, &status):
+    if not measure_sorted(encoder, x, kept, ~<uint64_t>0 >> 1, &status):
         return status if status != ENCODED else OUT_OF_MEMORY
     return ENCODED
 
@@ -279,10 +282,8 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
     cdef uint64_t low, high, value
     cdef size_t i, n_buckets
     cdef bint ascending = True
-    if measure_sorted(encoder, x, n, &status):
-        if n > 0 and x[n - 1] > maximum:
-            return OUT_OF_RANGE
-        return ENCODED
+    if measure_sorted(encoder, x, n, maximum, &status):
+        return ENCODED if n == 0 or x[n - 1] <= maximum else OUT_OF_RANGE
     if status != ENCODED:
         return status
     low = high = x[0]

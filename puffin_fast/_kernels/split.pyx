@@ -1,13 +1,12 @@
 """One bitmap as several with disjoint ranges of positions, cut between containers."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport RUN, plain_size, run_size
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Writer, cursor_next, cursor_start, writer_copy, writer_free, writer_size, writer_store,
+    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_copy, writer_free,
 )
 from puffin_fast._kernels.views cimport pointer
 
@@ -43,7 +42,6 @@ def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
     cdef Container container
     cdef Writer writer
     cdef bint more, done
-    cdef uint8_t* out
     cdef list parts = []
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
@@ -56,11 +54,7 @@ def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
                     done = fill(&cursor, &container, &more, &writer, max_bytes, max_cardinality)
                 if not done:
                     raise MemoryError("splitting a bitmap")
-                part = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>writer_size(&writer))
-                out = <uint8_t*>PyBytes_AsString(part)
-                with nogil:
-                    writer_store(&writer, out)
-                parts.append((part, writer.cardinality))
+                parts.append(finish(&writer))
             finally:
                 writer_free(&writer)
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from puffin_fast._kernels import frames
-from puffin_fast._positions import MAX_POSITION
+from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 
@@ -52,8 +52,7 @@ def decode(
     Raises:
         CorruptDataError: the bytes are not a well-formed blob, or hold another number of positions.
     """
-    if not isinstance(blob, bytes):
-        blob = bytes(blob)
+    blob = as_bytes(blob, "deletion vector")
     facts = frames.check(blob, path, offset)
     if cardinality is not None and facts[0] != cardinality:
         raise CorruptDataError(
