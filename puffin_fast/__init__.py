@@ -53,24 +53,10 @@ _HOMES = {
     "write_vectors": "puffin_fast.files",
 }
 
-_EXTRAS = {
-    "fastavro": "iceberg",
-    "pandas": "spark",
-    "pyiceberg": "iceberg",
-    "pyspark": "spark",
-    "tenacity": "iceberg",
-}
-
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
-        try:
-            return importlib.import_module(f"puffin_fast.{name}")
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in _EXTRAS:
-                raise
-            raise errors.MissingExtraError(package, _EXTRAS[package]) from error
+        return importlib.import_module(f"puffin_fast.{name}")
     if name in _HOMES:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value

@@ -1,0 +1,32 @@
+"""Iceberg tables through PyIceberg: version 3 tables made and filled, rows deleted as vectors, fast scans.
+
+Tables and catalogs are PyIceberg's objects; needs the extra ``iceberg``.
+"""
+
+from __future__ import annotations
+
+from puffin_fast.errors import MissingExtraError
+
+try:
+    from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
+    from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
+    from puffin_fast.iceberg.scan import Scan, scan
+    from puffin_fast.iceberg.tables import append, create_table
+except ModuleNotFoundError as error:
+    package = (error.name or "").partition(".")[0]
+    if package not in ("pyiceberg", "fastavro", "tenacity"):
+        raise
+    raise MissingExtraError(package, extra="iceberg") from error
+
+__all__ = [
+    "DeleteResult",
+    "FileTask",
+    "Plan",
+    "Scan",
+    "append",
+    "create_table",
+    "delete",
+    "delete_positions",
+    "plan_files",
+    "scan",
+]
