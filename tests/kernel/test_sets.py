@@ -199,7 +199,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize(("left", "right"), itertools.product(KINDS, KINDS))
+@pytest.mark.parametrize(("left", "right"), list(itertools.product(KINDS, KINDS)))
 def test_every_pair_of_container_kinds(name: str, left: str, right: str) -> None:
     for high in (0, 3 << 32):
         a, b = KINDS[left] + high, KINDS[right] + high

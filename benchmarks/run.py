@@ -1,0 +1,184 @@
+"""Runs all cases beside their peers, prints each bar with met or missed, writes JSON and plots.
+
+    python -m benchmarks.run                 everything, with the bars, into build/bench
+    python -m benchmarks.run --quick         a smoke run: middle sizes, no bars
+    python -m benchmarks.run -k union        only cases whose name holds a word
+    python -m benchmarks.run --publish       writes into benchmarks/results, which the README shows
+
+The part ``portable`` runs the cases that have bars once more in a process whose kernels are held to the
+portable C path; half of each bar is asked of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import benchmarks
+from benchmarks.timing import OURS, Case, Result, machine, measure
+
+HERE = Path(__file__).parent
+PORTABLE = "portable"
+PORTABLE_SHARE = 0.5
+"""The share of a bar that the portable path must reach."""
+
+UNBARRED_BUDGET_S, BARRED_BUDGET_S, QUICK_BUDGET_S = 0.4, 1.5, 0.05
+
+
+def collect(quick: bool, words: list[str]) -> list[Case]:
+    """The cases of every ``bench_*`` module that lists some."""
+    found: list[Case] = []
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if module.name.startswith("bench_"):
+            listed: Callable[[bool], list[Case]] | None = getattr(
+                importlib.import_module(f"benchmarks.{module.name}"), "cases", None
+            )
+            found += listed(quick) if listed else []
+    return [case for case in found if all(word in case.name for word in words)]
+
+
+def run(cases: list[Case], *, quick: bool, share: float) -> list[dict[str, Any]]:
+    """Measures and prints the cases; a job's name stands above its workloads."""
+    rows = []
+    job = ""
+    for case in cases:
+        if case.job != job:
+            job = case.job
+            print(f"\n{job}, ns per {case.unit}", flush=True)
+        budget = QUICK_BUDGET_S if quick else BARRED_BUDGET_S if case.bars else UNBARRED_BUDGET_S
+        try:
+            result = measure(case, budget)
+        except Exception as error:  # one broken case must not hide the others; the run fails in the end
+            print(f"  {case.workload:<34} FAILED {type(error).__name__}: {error}", flush=True)
+            rows.append({"job": case.job, "workload": case.workload, "error": repr(error)})
+            continue
+        rows.append(_row(result, share))
+        print(_line(result, share), flush=True)
+    return rows
+
+
+def _row(result: Result, share: float) -> dict[str, Any]:
+    case = result.case
+    return {
+        "job": case.job,
+        "workload": case.workload,
+        "unit": case.unit,
+        "count": case.count,
+        "rounds": result.rounds,
+        "ns_per_unit": result.ns_per_unit,
+        "ratios": {peer: result.ratio(peer) for peer in result.ns_per_unit if peer != OURS},
+        "bars": [
+            {"peer": bar.peer, "bar": bar.ratio * share, "ratio": ratio, "met": ratio >= bar.ratio * share}
+            for bar, ratio, _ in result.verdicts()
+        ],
+    }
+
+
+def _line(result: Result, share: float) -> str:
+    text = f"  {result.case.workload:<34} {result.ns_per_unit[OURS]:>9.3f}"
+    for peer, value in result.ns_per_unit.items():
+        if peer != OURS:
+            text += f" | {peer} {value:.3f} ({result.ratio(peer):.1f}x)"
+    for bar, ratio, _ in result.verdicts():
+        asked = bar.ratio * share
+        text += (
+            f"\n  {'':<34} bar {asked:g}x {bar.peer}: {ratio:.2f}x {'met' if ratio >= asked else 'MISSED'}"
+        )
+    return text
+
+
+def _portable(words: list[str]) -> dict[str, Any]:
+    """The same cases in a process of the portable kernels."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.run",
+            "--only-barred",
+            "--part",
+            PORTABLE,
+            "--out",
+            scratch,
+        ]
+        words_given = [part for word in words for part in ("-k", word)]
+        environment = os.environ | {"PUFFIN_FAST_SIMD": PORTABLE}
+        subprocess.run([*command, *words_given], env=environment, check=False)
+        written = Path(scratch) / "results.json"
+        return (
+            dict(json.loads(written.read_text())) if written.exists() else {"rows": [{"error": "no result"}]}
+        )
+
+
+def summary(title: str, rows: list[dict[str, Any]]) -> tuple[int, int]:
+    """Prints every bar in one list; returns how many are met, and of how many."""
+    judged = [(row, bar) for row in rows for bar in row.get("bars", ())]
+    met = sum(bar["met"] for _, bar in judged)
+    if judged:
+        print(f"\n{title}: {met} of {len(judged)} bars met")
+    for row, bar in judged:
+        verdict, case = "met   " if bar["met"] else "MISSED", f"{row['job']}: {row['workload']}"
+        print(f"  {verdict} {case:<50} {bar['ratio']:>8.2f}x of {bar['bar']:g}x {bar['peer']}")
+    return met, len(judged)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="middle sizes, no bars, seconds")
+    parser.add_argument(
+        "-k", dest="words", action="append", default=[], help="only cases whose name holds this"
+    )
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "bench")
+    parser.add_argument("--publish", action="store_true", help="write into benchmarks/results")
+    parser.add_argument("--only-barred", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--part", default="", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--no-portable", action="store_true", help="leave out the run of the portable kernels"
+    )
+    options = parser.parse_args()
+    began = time.perf_counter()
+    out = HERE / "results" if options.publish else options.out
+    out.mkdir(parents=True, exist_ok=True)
+    share = PORTABLE_SHARE if options.part == PORTABLE else 1.0
+    about = machine()
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+
+    cases = collect(options.quick, options.words)
+    if options.only_barred:
+        cases = [case for case in cases if case.bars and "threads" not in case.job]
+    report: dict[str, Any] = {"machine": about, "rows": run(cases, quick=options.quick, share=share)}
+    whole = not (options.quick or options.part or options.no_portable)
+    if whole:
+        print(f"\n=== the portable path ({PORTABLE_SHARE:g} of each bar)", flush=True)
+        report["portable"] = _portable(options.words)["rows"]
+    if not options.part and not options.words:
+        from benchmarks import growth
+
+        report["growth"] = growth.measure(quick=options.quick)
+    (out / "results.json").write_text(json.dumps(report, indent=1) + "\n")
+    if not options.part:
+        from benchmarks import plots
+
+        for path in plots.draw(report, out):
+            print(f"wrote {path}")
+        summary("Kernels", report["rows"])
+        summary("Portable kernels", report.get("portable", []))
+        print(f"\n{len(report['rows'])} cases in {time.perf_counter() - began:.0f} s, {out / 'results.json'}")
+    failed = [row for row in [*report["rows"], *report.get("portable", [])] if "error" in row]
+    if failed:
+        raise SystemExit(f"{len(failed)} cases failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of the decoders and of the kernels' identities."""

@@ -1,0 +1,103 @@
+"""Writes the corpus in the repository: small inputs that reach every kind of container and every refusal."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from puffin_fast.puffin import PuffinWriter
+from tests import oracle, strategies
+
+CORPUS = Path(__file__).parent / "corpus"
+LARGEST = 600
+"""Bytes of a seed; larger ones slow the fuzzer down."""
+
+
+def _bitmaps() -> Iterator[bytes]:
+    for build in strategies.MALFORMED.values():
+        yield build()
+    for data, _ in strategies.ACCEPTED.values():
+        yield data
+    for positions in (range(3), [1, 70_000, 1 << 33], [k << 16 for k in range(6)], range(10, 5000)):
+        yield oracle.encode(positions)
+
+
+def _blobs() -> Iterator[bytes]:
+    yield oracle.encode_blob([0, 5, 70_000, (1 << 32) + 3])
+    for name, build in strategies.MALFORMED_BLOBS.items():
+        if name.startswith("blob_"):
+            yield build()
+    yield from _bitmaps()  # the target frames them
+
+
+def _files() -> Iterator[bytes]:
+    for compression in (None, "zstd", "lz4"):
+        for compress_footer in (False, True):
+            sink = io.BytesIO()
+            with PuffinWriter(sink, properties={"a": "b"}, compress_footer=compress_footer) as writer:
+                for positions in ([1, 2, 3], range(50)):
+                    writer.add(
+                        oracle.encode_blob(positions),
+                        type="deletion-vector-v1",
+                        fields=(2147483645,),
+                        properties={"referenced-data-file": "f", "cardinality": str(len(positions))},
+                        compression=compression,
+                    )
+            yield sink.getvalue()
+            yield sink.getvalue()[:-1]
+    yield b"PFA1" * 2 + struct.pack("<i", 0) + bytes(4) + b"PFA1"
+
+
+def _footers() -> Iterator[bytes]:
+    yield b'{"blobs":[]}'
+    yield b'{"blobs":[],"properties":{"created-by":"x"}}'
+    yield (
+        b'{"blobs":[{"type":"deletion-vector-v1","fields":[2147483645],"snapshot-id":-1,"sequence-number":-1,'
+        b'"offset":4,"length":32,"properties":{"referenced-data-file":"f","cardinality":"1"}}]}'
+    )
+    yield (
+        b'{"blobs":[{"type":"t","fields":[],"snapshot-id":1,"sequence-number":1,"offset":4,"length":0,'
+        b'"compression-codec":"zstd"}]}'
+    )
+    yield b"[]"
+    yield b'{"blobs":[{}]}'
+
+
+def _words() -> Iterator[bytes]:
+    def word(kind: int, low: int, length: int = 0) -> int:
+        return kind | low << 3 | length << 19
+
+    for words in (
+        [word(2, 0, 8000), word(4, 3, 5000)],
+        [word(3, 0, 4096), word(1, 1), word(3, 0, 4097), word(0, 1), word(5, 9)],
+        [word(2, 65_000, 2000), word(4, 1, 3000), word(5, 5), word(5, 5), word(5, 1)],
+        [word(1, 65_535), word(2, 60_000, 8000), word(0, 3), word(2, 1, 3)],
+    ):
+        yield struct.pack(f"<{len(words)}I", *words) * 2
+
+
+SEEDS = {
+    "bitmap": _bitmaps,
+    "blob": _blobs,
+    "puffin": _files,
+    "puffin_footer": _footers,
+    "encode": _words,
+    "sets": _words,
+}
+
+
+def main() -> None:
+    for name, build in SEEDS.items():
+        folder = CORPUS / name
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = {hashlib.sha1(seed).hexdigest()[:16]: seed for seed in build() if len(seed) <= LARGEST}
+        for key, seed in kept.items():
+            (folder / key).write_bytes(seed)
+        print(f"{name}: {len(kept)} seeds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""The corpus as ordinary tests: no fuzzer is needed to run what fuzzers found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.seeds import CORPUS
+from tests.fuzz.targets import TARGETS
+
+INPUTS = [path for name in TARGETS for path in sorted((CORPUS / name).glob("*"))]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_corpus_has_inputs_for_every_target(target: str) -> None:
+    assert any(path.parent.name == target for path in INPUTS)
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_every_input_of_the_corpus_passes(path: Path) -> None:
+    TARGETS[path.parent.name](path.read_bytes())

@@ -1,0 +1,119 @@
+"""Builds the kernels a second time, with a sanitizer or with coverage counters, beside the ordinary ones.
+
+A copy of the package and its tests under ``build/<name>`` is compiled in place there, so that the tree's own
+modules stay as they are.
+
+    python -m tests.instrumented sanitize    ASan and UBSan; then runs tests/kernel on them
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+COPIED = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "puffin_fast", "tests")
+COVERAGE_SOURCE = Path(__file__).parent / "fuzz" / "coverage.c"
+COVERAGE_FLAGS = "-fsanitize-coverage=trace-pc,trace-cmp"
+
+
+def compiler() -> list[str]:
+    return os.environ.get("CC", "cc").split()
+
+
+def copy(name: str) -> Path:
+    """A fresh copy of the sources; compiled modules of the same name stay when they are newer."""
+    target = ROOT / "build" / name
+    target.mkdir(parents=True, exist_ok=True)
+    ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.html", "corpus")
+    for entry in COPIED:
+        source = ROOT / entry
+        if source.is_dir():
+            shutil.copytree(source, target / entry, ignore=ignore, dirs_exist_ok=True)
+        elif source.exists():
+            shutil.copy2(source, target / entry)
+    return target
+
+
+def build(name: str, environment: dict[str, str]) -> Path:
+    """Compiles the copy in place.
+
+    Returns:
+        the folder to put first in ``PYTHONPATH``.
+    """
+    target = copy(name)
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=target, env=os.environ | environment, check=True)
+    return target
+
+
+def library(name: str) -> str:
+    """Path of one of the compiler's run-time libraries."""
+    found = subprocess.run(
+        [*compiler(), f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    )
+    path = found.stdout.strip()
+    if not Path(path).is_absolute():
+        raise SystemExit(f"{name} is missing: install GCC's sanitizer libraries (apt-get install gcc)")
+    return path
+
+
+def sanitize(arguments: list[str]) -> int:
+    """Builds with ASan and UBSan and runs the kernels' tests on the result, single-process.
+
+    Leaks are not looked for: the interpreter itself never frees everything.
+    """
+    target = build("sanitize", {"PUFFIN_FAST_SANITIZE": "1"})
+    environment = os.environ | {
+        "LD_PRELOAD": f"{library('libasan.so')} {library('libubsan.so')} {library('libstdc++.so.6')}",
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:abort_on_error=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "PUFFIN_FAST_SANITIZED": "1",
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": str(target),
+    }
+    failures = 0
+    for level in ("portable", "avx2", "avx512"):
+        print(f"=== sanitized kernels, PUFFIN_FAST_SIMD={level}", flush=True)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            "not jar and not spark",
+        ]
+        done = subprocess.run(
+            [*command, *(arguments or ["tests/kernel"])],
+            cwd=target,
+            env=environment | {"PUFFIN_FAST_SIMD": level},
+            check=False,
+        )
+        failures += done.returncode != 0
+    return failures
+
+
+def coverage_build(name: str = "fuzz") -> Path:
+    """Builds with counters that libFuzzer reads: GCC has the callbacks, ``coverage.c`` the counters."""
+    folder = ROOT / "build" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    counters = folder / "coverage.o"
+    subprocess.run([*compiler(), "-O2", "-fPIC", "-c", str(COVERAGE_SOURCE), "-o", str(counters)], check=True)
+    return build(
+        name,
+        {
+            "CFLAGS": f"{os.environ.get('CFLAGS', '')} {COVERAGE_FLAGS}",
+            "LDFLAGS": f"{os.environ.get('LDFLAGS', '')} {counters}",
+        },
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["sanitize"]:
+        raise SystemExit(__doc__)
+    raise SystemExit(sanitize(sys.argv[2:]))
