@@ -1,0 +1,45 @@
+"""Deletion vectors on Spark: transforms and column functions on DataFrames, jobs on tables, a data source.
+
+Executors search, decode, unite and encode; the driver plans and commits. Everything runs on classic sessions
+and on Spark Connect. Importing this package does not import PySpark; calling it needs the extra ``spark``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast.spark import functions
+from puffin_fast.spark._session import register
+from puffin_fast.spark.transforms import decode_vectors, encode_deletes, union_vectors
+from puffin_fast.spark.write import job_files, remove_job_files, write_deletion_vectors
+
+if TYPE_CHECKING:
+    from puffin_fast.spark.tables import delete, delete_positions
+
+__all__ = [
+    "decode_vectors",
+    "delete",
+    "delete_positions",
+    "encode_deletes",
+    "functions",
+    "job_files",
+    "register",
+    "remove_job_files",
+    "union_vectors",
+    "write_deletion_vectors",
+]
+
+_ON_TABLES = frozenset({"delete", "delete_positions"})
+
+
+def __getattr__(name: str) -> Any:
+    """Jobs on tables need PyIceberg, so they are loaded when they are asked for."""
+    if name not in _ON_TABLES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from puffin_fast.errors import MissingExtraError
+
+    try:
+        from puffin_fast.spark import tables
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
+    return getattr(tables, name)

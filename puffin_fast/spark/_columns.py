@@ -1,0 +1,91 @@
+"""On the executors: the bodies of the column functions, for Arrow arrays and for pandas Series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast import arrow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "cardinality",
+    "cardinality_pandas",
+    "contains",
+    "contains_pandas",
+    "decode",
+    "decode_pandas",
+    "encode",
+    "encode_pandas",
+    "union",
+    "union_pandas",
+]
+
+
+def _where_valid(function: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
+    """Calls a function of columns without nulls on the rows that have none; the others become null."""
+    valid = np.ones(len(columns[0]), dtype=np.bool_)
+    for column in columns:
+        valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
+    if valid.all():
+        return function(*columns)
+    found = function(*(column.filter(pa.array(valid)) for column in columns))
+    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def encode(positions: pa.Array) -> pa.Array:
+    return _where_valid(arrow.encode, positions)
+
+
+def decode(blobs: pa.Array) -> pa.Array:
+    lists = _where_valid(arrow.decode, blobs)
+    return lists.cast(pa.list_(pa.int64()))  # Spark takes no large lists back
+
+
+def cardinality(blobs: pa.Array) -> pa.Array:
+    return _where_valid(arrow.cardinality, blobs)
+
+
+def contains(blobs: pa.Array, positions: pa.Array) -> pa.Array:
+    return _where_valid(arrow.contains, blobs, positions)
+
+
+def union(blobs: pa.Array) -> bytes:
+    kept = blobs.drop_null()
+    offsets = pa.array([0, len(kept)], pa.int32())
+    found: bytes = arrow.union(pa.ListArray.from_arrays(offsets, kept))[0].as_py()
+    return found
+
+
+def encode_pandas(positions: pd.Series) -> pd.Series:
+    return _series(encode(pa.array(positions, pa.list_(pa.int64()), from_pandas=True)))
+
+
+def decode_pandas(blobs: pd.Series) -> pd.Series:
+    return _series(decode(_binary(blobs)))
+
+
+def cardinality_pandas(blobs: pd.Series) -> pd.Series:
+    return _series(cardinality(_binary(blobs)))
+
+
+def contains_pandas(blobs: pd.Series, positions: pd.Series) -> pd.Series:
+    return _series(contains(_binary(blobs), pa.array(positions, pa.int64(), from_pandas=True)))
+
+
+def union_pandas(blobs: pd.Series) -> bytes:
+    return union(_binary(blobs))
+
+
+def _binary(blobs: pd.Series) -> pa.Array:
+    return pa.array(blobs, pa.binary(), from_pandas=True)
+
+
+def _series(array: pa.Array) -> pd.Series:
+    return array.to_pandas(integer_object_nulls=True)

@@ -1,0 +1,111 @@
+"""On the executors: a task's vectors go into Puffin files of a bounded size, named as no other attempt's are.
+
+A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``. A retried or speculative task has another
+attempt id, so it never touches what its twin wrote; whose rows the driver gets decides which of them counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.files import write_vectors
+from puffin_fast.spark._merge import merge
+
+__all__ = ["WRITTEN", "WRITTEN_SCHEMA", "Place", "pack", "write_files"]
+
+WRITTEN = "data_file string, path string, offset long, length long, cardinality long, file_size long"
+"""What a task reports, as Spark's DDL."""
+
+WRITTEN_SCHEMA = pa.schema(
+    [
+        pa.field("data_file", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("cardinality", pa.int64()),
+        pa.field("file_size", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job's tasks write.
+
+    Attributes:
+        location: a folder.
+        job: the first part of each file's name.
+        target_file_size: bytes of blobs after which a task begins another file.
+    """
+
+    location: str
+    job: str
+    target_file_size: int
+
+
+class _Bins:
+    """Numbers the Puffin files of a task: the key of a `groupby` over (data file, vector)."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._filled = 0
+        self._number = 0
+
+    def __call__(self, item: tuple[str, PositionBitmap | bytes]) -> int:
+        vector = item[1]
+        n_bytes = len(vector) if isinstance(vector, bytes) else vector.n_bytes
+        if self._filled and self._filled + n_bytes > self._target:
+            self._number += 1
+            self._filled = 0
+        self._filled += n_bytes
+        return self._number
+
+
+def write_files(
+    vectors: Iterable[tuple[str, PositionBitmap | bytes]], place: Place, *, filesystem: Any
+) -> Iterator[pa.RecordBatch]:
+    """Writes vectors as they come; memory holds one at a time.
+
+    Yields:
+        one batch per Puffin file, after it is complete: where each vector stands.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "only tasks write"
+    stem = f"{place.location}/{place.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
+    for number, run in groupby(vectors, key=_Bins(place.target_file_size)):
+        written = write_vectors(f"{stem}-{number:04d}.puffin", run, filesystem=filesystem)
+        columns = [[getattr(v, name) for v in written] for name in WRITTEN_SCHEMA.names]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(values, field.type) for values, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
+            schema=WRITTEN_SCHEMA,
+        )
+
+
+def pack(
+    batches: Iterator[pa.RecordBatch], *, memory: int, location: str, job: str, target: int, filesystem: Any
+) -> Iterator[pa.RecordBatch]:
+    """`merge`, into files: all partial vectors of a task's files become one vector each, and are written.
+
+    Args:
+        batches: (file_path, blob); all rows of a file stand together.
+        memory: bytes of partial vectors that may be held.
+        location, job, target: the `Place`.
+        filesystem: as `write_vectors` takes it.
+
+    Yields:
+        rows of `WRITTEN`.
+    """
+    whole = (
+        (path.as_py(), blob.as_py())
+        for batch in merge(batches, memory=memory)
+        for path, blob in zip(batch["file_path"], batch["blob"], strict=True)
+    )
+    return write_files(whole, Place(location, job, target), filesystem=filesystem)

@@ -1,0 +1,147 @@
+"""On the executors: data files of a table lose rows, and their new vectors are written.
+
+What a task needs of the table travels as bytes, read only after this package was found there: a missing
+package is then reported by name, not as a failure to unpickle.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.iceberg._current import CurrentDeletes
+from puffin_fast.iceberg.delete import Finder
+from puffin_fast.iceberg.filters import RowFilter
+from puffin_fast.iceberg.plan import FileTask
+from puffin_fast.iceberg.vectors import NewDeletes
+from puffin_fast.spark._known import dangling_rows
+from puffin_fast.spark._merge import merge
+from puffin_fast.spark._pack import WRITTEN, WRITTEN_SCHEMA, Place, write_files
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["REPORT", "Target", "extend", "pack", "search", "unpack"]
+
+REPORT = f"{WRITTEN}, n_new long"
+"""A row per data file that lost rows, as Spark's DDL; without ``path`` when the file lost all of them, without
+``data_file`` for the rows that named no data file of the table."""
+
+REPORT_SCHEMA = WRITTEN_SCHEMA.append(pa.field("n_new", pa.int64()))
+
+
+def pack(value: Any) -> bytes:
+    """A value for the executors, small: the paths of a table are all alike."""
+    return zlib.compress(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), 1)
+
+
+def unpack(data: bytes) -> Any:
+    return pickle.loads(zlib.decompress(data))
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table, as far as an executor needs it."""
+
+    io: FileIO
+    metadata: TableMetadata
+    place: Place
+
+
+def search(
+    batches: Iterator[pa.RecordBatch], *, target: bytes, row_filter: bytes, case_sensitive: bool
+) -> Iterator[pa.RecordBatch]:
+    """Finds the rows that match a filter, and writes vectors of them and of all that was deleted before.
+
+    Args:
+        batches: one binary column: packed lists of `FileTask`.
+        target: packed `Target`.
+        row_filter: packed filter, as the caller gave it.
+        case_sensitive: as for `RowFilter.bind`.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    table: Target = unpack(target)
+    bound = RowFilter.bind(unpack(row_filter), table.metadata.schema(), case_sensitive=case_sensitive)
+    finder = Finder(table.io, table.metadata, bound, case_sensitive)
+    tasks = (task for batch in batches for packed in batch.column(0) for task in unpack(packed.as_py()))
+    return _written(map(finder.deletes, tasks), table)
+
+
+def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> Iterator[pa.RecordBatch]:
+    """Unites partial vectors of a data file, and all that was deleted before, and writes them.
+
+    Args:
+        batches: rows of `MARKED`, all of a file together.
+        target: packed `Target`.
+        memory: bytes of partial vectors that may be held.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    table: Target = unpack(target)
+    current = CurrentDeletes(table.io)
+    tasks: dict[str, bytes] = {}
+    dangling = 0
+
+    def partials() -> Iterator[pa.RecordBatch]:
+        nonlocal dangling
+        for batch in batches:
+            marked = batch["extra"].is_valid()
+            rows = batch.filter(marked)
+            for path, extra in zip(rows["file_path"].to_pylist(), rows["extra"].to_pylist(), strict=True):
+                if path is None:
+                    dangling += dangling_rows(extra)
+                else:
+                    tasks[path] = extra
+            if rows.num_rows < batch.num_rows:
+                yield batch.filter(batch["extra"].is_null()).select(["file_path", "blob"])
+
+    def found() -> Iterator[NewDeletes]:
+        for batch in merge(partials(), memory=memory):
+            for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
+                task: FileTask = unpack(tasks.pop(path))
+                yield NewDeletes.merge(task, codec.decode(blob.as_py()), current)
+
+    yield from _written(found(), table)
+    if dangling:
+        yield _report([(None, None, None, None, None, None, dangling)])
+
+
+def _report(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, REPORT_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
+
+
+def _written(deletes: Iterator[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
+    """Writes the vectors of one task as they are found."""
+    new: dict[str, int] = {}
+    dropped: list[tuple[Any, ...]] = []
+
+    def vectors() -> Iterator[tuple[str, PositionBitmap]]:
+        for found in deletes:
+            path = found.task.data.file_path
+            if found.n_new == 0:
+                continue
+            if found.drops:
+                dropped.append((path, None, None, None, None, None, found.n_new))
+                continue
+            assert found.positions is not None
+            new[path] = found.n_new
+            yield path, found.positions
+
+    for batch in write_files(vectors(), table.place, filesystem=table.io):
+        counts = [new.pop(path) for path in batch["data_file"].to_pylist()]
+        yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(counts, pa.int64())], schema=REPORT_SCHEMA)
+    if dropped:
+        yield _report(dropped)

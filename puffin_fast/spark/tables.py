@@ -1,0 +1,281 @@
+"""Jobs on tables of format version 3: the deletes of `puffin_fast.iceberg`, found and written by executors.
+
+The driver plans and commits; executors read data files and earlier vectors, and write Puffin files, each job
+into a folder of its own in the table's data folder. Reading needs no jar: PyIceberg's plan, PyArrow's Parquet.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast.files import VectorFile
+from puffin_fast.iceberg._pyiceberg import filesystem, metrics_evaluator
+from puffin_fast.iceberg.delete import ISOLATION, DeleteResult, Finder, OnConflict, start
+from puffin_fast.iceberg.filters import Filter, RowFilter
+from puffin_fast.iceberg.plan import FileTask, plan_files
+from puffin_fast.iceberg.vectors import Outcome, VectorChanges, target_file_size
+from puffin_fast.spark._known import MARKED, pack_files
+from puffin_fast.spark._pack import Place
+from puffin_fast.spark._session import INTEGERS, check_dataframe, session_of, take
+from puffin_fast.spark._ship import over_batches
+from puffin_fast.spark._tasks import REPORT, Target, pack
+from puffin_fast.spark.transforms import TASK_MEMORY, by_file, check_memory
+from puffin_fast.spark.write import check_job, collect_written
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.manifests import ManifestEntry
+
+__all__ = ["delete", "delete_positions"]
+
+MAIN = "main"
+
+TASK_BYTES = 64 << 20
+"""Bytes of data files that one task searches, a single larger file apart."""
+
+OPEN_BYTES = 1 << 20
+"""What opening a data file costs, in bytes of reading."""
+
+METRICS = (
+    "column_sizes",
+    "value_counts",
+    "null_value_counts",
+    "nan_value_counts",
+    "lower_bounds",
+    "upper_bounds",
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Job:
+    """One plan of a job: where its executors write, and what became of the data files."""
+
+    def __init__(self, table: Table, job_id: str | None) -> None:
+        self.table = table
+        self.name = f"{'delete' if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
+        root = table.properties.get("write.data.path") or f"{table.location()}/data"
+        self.place = Place(f"{root.rstrip('/')}/{self.name}", self.name, target_file_size(table))
+        self.dangling = 0
+
+    def target(self) -> bytes:
+        """The table for the executors, without its history."""
+        forgotten: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "statistics": [],
+        }
+        metadata = self.table.metadata.model_copy(update=forgotten)
+        return pack(Target(self.table.io, metadata, self.place))
+
+    def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
+        """Runs the executors' part, once."""
+        listing, _ = filesystem(self.table.io, self.place.location)
+        rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
+        outcomes = []
+        for row in rows:
+            n_new, data_file = row.pop("n_new"), row["data_file"]
+            if data_file is None:
+                self.dangling += n_new
+            else:
+                vector = None if row["path"] is None else VectorFile(**row)
+                outcomes.append(Outcome(tasks[data_file], n_new, vector))
+        return outcomes
+
+
+def delete(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    filter: Filter,
+    *,
+    branch: str = MAIN,
+    case_sensitive: bool = True,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> DeleteResult:
+    """`puffin_fast.iceberg.delete`, with the data files searched and the vectors written by executors.
+
+    Each data file is one task's work from search to vector, so nothing is shuffled; a task's memory is a batch
+    of the filter's columns and the vector of one data file.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        filter, branch, case_sensitive, on_conflict, job_id, properties: as there.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    job = start(table, branch, None if job_id is None else check_job(job_id))
+    schema = table.schema()
+    bound = RowFilter.bind(filter, schema, case_sensitive=case_sensitive)
+    matters = None
+    if table.properties.get(ISOLATION, "serializable") != "snapshot":
+        matters = metrics_evaluator(schema, bound.expression, case_sensitive)
+
+    def plan(base: Snapshot | None) -> VectorChanges:
+        if base is None:
+            return VectorChanges()
+        files = plan_files(
+            table, snapshot_id=base.snapshot_id, row_filter=bound, case_sensitive=case_sensitive, metrics=True
+        )
+        finder = Finder(table.io, table.metadata, bound, case_sensitive)
+        known, tasks = _settled(files.tasks, finder)
+        if tasks:
+            part = _Job(table, job_id)
+            body = over_batches(
+                "puffin_fast.spark._tasks",
+                "search",
+                target=part.target(),
+                row_filter=pack(filter),
+                case_sensitive=case_sensitive,
+            )
+            spread = _spread(session, _bins(tasks.values()))
+            known += part.run(spread.mapInArrow(body, REPORT), tasks)
+        return VectorChanges.of(known, matters=matters)
+
+    return job.run(plan, on_conflict, properties)
+
+
+def delete_positions(
+    deletes_df: DataFrame,
+    table: Table,
+    *,
+    file_path: str = "file_path",
+    pos: str = "pos",
+    strict: bool = False,
+    branch: str = MAIN,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    task_memory: int = TASK_MEMORY,
+) -> DeleteResult:
+    """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
+
+    Rows are checked and combined before the shuffle, which carries partial vectors; no file is written before
+    all rows were found good. When another commit comes first, the DataFrame is computed again.
+
+    Args:
+        deletes_df: one row per deleted position, in any order; repeats and deleted rows do no harm.
+        table: a PyIceberg table of format version 3 whose files the executors reach with its own FileIO.
+        file_path: the column with the data file's path exactly as the table has it, string.
+        pos: the column with the row's position in that file, 0-based; any integer type.
+        strict: refuse rows of files that the branch does not have; else they are passed over, and counted.
+        branch, on_conflict, job_id, properties: as there.
+        task_memory: as for `encode_deletes`.
+
+    Returns:
+        As there; `rows_dangling` counts the rows that were passed over.
+
+    Raises:
+        NotFoundError: a column that is not there; when strict, a path that is no live data file.
+        InvalidInputError: a column of another type, a null, a negative position, or one that its data file
+            does not have.
+        MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as there.
+    """
+    rows = check_dataframe(deletes_df).select(
+        take(deletes_df, file_path, ("string",), to="file_path"),
+        take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
+    )
+    check_memory(task_memory)
+    job = start(table, branch, None if job_id is None else check_job(job_id))
+    dangling = 0
+
+    def plan(base: Snapshot | None) -> VectorChanges:
+        nonlocal dangling
+        tasks = {}
+        if base is not None:
+            tasks = {
+                t.data.file_path: _lean(t) for t in plan_files(table, snapshot_id=base.snapshot_id).tasks
+            }
+        part = _Job(table, job_id)
+        marked = rows.mapInArrow(
+            over_batches(
+                "puffin_fast.spark._known",
+                "mark",
+                names=(file_path, pos),
+                memory=task_memory,
+                files=pack_files((path, task.data.record_count) for path, task in tasks.items()),
+                strict=strict,
+            ),
+            MARKED,
+        )
+        marked = marked.unionAll(_task_rows(deletes_df.sparkSession, tasks))
+        body = over_batches("puffin_fast.spark._tasks", "extend", target=part.target(), memory=task_memory)
+        outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
+        dangling = part.dangling
+        return VectorChanges.of(outcomes)
+
+    result = job.run(plan, on_conflict, properties)
+    if dangling:
+        _LOG.warning("%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, branch)
+    return replace(result, rows_dangling=dangling)
+
+
+def _lean(task: FileTask) -> FileTask:
+    """A task without the metrics of its data file, which executors do not need."""
+    nothing: dict[str, Any] = dict.fromkeys(METRICS)
+    data: ManifestEntry = replace(task.data, **nothing)
+    return replace(task, data=data)
+
+
+def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
+    """What is known without reading anything, and the tasks for the executors by path."""
+    known, others = [], {}
+    for task in tasks:
+        if finder.proves(task) and not task.position_deletes:
+            found = finder.deletes(task)
+            if found.n_new:
+                known.append(Outcome(task, found.n_new))
+        else:
+            others[task.data.file_path] = _lean(task)
+    return known, others
+
+
+def _bins(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
+    """Neighbours together, so much that each task has about the same to read."""
+    bins: list[list[FileTask]] = []
+    filled = TASK_BYTES
+    for task in tasks:
+        cost = task.data.file_size_in_bytes + OPEN_BYTES
+        if filled + cost > TASK_BYTES:
+            bins.append([])
+            filled = 0
+        bins[-1].append(task)
+        filled += cost
+    return bins
+
+
+def _spread(session: SparkSession, bins: list[list[FileTask]]) -> DataFrame:
+    """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
+    import pyarrow as pa
+    from pyspark.sql import functions
+
+    packed = pa.array([pack(tasks) for tasks in bins], pa.binary())
+    rows = session.createDataFrame(pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed}))
+    return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
+
+
+def _task_rows(session: SparkSession, tasks: Mapping[str, FileTask]) -> DataFrame:
+    """Rows of `MARKED` that bring each file's task to where its vectors come together."""
+    import pyarrow as pa
+
+    schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
+    extra = pa.array([pack(task) for task in tasks.values()], pa.binary())
+    columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
+    return session.createDataFrame(pa.Table.from_arrays(columns, schema=schema), schema=MARKED)

@@ -1,0 +1,346 @@
+"""What holds for the transforms, column functions and jobs on any session, classic or Connect.
+
+`test_laws.py` runs each on the classic session; ``python -m tests.spark.laws`` runs them all on Connect, in
+a process of its own, because a process has either the one or the other.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from puffin_fast import read_vectors
+from puffin_fast import spark as ps
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
+from puffin_fast.spark import functions as dv
+from puffin_fast.spark._session import own_errors, pyspark_version
+from tests import oracle
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Law = Callable[["SparkSession", Path], None]
+LAWS: dict[str, Law] = {}
+
+SCHEMA = "file_path string, pos long"
+
+
+def law(function: Law) -> Law:
+    LAWS[function.__name__] = function
+    return function
+
+
+def some_deletes(n_rows: int = 20_000, n_files: int = 37, seed: int = 1) -> pa.Table:
+    """Shuffled rows with repeats, of files of very different sizes, positions up to 2^40."""
+    random = np.random.default_rng(seed)
+    files = (random.pareto(1.0, n_rows).astype(np.int64)) % n_files
+    spans = np.array([1 << (8 + i % 33) for i in range(n_files)])
+    positions = (random.random(n_rows) * spans[files]).astype(np.int64)
+    paths = pa.array([f"s3://bucket/table/data/part-{i:05d}.parquet" for i in range(n_files)])
+    return pa.table({"file_path": paths.take(pa.array(files)), "pos": positions})
+
+
+def expected(deletes: pa.Table) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = defaultdict(set)
+    for path, pos in zip(deletes[0].to_pylist(), deletes[1].to_pylist(), strict=True):
+        found[path].add(pos)
+    return found
+
+
+def frame(spark: SparkSession, rows: pa.Table | Iterable[tuple[Any, ...]], schema: str = SCHEMA) -> DataFrame:
+    """A DataFrame in two partitions."""
+    df = spark.createDataFrame(rows if isinstance(rows, pa.Table) else list(rows), schema)
+    return df.repartition(2)
+
+
+def vectors_of(df: DataFrame) -> dict[str, set[int]]:
+    """(file_path, blob, cardinality) as sets, read by the oracle; no file may come twice."""
+    with own_errors():
+        table = df.toArrow()
+    rows = table.to_pylist()
+    assert len({row["file_path"] for row in rows}) == len(rows), "two vectors for one file"
+    return {row["file_path"]: set(oracle.decode_blob(row["blob"], row["cardinality"])) for row in rows}
+
+
+@law
+def encoding_gives_one_vector_per_file_that_holds_its_positions(spark: SparkSession, folder: Path) -> None:
+    deletes = some_deletes()
+    assert vectors_of(frame(spark, deletes).transform(ps.encode_deletes)) == expected(deletes)
+
+
+@law
+def encoding_takes_any_integer_type_and_any_column_names(spark: SparkSession, folder: Path) -> None:
+    for width in ("tinyint", "smallint", "int", "bigint"):
+        df = spark.createDataFrame(
+            [("a", 5, 0), ("b", 7, 0), ("a", 1, 0)], "`the file` string, `p.q` long, x int"
+        )
+        df = df.selectExpr("x", f"cast(`p.q` as {width}) as `p.q`", "`the file`")
+        found = df.transform(ps.encode_deletes, file_path="the file", pos="p.q")
+        assert vectors_of(found) == {"a": {1, 5}, "b": {7}}
+
+
+@law
+def encoding_nothing_gives_nothing(spark: SparkSession, folder: Path) -> None:
+    df = frame(spark, [("a", 1)]).where("pos > 5")
+    assert vectors_of(ps.encode_deletes(df)) == {}
+    assert ps.decode_vectors(ps.encode_deletes(df)).count() == 0
+    assert ps.write_deletion_vectors(df, folder).num_rows == 0
+    assert list(folder.iterdir()) == []
+
+
+@law
+def decoding_inverts_encoding(spark: SparkSession, folder: Path) -> None:
+    deletes = some_deletes()
+    rows = ps.decode_vectors(ps.encode_deletes(frame(spark, deletes))).toArrow()
+    assert rows.schema.names == ["file_path", "pos"]
+    assert expected(rows) == expected(deletes)
+    assert rows.num_rows == sum(len(positions) for positions in expected(deletes).values())
+
+
+@law
+def union_of_encoded_parts_is_the_encoded_whole(spark: SparkSession, folder: Path) -> None:
+    deletes = some_deletes()
+    parts = [frame(spark, deletes.slice(start, 7_000)) for start in (0, 7_000, 14_000)]
+    vectors = parts[0].transform(ps.encode_deletes)
+    for part in parts[1:]:
+        vectors = vectors.unionAll(part.transform(ps.encode_deletes))
+    assert vectors_of(vectors.transform(ps.union_vectors)) == expected(deletes)
+
+
+@law
+def written_files_hold_what_the_report_says(spark: SparkSession, folder: Path) -> None:
+    deletes = some_deletes()
+    report = ps.write_deletion_vectors(frame(spark, deletes), folder, target_file_size=4_000, job_id="job")
+    assert report.schema.names == [
+        "data_file",
+        "path",
+        "offset",
+        "length",
+        "cardinality",
+        "file_size",
+    ]
+    want = expected(deletes)
+    rows = report.to_pylist()
+    assert {row["data_file"]: row["cardinality"] for row in rows} == {p: len(s) for p, s in want.items()}
+    assert len(rows) == len(want)
+    for row in rows:
+        data = Path(row["path"]).read_bytes()
+        blob = data[row["offset"] : row["offset"] + row["length"]]
+        assert set(oracle.decode_blob(blob)) == want[row["data_file"]]
+        assert row["file_size"] == len(data)
+    there = {str(path) for path in folder.iterdir()}
+    assert there == {row["path"] for row in rows}
+    assert len(there) > 2, "the target size had no effect"
+    by_footer = [read_vectors(path) for path in there]
+    assert {p: set(b) for vectors in by_footer for p, b in vectors.items()} == want
+
+
+@law
+def a_used_job_id_is_refused_and_nothing_changes(spark: SparkSession, folder: Path) -> None:
+    df = frame(spark, [("a", 1)])
+    ps.write_deletion_vectors(df, folder, job_id="nightly")
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ConflictError, match="nightly"):
+        ps.write_deletion_vectors(df, folder, job_id="nightly")
+    ps.write_deletion_vectors(df, folder, job_id="nightl")
+    ps.write_deletion_vectors(df, folder, job_id="nightly-00001-2")
+    assert before.items() <= {path: path.read_bytes() for path in folder.iterdir()}.items()
+
+
+BAD_ROWS = {
+    "null position": ([("a", 1), ("b", None)], "pos.*null.*b"),
+    "null path": ([("a", 1), (None, 2)], "file_path.*null"),
+    "negative": ([("a", 1), ("b", -7)], "pos.*-7.*b"),
+    "too large": ([("a", 1), ("b", oracle.MAX_POSITION + 1)], f"pos.*{oracle.MAX_POSITION + 1}.*b"),
+}
+
+
+@law
+def bad_rows_are_refused_by_column_before_a_file_is_written(spark: SparkSession, folder: Path) -> None:
+    for rows, message in BAD_ROWS.values():
+        df = frame(spark, rows)
+        with pytest.raises(InvalidInputError, match=message):
+            ps.write_deletion_vectors(df, folder)
+        assert list(folder.iterdir()) == []
+    with pytest.raises(InvalidInputError, match=message), own_errors():
+        ps.encode_deletes(df).toArrow()
+
+
+@law
+def bad_columns_are_refused_at_once(spark: SparkSession, folder: Path) -> None:
+    for schema, error in (
+        ("file_path string, pos string", InvalidInputError),
+        ("file_path string, pos double", InvalidInputError),
+        ("file_path string, pos decimal(10,0)", InvalidInputError),
+        ("file_path binary, pos long", InvalidInputError),
+        ("file_path string, position long", NotFoundError),
+    ):
+        with pytest.raises(error, match="file_path" if "binary" in schema else "pos"):
+            ps.write_deletion_vectors(spark.createDataFrame([], schema), folder)
+    twice = spark.createDataFrame([], "file_path string, pos long, pos long")
+    with pytest.raises(InvalidInputError, match="2 columns"):
+        ps.encode_deletes(twice)
+    with pytest.raises(UnsupportedError, match="foreachBatch"):
+        ps.encode_deletes(spark.readStream.format("rate").load().selectExpr("'a' file_path", "value pos"))
+    assert list(folder.iterdir()) == []
+
+
+@law
+def bad_options_are_refused_at_once(spark: SparkSession, folder: Path) -> None:
+    df = frame(spark, [("a", 1)])
+    for options in (
+        {"job_id": ""},
+        {"job_id": "../up"},
+        {"job_id": "a/b"},
+        {"target_file_size": 0},
+        {"task_memory": 1},
+        {"task_memory": 1 << 40},
+    ):
+        with pytest.raises(InvalidInputError, match=next(iter(options))):
+            ps.write_deletion_vectors(df, folder, **options)  # type: ignore[arg-type]
+    for not_a_frame in (None, df.schema, "df"):
+        with pytest.raises(InvalidInputError, match="DataFrame"):
+            ps.encode_deletes(not_a_frame)  # type: ignore[arg-type]
+
+
+@law
+def damaged_blobs_are_refused(spark: SparkSession, folder: Path) -> None:
+    blob = bytearray(oracle.encode_blob([1, 2, 3]))
+    blob[-1] ^= 1
+    df = spark.createDataFrame(
+        [("a", bytes(blob)), ("b", oracle.encode_blob([5]))], "file_path string, blob binary"
+    )
+    for transform in (ps.decode_vectors, ps.union_vectors):
+        with pytest.raises(CorruptDataError), own_errors():
+            transform(df.unionAll(df)).toArrow()
+    holes = spark.createDataFrame([("a", None)], "file_path string, blob binary")
+    for transform in (ps.decode_vectors, ps.union_vectors):
+        with pytest.raises(InvalidInputError, match="blob"), own_errors():
+            transform(holes).toArrow()
+
+
+@law
+def column_functions_agree_with_the_oracle(spark: SparkSession, folder: Path) -> None:
+    lists = [[5, 1, 5], None, [], [2**40, 7], list(range(5000)), [oracle.MAX_POSITION]]
+    rows = [(i, i % 2, positions) for i, positions in enumerate(lists)]
+    df = spark.createDataFrame(rows, "i int, k int, p array<bigint>")
+    ways = ("auto", "arrow", "pandas") if pyspark_version() >= (4, 1) else ("auto", "pandas")
+    for via in ways:
+        encoded = df.withColumn("b", dv.encode("p", via=via))
+        found = (
+            encoded.select(
+                "i",
+                "b",
+                dv.decode("b", via=via).alias("q"),
+                dv.cardinality("b", via=via).alias("n"),
+                dv.contains("b", encoded["i"].cast("long"), via=via).alias("c"),
+            )
+            .orderBy("i")
+            .toArrow()
+            .to_pylist()
+        )
+        for i, (row, positions) in enumerate(zip(found, lists, strict=True)):
+            if positions is None:
+                assert (row["b"], row["q"], row["n"], row["c"]) == (None, None, None, None)
+                continue
+            assert row["b"] == oracle.encode_blob(positions)
+            assert row["q"] == sorted(set(positions))
+            assert (row["n"], row["c"]) == (len(set(positions)), i in positions)
+        united = encoded.groupBy("k").agg(dv.union("b", via=via).alias("u")).toArrow().to_pylist()
+        for row in united:
+            members = {p for i, ps_ in enumerate(lists) if i % 2 == row["k"] for p in ps_ or ()}
+            assert set(oracle.decode_blob(row["u"])) == members
+
+
+@law
+def column_functions_refuse_bad_values(spark: SparkSession, folder: Path) -> None:
+    for positions in ([1, -1], [1, None]):
+        df = spark.createDataFrame([(positions,)], "p array<bigint>")
+        for via in ("auto", "pandas"):
+            with pytest.raises(InvalidInputError), own_errors():
+                df.select(dv.encode("p", via=via)).toArrow()
+    with pytest.raises(InvalidInputError, match="via"):
+        dv.encode("p", via="fast")  # type: ignore[arg-type]
+
+
+@law
+def the_puffin_source_gives_blobs_bytes_or_positions(spark: SparkSession, folder: Path) -> None:
+    deletes = some_deletes()
+    report = ps.write_deletion_vectors(frame(spark, deletes), folder, target_file_size=4_000)
+    ps.register(spark)
+    source = spark.read.format("puffin")
+    paths = sorted(set(report["path"].to_pylist()))
+    rows = source.load(str(folder)).toArrow()
+    assert "blob" not in rows.schema.names
+    found = {
+        (row["path"], row["offset"], row["length"], dict(row["properties"])["referenced-data-file"])
+        for row in rows.to_pylist()
+    }
+    assert found == {
+        (row["path"], row["offset"], row["length"], row["data_file"]) for row in report.to_pylist()
+    }
+    some = source.option("bytes", True).load(paths[:2]).toArrow().to_pylist()
+    assert {row["path"] for row in some} == set(paths[:2])
+    want = expected(deletes)
+    for row in some:
+        data = Path(row["path"]).read_bytes()
+        assert row["blob"] == data[row["offset"] : row["offset"] + row["length"]]
+        properties = dict(row["properties"])
+        assert set(oracle.decode_blob(row["blob"])) == want[properties["referenced-data-file"]]
+    positions = spark.read.format("puffin").option("positions", True).load(f"{folder}/*.puffin").toArrow()
+    assert expected(positions.select(["file_path", "pos"])) == want
+
+
+@law
+def the_puffin_source_refuses_what_it_cannot_read(spark: SparkSession, folder: Path) -> None:
+    ps.register(spark)
+    (folder / "x.puffin").write_bytes(b"PFA1 not at all")
+    for location, options, error, message in (
+        (f"{folder}/x.puffin", {}, CorruptDataError, "x.puffin"),
+        (f"{folder}/y.puffin", {}, NotFoundError, "y.puffin"),
+        (f"{folder}/y*", {}, NotFoundError, "y"),
+        (f"{folder}/x.puffin", {"bytes": "maybe"}, InvalidInputError, "bytes"),
+        (f"{folder}/x.puffin", {"bytes": "true", "positions": "true"}, InvalidInputError, "positions"),
+    ):
+        with pytest.raises(error, match=message), own_errors():
+            spark.read.format("puffin").options(**options).load(location).toArrow()
+    with pytest.raises(InvalidInputError, match="SparkSession"):
+        ps.register(None)  # type: ignore[arg-type]
+
+
+def main() -> int:
+    """All laws on a Connect session of this process; returns how many failed."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
+    failed = 0
+    for name, holds in LAWS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                holds(spark, Path(folder))
+            except Exception:
+                failed += 1
+                print(f"FAILED {name}\n{traceback.format_exc()}")
+            else:
+                print(f"held {name}")
+    spark.stop()
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
