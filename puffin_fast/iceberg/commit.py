@@ -141,7 +141,12 @@ def commit(
                 return attempt_of.run(attempt.retry_state.attempt_number)
     except CommitUnknownError:
         raise
-    except PuffinFastError:
+    except OSError as error:
+        attempt_of.give_up()
+        raise PuffinFastError(
+            f"{'.'.join(table.name())}: the commit's files could not be written: {error}"
+        ) from error
+    except Exception:
         attempt_of.give_up()
         raise
     raise AssertionError("tenacity ended without a result")  # pragma: no cover

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg._datafile import Columns
 from puffin_fast.iceberg._pyiceberg import check_version, metrics_evaluator, proves_all_rows
 from puffin_fast.iceberg.commit import Committed, commit, head_of, repeated
+from puffin_fast.iceberg.equality import EqualityDeletes
 from puffin_fast.iceberg.filters import Filter, RowFilter
 from puffin_fast.iceberg.plan import FileTask, plan_files
 from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges, write_changes
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg._changes import Changes
+    from puffin_fast.iceberg.manifests import ManifestEntry
 
 __all__ = [
-    "ISOLATION",
     "DeleteJob",
     "DeleteResult",
     "Finder",
+    "Matters",
     "OnConflict",
     "delete",
     "delete_positions",
@@ -48,6 +50,9 @@ ISOLATION = "write.delete.isolation-level"
 
 OnConflict = Literal["refuse", "merge"]
 
+Matters: TypeAlias = "Callable[[ManifestEntry], bool] | None"
+"""As in `Changes`."""
+
 
 @dataclass(frozen=True)
 class DeleteResult:
@@ -55,8 +60,8 @@ class DeleteResult:
 
     Attributes:
         snapshot_id: the new snapshot; None when no row was there to delete, and so nothing was committed.
-        rows_deleted: rows that vectors and position deletes did not hide before (a row that only an equality
-            delete hid counts).
+        rows_deleted: rows that were not deleted before (of a data file that is dropped unread because its
+            metrics prove that all rows match, those that only an equality delete hid count too).
         data_files: data files that lost rows, those that lost all of them included.
         data_files_dropped: data files that lost all rows and left the table.
         vectors_written: deletion vectors written.
@@ -120,27 +125,11 @@ def delete(
         CommitUnknownError: see `commit`.
     """
     job = start(table, branch, job_id)
-    schema = table.schema()
-    bound = RowFilter.bind(filter, schema, case_sensitive=case_sensitive)
-    matters = None
-    if table.properties.get(ISOLATION, "serializable") != "snapshot":
-        matters = metrics_evaluator(schema, bound.expression, case_sensitive)
 
-    def plan(base: Snapshot | None) -> VectorChanges:
-        if base is None:
-            return VectorChanges()
-        files = plan_files(
-            table,
-            snapshot_id=base.snapshot_id,
-            row_filter=bound,
-            case_sensitive=case_sensitive,
-            metrics=True,
-        )
-        finder = Finder(table.io, table.metadata, bound, case_sensitive)
-        found = _on_threads(finder.deletes, files.tasks, threads)
-        return write_changes(table, found, matters=matters)
+    def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
+        return write_changes(table, _on_threads(finder.deletes, tasks, threads), matters=matters)
 
-    return job.run(plan, on_conflict, properties)
+    return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
 
 
 def delete_positions(
@@ -202,9 +191,10 @@ class Finder:
         self, io: FileIO, metadata: TableMetadata, row_filter: RowFilter, case_sensitive: bool
     ) -> None:
         schema = metadata.schema()
-        self._io = io
         self._filter = row_filter
-        self._columns = Columns(metadata, schema, row_filter.field_ids)
+        may_match = metrics_evaluator(schema, row_filter.expression, case_sensitive)
+        self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match)
+        self._equality = EqualityDeletes(io, metadata)
         self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
         self._current = CurrentDeletes(io)
 
@@ -221,9 +211,14 @@ class Finder:
             else:
                 before = 0 if task.vector is None else task.vector.record_count
             return NewDeletes(task, None, n_rows - before)
-        mask = np.empty(n_rows, np.bool_)
-        for first, count, columns in self._columns.batches(self._io, task.data):
-            mask[first : first + count] = self._filter.mask(columns, count)
+        mask = np.zeros(n_rows, np.bool_)
+        keys = self._equality.of(task.equality_deletes) if task.equality_deletes else []
+        key_fields = [field for key in keys for field in key.fields]
+        for first, count, columns in self._columns.batches(task.data, key_fields):
+            found = self._filter.mask(columns, count)
+            for key in keys:  # what equality deletes hide they go on hiding: no vector need name it
+                found &= ~key.contains(columns).to_numpy(zero_copy_only=False)
+            mask[first : first + count] = found
         return NewDeletes.merge(task, PositionBitmap.from_mask(mask), self._current)
 
 
@@ -314,6 +309,38 @@ class DeleteJob:
             merge=on_conflict == "merge",
         )
         return self.result(planned, committed)
+
+    def run_filter(
+        self,
+        filter: Filter,
+        work: Callable[[list[FileTask], Finder, Matters], VectorChanges],
+        on_conflict: OnConflict,
+        properties: Mapping[str, str] | None,
+        *,
+        case_sensitive: bool,
+    ) -> DeleteResult:
+        """Plans a delete by a filter; `work` searches the data files that are left, and writes the vectors."""
+        table = self.table
+        schema = table.schema()
+        bound = RowFilter.bind(filter, schema, case_sensitive=case_sensitive)
+        matters = None
+        if table.properties.get(ISOLATION, "serializable") != "snapshot":
+            matters = metrics_evaluator(schema, bound.expression, case_sensitive)
+
+        def plan(base: Snapshot | None) -> VectorChanges:
+            if base is None:
+                return VectorChanges()
+            files = plan_files(
+                table,
+                snapshot_id=base.snapshot_id,
+                row_filter=bound,
+                case_sensitive=case_sensitive,
+                metrics=True,
+            )
+            finder = Finder(table.io, table.metadata, bound, case_sensitive)
+            return work(files.tasks, finder, matters)
+
+        return self.run(plan, on_conflict, properties)
 
     def result(
         self,

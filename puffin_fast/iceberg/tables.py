@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import IdentityTransform, parse_transform
 
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._pyiceberg import schema_of_arrow, v3_metadata, write_data_files
 from puffin_fast.iceberg.commit import Committed, commit, head_of, remove_files, repeated
@@ -138,8 +138,12 @@ def append(
         try:
             for file in write_data_files(table, rows):
                 entries.append(_entry(file, table.spec().spec_id))
-        except BaseException:
+        except BaseException as error:
             remove_files(table.io, [entry.file_path for entry in entries])
+            if isinstance(error, OSError):
+                raise PuffinFastError(
+                    f"{'.'.join(table.name())}: data files could not be written: {error}"
+                ) from error
             raise
         if not entries:
             return None

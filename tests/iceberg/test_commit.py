@@ -217,6 +217,21 @@ def test_a_commit_whose_metadata_cannot_be_written_leaves_the_table_and_no_files
     assert files_of(table) == before
 
 
+def test_a_place_that_takes_no_files_is_our_error_and_leaves_nothing(
+    racing: RacingCatalog, table: Table
+) -> None:
+    a_file = racing.properties["uri"].removeprefix("sqlite:///")
+    with v3_metadata(racing):
+        table.transaction().set_properties({"write.data.path": f"file://{a_file}/x"}).commit_transaction()
+    before = files_of(table)
+    with pytest.raises(PuffinFastError):
+        delete(table, "id < 10")
+    with pytest.raises(PuffinFastError, match="could not be written"):
+        append(table, ROWS)
+    assert files_of(table) == before
+    assert ids(racing.load_table("n.t")) == list(range(100))
+
+
 def test_manifests_that_lose_nothing_are_kept(table: Table) -> None:
     for key in (3, 60, 4):
         delete(table, f"id = {key}")
