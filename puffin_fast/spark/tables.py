@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast.files import VectorFile
-from puffin_fast.iceberg._pyiceberg import filesystem, metrics_evaluator
-from puffin_fast.iceberg.delete import ISOLATION, DeleteResult, Finder, OnConflict, start
-from puffin_fast.iceberg.filters import Filter, RowFilter
+from puffin_fast.iceberg._entries import METRICS
+from puffin_fast.iceberg._pyiceberg import filesystem
+from puffin_fast.iceberg.delete import DeleteResult, Finder, Matters, OnConflict, start
+from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.plan import FileTask, plan_files
 from puffin_fast.iceberg.vectors import Outcome, VectorChanges, target_file_size
 from puffin_fast.spark._known import MARKED, pack_files
@@ -42,15 +43,6 @@ TASK_BYTES = 64 << 20
 
 OPEN_BYTES = 1 << 20
 """What opening a data file costs, in bytes of reading."""
-
-METRICS = (
-    "column_sizes",
-    "value_counts",
-    "null_value_counts",
-    "nan_value_counts",
-    "lower_bounds",
-    "upper_bounds",
-)
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,21 +113,10 @@ def delete(
     """
     session = session_of(spark)
     job = start(table, branch, None if job_id is None else check_job(job_id))
-    schema = table.schema()
-    bound = RowFilter.bind(filter, schema, case_sensitive=case_sensitive)
-    matters = None
-    if table.properties.get(ISOLATION, "serializable") != "snapshot":
-        matters = metrics_evaluator(schema, bound.expression, case_sensitive)
 
-    def plan(base: Snapshot | None) -> VectorChanges:
-        if base is None:
-            return VectorChanges()
-        files = plan_files(
-            table, snapshot_id=base.snapshot_id, row_filter=bound, case_sensitive=case_sensitive, metrics=True
-        )
-        finder = Finder(table.io, table.metadata, bound, case_sensitive)
-        known, tasks = _settled(files.tasks, finder)
-        if tasks:
+    def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
+        known, others = _settled(tasks, finder)
+        if others:
             part = _Job(table, job_id)
             body = over_batches(
                 "puffin_fast.spark._tasks",
@@ -144,11 +125,10 @@ def delete(
                 row_filter=pack(filter),
                 case_sensitive=case_sensitive,
             )
-            spread = _spread(session, _bins(tasks.values()))
-            known += part.run(spread.mapInArrow(body, REPORT), tasks)
+            known += part.run(_spread(session, _bins(others.values())).mapInArrow(body, REPORT), others)
         return VectorChanges.of(known, matters=matters)
 
-    return job.run(plan, on_conflict, properties)
+    return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
 
 
 def delete_positions(
