@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def as_position(value: int, what: str) -> int:
     Raises:
         InvalidInputError: negative, or above 2^63 - 1.
     """
-    if not 0 <= value < 1 << 63:
+    if not 0 <= operator.index(value) < 1 << 63:
         raise InvalidInputError(f"{what}: expected a position from 0 to 2^63 - 1, found {value}")
     return int(value)
 
@@ -118,8 +119,11 @@ def as_bytes(data: Any, what: str) -> bytes:
         raise InvalidInputError(
             f"{what}: expected bytes or another buffer, found {type(data).__name__}"
         ) from None
-    if not view.c_contiguous:
-        raise InvalidInputError(f"{what}: expected a contiguous buffer, found strides {view.strides}")
+    if not view.c_contiguous or view.ndim != 1 or view.itemsize != 1:
+        raise InvalidInputError(
+            f"{what}: expected a contiguous buffer of bytes, found items of {view.itemsize} bytes, shape {view.shape} "
+            f"and strides {view.strides}"
+        )
     return view.tobytes()
 
 

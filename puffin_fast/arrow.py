@@ -7,11 +7,13 @@ Results are `binary` arrays, or `large_binary` where the blobs together pass 2 G
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast._kernels import batch
 from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
@@ -80,7 +82,8 @@ def _lists(source: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     if not _is_list(column.type):
         raise InvalidInputError(f"{what}: expected lists, found {column.type}")
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        column = column.cast(pa.large_list(column.type.value_field))
+        lengths = pc.list_value_length(column).to_numpy().astype(np.int64)
+        return column.flatten(), np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
     offsets = column.offsets.to_numpy().astype(np.int64)
     items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     return items, offsets - offsets[0]
@@ -134,13 +137,8 @@ def _int64(data: Any, n: int) -> pa.Int64Array:
 # ---- the functions -------------------------------------------------------------------------------------------
 
 
-def _encode(items: Any, offsets: npt.NDArray[np.int64], what: str) -> tuple[pa.Array, pa.Int64Array]:
-    n = len(offsets) - 1
-    encoded = batch.encode_lists(items, offsets, n, MAX_POSITION)
-    if isinstance(encoded, int):
-        refuse_position(np.asarray(items)[offsets[encoded] : offsets[encoded + 1]], f"{what}: row {encoded}")
-    data, ends, cardinalities = encoded
-    return _binary(data, ends, n), _int64(cardinalities, n)
+def _row(what: str) -> Callable[[int], str]:
+    return lambda i: f"{what}: row {i}"
 
 
 def encode(lists: Any) -> pa.Array:
@@ -157,7 +155,12 @@ def encode(lists: Any) -> pa.Array:
     """
     items, offsets = _lists(lists, "lists")
     _refuse_null_item(items, offsets, "lists")
-    return _encode(as_positions(items, "lists"), offsets, "lists")[0]
+    positions, n = as_positions(items, "lists"), len(offsets) - 1
+    encoded = batch.encode_lists(positions, offsets, n, MAX_POSITION)
+    if isinstance(encoded, int):
+        refuse_position(positions[offsets[encoded] : offsets[encoded + 1]], f"lists: row {encoded}")
+    data, ends, _ = encoded
+    return _binary(data, ends, n)
 
 
 def decode(blobs: Any) -> pa.LargeListArray:
@@ -168,7 +171,7 @@ def decode(blobs: Any) -> pa.LargeListArray:
         CorruptDataError: a blob that is not well-formed; the message names its row.
     """
     data, offsets, n = _blobs(blobs, "blobs")
-    values, ends = batch.decode_blobs(data, offsets, n, "blobs")
+    values, ends = batch.decode_blobs(data, offsets, n, _row("blobs"))
     items = _int64(values, len(values) // 8)
     return pa.Array.from_buffers(pa.large_list(pa.int64()), n, [None, pa.py_buffer(ends)], children=[items])
 
@@ -180,7 +183,7 @@ def cardinality(blobs: Any) -> pa.Int64Array:
         InvalidInputError, CorruptDataError: as `decode`.
     """
     data, offsets, n = _blobs(blobs, "blobs")
-    return _int64(batch.cardinality(data, offsets, n, "blobs"), n)
+    return _int64(batch.cardinality(data, offsets, n, _row("blobs")), n)
 
 
 def union(lists: Any) -> pa.Array:
@@ -192,7 +195,12 @@ def union(lists: Any) -> pa.Array:
     items, offsets = _lists(lists, "lists")
     _refuse_null_item(items, offsets, "lists")
     data, bounds, n_blobs = _blobs(items, "lists")
-    data, ends, _ = batch.union_blobs(data, bounds, n_blobs, offsets, len(offsets) - 1, "lists")
+
+    def where(blob: int) -> str:
+        row = _row_of_item(offsets, blob)
+        return f"lists: row {row}: item {blob - offsets[row]}"
+
+    data, ends, _ = batch.union_blobs(data, bounds, n_blobs, offsets, len(offsets) - 1, where)
     return _binary(data, ends, len(offsets) - 1)
 
 
@@ -222,7 +230,7 @@ def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
     if pa.types.is_dictionary(column.type):
         return _contains_by_dictionary(column, asked)
     data, offsets, n = _blobs(column, "blobs")
-    answers = batch.contains_each(data, offsets, n, asked, "blobs")
+    answers = batch.contains_each(data, offsets, n, asked, _row("blobs"))
     return pa.array(np.frombuffer(answers, np.bool_))
 
 
@@ -261,7 +269,7 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
     if n and rows.min() < 0:
         raise InvalidInputError(f"n_rows: row {int(rows.argmin())}: expected 0 or more, found {rows.min()}")
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows)))
-    bits = batch.mask_blobs(data, offsets, n, ends, "blobs")
+    bits = batch.mask_blobs(data, offsets, n, ends, _row("blobs"))
     flags = pa.Array.from_buffers(pa.bool_(), int(ends[-1]), [None, pa.py_buffer(bits)])
     return pa.Array.from_buffers(pa.large_list(pa.bool_()), n, [None, pa.py_buffer(ends)], children=[flags])
 
@@ -292,9 +300,14 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
     encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
     ids, names = _groups(encoded)
     items, offsets = _gather(ids, positions, len(names))
-    blobs, cardinalities = _encode(items, offsets, "pos")
+    n = len(names)
+    encoded_lists = batch.encode_lists(items, offsets, n, MAX_POSITION)
+    if isinstance(encoded_lists, int):
+        refuse_position(positions, "pos")
+    data, ends, cardinalities = encoded_lists
     return pa.record_batch(
-        [names.cast(pa.string()), blobs, cardinalities], names=["file_path", "blob", "cardinality"]
+        [names.cast(pa.string()), _binary(data, ends, n), _int64(cardinalities, n)],
+        names=["file_path", "blob", "cardinality"],
     )
 
 

@@ -25,10 +25,12 @@ def _out(
     out: npt.NDArray[Any] | None, n: int, dtypes: tuple[npt.DTypeLike, ...], what: str
 ) -> npt.NDArray[Any]:
     """A new array of n items of the first dtype, or the first n items of the caller's own."""
-    if n < 0 or n >= 1 << 60:
+    if not 0 <= operator.index(n) < 1 << 60:
         raise InvalidInputError(f"{what}: expected a number of rows from 0 to 2^60, found {n}")
     if out is None:
         return np.empty(n, dtypes[0])
+    if not isinstance(out, np.ndarray):
+        raise InvalidInputError(f"out: expected a NumPy array, found {type(out).__name__}")
     flags = out.flags
     fits = out.dtype in dtypes and out.ndim == 1 and out.size >= n
     if not (fits and flags.c_contiguous and flags.aligned and flags.writeable):
@@ -260,7 +262,7 @@ class PositionBitmap:
 
     def mask_packed(self, n_rows: int, *, out: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
         """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set."""
-        out = _out(out, (n_rows + 7) // 8, (np.uint8,), "mask")
+        out = _out(out, (as_position(n_rows, "mask: rows") + 7) // 8, (np.uint8,), "mask")
         masks.bits_into(self._data, self._start, out, n_rows)
         return out
 

@@ -204,7 +204,7 @@ cdef size_t check_all(const uint8_t* data, const int64_t* bounds, size_t n, int6
 
 
 cdef class _Blobs:
-    """A column of checked blobs while a function works on it."""
+    """A column of checked blobs while a function works on it; where(i) says in errors which one blob i is."""
 
     cdef Py_buffer data_view
     cdef Py_buffer bounds_view
@@ -213,7 +213,7 @@ cdef class _Blobs:
     cdef const int64_t* bounds
     cdef Block cardinalities
 
-    def __cinit__(self, data, offsets, size_t n, name):
+    def __cinit__(self, data, offsets, size_t n, where):
         cdef int code = 0
         cdef Fault fault
         cdef size_t bad
@@ -227,7 +227,7 @@ cdef class _Blobs:
         with nogil:
             bad = check_all(self.data, self.bounds, n, <int64_t*>self.cardinalities.bytes_.data, &code, &fault)
         if code != 0:
-            raise corrupt_blob(code, &fault, f"{name}: row {bad}", 0)
+            raise corrupt_blob(code, &fault, where(bad), 0)
 
     def __dealloc__(self):
         if self.held > 0:
@@ -236,15 +236,15 @@ cdef class _Blobs:
             PyBuffer_Release(&self.bounds_view)
 
 
-def cardinality(data, offsets, size_t n, name):
+def cardinality(data, offsets, size_t n, where):
     """The cardinality of each of n blobs, as int64; all are checked."""
-    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     return blobs.cardinalities
 
 
-def decode_blobs(data, offsets, size_t n, name):
+def decode_blobs(data, offsets, size_t n, where):
     """The positions of n blobs, one after the other; returns (values, their offsets)."""
-    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Block ends = new_block(8 * (n + 1))
     cdef Block values
     cdef int64_t* end = <int64_t*>ends.bytes_.data
@@ -262,7 +262,7 @@ def decode_blobs(data, offsets, size_t n, name):
     return values, ends
 
 
-def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, name):
+def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     """A framed blob for each of n lists of blobs: their union.
 
     Args:
@@ -271,7 +271,7 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, name):
     Returns:
         (blobs, their offsets, cardinalities).
     """
-    cdef _Blobs blobs = _Blobs(data, offsets, n_blobs, name)
+    cdef _Blobs blobs = _Blobs(data, offsets, n_blobs, where)
     cdef Block out = Block()
     cdef Block ends = new_block(8 * (n + 1))
     cdef Block cardinalities = new_block(8 * n)
@@ -339,9 +339,9 @@ cdef bint vector_has(const uint8_t* vector, uint64_t position) noexcept nogil:
     return False
 
 
-def contains_each(data, offsets, size_t n, positions, name):
+def contains_each(data, offsets, size_t n, positions, where):
     """Whether position i (8-byte integers) stands in blob i, as n bytes of 0 and 1."""
-    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Block answers = new_block(n)
     cdef Py_buffer asked
     cdef size_t i
@@ -359,13 +359,13 @@ def contains_each(data, offsets, size_t n, positions, name):
     return answers
 
 
-def mask_blobs(data, offsets, size_t n, rows, name):
+def mask_blobs(data, offsets, size_t n, rows, where):
     """One bit a row of n vectors, one after the other, least significant first.
 
     Args:
         rows: n + 1 int64 offsets: vector i covers the rows 0 … rows[i + 1] - rows[i] - 1 of its file.
     """
-    cdef _Blobs blobs = _Blobs(data, offsets, n, name)
+    cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Py_buffer view
     cdef const int64_t* bounds
     cdef Block flags, bits

@@ -22,6 +22,10 @@ cdef enum:
     COUNT_BYTES = 8             # u64 number of 32-bit bitmaps, first in the 64-bit format
     KEY_BYTES = 4               # u32 key before each of them
 
+cdef enum Limit:
+    MAX_KEY = 0x7FFFFFFE                # Java's reader takes no larger key
+    MAX_POSITION = 0x7FFFFFFE80000000   # nor its writer a larger position
+
 cdef enum Kind:
     ARRAY = 0
     BITMAP = 1

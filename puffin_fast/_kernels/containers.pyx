@@ -21,7 +21,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport (
-    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_PLAIN, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, MAX_CONTAINERS,
+    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_PLAIN, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, MAX_CONTAINERS, MAX_KEY,
+    MAX_POSITION,
     OFFSETS_MIN_COUNT, RUN, Kind, choose, container_size, header_size, load16, load32, load64, plain_size,
     run_size, store16, store32, store64,
 )
@@ -53,6 +54,7 @@ cdef enum FaultCode:
     RUN_ORDER
     RUN_RANGE
     RUN_CARDINALITY
+    POSITION_RANGE
     TRAILING
 
 _FAULTS = (
@@ -60,7 +62,7 @@ _FAULTS = (
     "truncated: bytes needed from here, bytes left",
     "number of 32-bit bitmaps is more than the bytes can hold",
     "keys of 32-bit bitmaps must ascend strictly: above the one before",
-    "key of a 32-bit bitmap must be below 2^31, so that positions fit in 63 bits",
+    "key of a 32-bit bitmap is above 2^31 - 2, the largest that Java reads",
     "cookie of a 32-bit bitmap (12347 in the low 16 bits is the other one allowed)",
     "number of containers is more than 65536",
     "container keys must ascend strictly: above the one before",
@@ -70,6 +72,7 @@ _FAULTS = (
     "runs must ascend and not overlap: start at or after",
     "run passes 65535",
     "run container's lengths disagree with its cardinality",
+    "largest position is above what Java writes",
     "trailing bytes after the last container",
 )
 
@@ -92,8 +95,8 @@ cdef inline int fail(Fault* fault, int code, size_t offset, uint64_t expected, u
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil:
     """Checks every rule of the format over all of `size` bytes; no byte past them is read, nothing allocated.
 
-    Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key of
-    2^31 or above, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
+    Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key or
+    position above what Java takes, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
     out of order or overlapping, a cardinality that disagrees. Accepted, though never written (`unusual`): 32-bit
     bitmaps without containers, run containers no smaller than the array or bitmap would be, runs that touch, the run
     cookie without a run container, run flags past the last container.
@@ -102,7 +105,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
     """
     cdef uint64_t n_bitmaps, b, before = 0
     cdef uint32_t cookie, count, i, key, last_key, cardinality, bits_set, runs, total, start, end
-    cdef size_t at, bitmap_start, need
+    cdef size_t at, bitmap_start, need, last_container = 0
     cdef const uint8_t* flags
     cdef const uint8_t* descriptors
     cdef const uint8_t* offsets
@@ -125,8 +128,8 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
         key = load32(data + at)
         if b > 0 and key <= before:
             return fail(fault, KEY_ORDER, at, before, key)
-        if key >> 31:
-            return fail(fault, KEY_RANGE, at, 0x7FFFFFFF, key)
+        if key > MAX_KEY:
+            return fail(fault, KEY_RANGE, at, MAX_KEY, key)
         before = key
         high = <uint64_t>key << 32
         at += KEY_BYTES
@@ -217,9 +220,12 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                 summary.last = high | (<uint64_t>key << 16) | bitmap_last(data + at)
                 summary.n_containers[<int>BITMAP] += 1
             summary.cardinality += cardinality
+            last_container = at
             at += need
         if count == 0 or (flags != NULL and not has_run):
             summary.unusual = True
+    if summary.cardinality > 0 and summary.last > MAX_POSITION:
+        return fail(fault, POSITION_RANGE, last_container, MAX_POSITION, summary.last)
     if at != size:
         return fail(fault, TRAILING, at, 0, size - at)
     return 0

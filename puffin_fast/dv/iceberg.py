@@ -12,7 +12,7 @@ from typing import Any
 from puffin_fast._kernels import frames
 from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.errors import CorruptDataError
 
 __all__ = ["BLOB_TYPE", "FIELDS", "MAGIC", "MAX_POSITION", "decode", "encode"]
 
@@ -29,7 +29,6 @@ def encode(bitmap: PositionBitmap) -> bytes:
     """The blob of a set.
 
     Raises:
-        InvalidInputError: a position above MAX_POSITION.
         LimitExceededError: a blob past 2 GiB.
     """
     if bitmap and bitmap.max() > MAX_POSITION:
