@@ -1,5 +1,5 @@
-"""Seeded inputs of the benchmarks: `workload` makes them, ``manifest.json`` says what must come out."""
+"""Seeded inputs of the benchmarks, generated on demand and never committed: see `positions`."""
 
-from bench_data.workloads import NAMES, SIZES, workload
+from bench_data.positions import SIZES, WORKLOADS, load, sizes
 
-__all__ = ["NAMES", "SIZES", "workload"]
+__all__ = ["SIZES", "WORKLOADS", "load", "sizes"]

@@ -1,7 +1,7 @@
 """The kernels through their Python doors, each job beside its peers.
 
 `cases` lists them for the runner (``python -m benchmarks.run``); under pytest-benchmark ours and a peer of each
-case are tests. The letters of the workloads are explained in `bench_data.workloads`.
+case are tests. The letters of the workloads are explained in `bench_data.positions`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from bench_data import workload
+from bench_data import load, sizes
+from bench_data.positions import realdata
 from benchmarks import peers
 from benchmarks.timing import OURS, Bar, Case, Contenders
 from puffin_fast import arrow, dv
@@ -28,7 +29,7 @@ Positions = NDArray[np.uint64]
 
 LARGE, MIDDLE, SMALL = 10_000_000, 100_000, 1_000
 SORTED = "abcdef"
-ICEBERG = {"i5": 5_000_000, "i01": 20_000, "i03": 60_000, "i05": 100_000, "i10": 200_000, "i20": 400_000}
+ICEBERG = {name: sizes(name)[0] for name in ("i", "i-1%", "i-3%", "i-5%", "i-10%", "i-20%")}
 """Iceberg's own cases: every fifth row, and shares of a file of 2,000,000 rows."""
 N_QUERIES = 2_000_000
 
@@ -37,15 +38,15 @@ SCATTER, FILL = "pyroaring decode + NumPy scatter", "filling the output"
 
 
 @functools.lru_cache(maxsize=24)
-def data(name: str, n: int) -> Positions:
-    positions = workload(name, n)
+def data(name: str, n: int, seed: int = 1) -> Positions:
+    positions = load(name, n, seed)
     positions.flags.writeable = False
     return positions
 
 
 @functools.lru_cache(maxsize=24)
-def encoded(name: str, n: int) -> bytes:
-    return PositionBitmap.from_positions(data(name, n)).to_bytes()
+def encoded(name: str, n: int, seed: int = 1) -> bytes:
+    return PositionBitmap.from_positions(data(name, n, seed)).to_bytes()
 
 
 def same(left: Any, right: Any) -> bool:
@@ -85,7 +86,7 @@ def encode_sorted(name: str, n: int) -> Case:
         )
 
     bars = (Bar(NUMPY, 40),) if n == LARGE else ()
-    return Case("encode sorted", label(name, n), "position", n, prepare, bars)
+    return Case("encode sorted", label(name, n), "position", len(data(name, n)), prepare, bars)
 
 
 def encode_unsorted(name: str, n: int) -> Case:
@@ -100,14 +101,16 @@ def encode_unsorted(name: str, n: int) -> Case:
         )
 
     bars = (Bar(CROARING, 30), Bar("np.sort + ours", 2)) if n == LARGE else ()
-    return Case("encode unsorted", label(name, n), "position", n, prepare, bars)
+    return Case("encode unsorted", label(name, n), "position", len(data(name, n)), prepare, bars)
 
 
 def decode_out(name: str, n: int) -> Case:
     """All checks, from bytes into an array that is there; the floor is writing such an array."""
+    count = len(data(name, n))
 
     def prepare() -> Contenders:
-        blob, out, other = encoded(name, n), np.ones(n, np.uint64), np.ones(n, np.uint64)
+        blob = encoded(name, n)
+        out, other = np.ones(count, np.uint64), np.ones(count, np.uint64)
         assert same(PositionBitmap.from_bytes(blob).to_numpy(out=out), data(name, n))
         calls: Contenders = {
             OURS: lambda: PositionBitmap.from_bytes(blob).to_numpy(out=out),
@@ -118,20 +121,22 @@ def decode_out(name: str, n: int) -> Case:
         return agreeing(calls, but=(FILL,))
 
     bars = (Bar("pyroaring", 5), Bar(FILL, 0.75)) if n == LARGE else ()
-    return Case("decode, out=", label(name, n), "position", n, prepare, bars)
+    return Case("decode, out=", label(name, n), "position", count, prepare, bars)
 
 
 def decode_new(name: str, n: int) -> Case:
+    count = len(data(name, n))
+
     def prepare() -> Contenders:
         blob = encoded(name, n)
         calls: Contenders = {
             OURS: lambda: PositionBitmap.from_bytes(blob).to_numpy(),
             "pyroaring": lambda: peers.pyroaring_decode(blob),
-            FILL: lambda: np.full(n, 7, np.uint64),
+            FILL: lambda: np.full(count, 7, np.uint64),
         }
         return agreeing(calls, but=(FILL,))
 
-    return Case("decode", label(name, n), "position", n, prepare)
+    return Case("decode", label(name, n), "position", count, prepare)
 
 
 def checksum(name: str, n: int) -> Case:
@@ -194,8 +199,8 @@ SETS: dict[str, tuple[Callable[[Any, Any], Any], str, str]] = {
 
 
 def _siblings(name: str, n: int, k: int) -> list[bytes]:
-    """k different sets of one shape: a workload's seed follows from its size."""
-    return [encoded(name, n - i) for i in range(k)]
+    """k different sets of one shape."""
+    return [encoded(name, n, seed) for seed in range(1, k + 1)]
 
 
 def _ours(job: str, blobs: list[bytes]) -> bytes:
@@ -253,7 +258,9 @@ def contains(name: str, n: int, n_queries: int, *, ordered: bool) -> Case:
     def prepare() -> Contenders:
         blob, positions = encoded(name, n), data(name, n)
         rng = np.random.Generator(np.random.PCG64(3))
-        asked = positions[rng.integers(0, n, n_queries)] + rng.integers(0, 2, n_queries).astype(np.uint64)
+        asked = positions[rng.integers(0, len(positions), n_queries)] + rng.integers(0, 2, n_queries).astype(
+            np.uint64
+        )
         if ordered:
             asked.sort()
         some = asked[: n_queries // 10].tolist()
@@ -283,7 +290,7 @@ def _searchsorted(positions: Positions, asked: Positions) -> NDArray[np.bool_]:
 
 def _batch(n_vectors: int, size: int) -> pa.ListArray:
     """Vectors that cut one workload into pieces, so that no two are alike."""
-    base = data("b", min(n_vectors * size, LARGE)).astype(np.int64)
+    base = data("b", LARGE)[: min(n_vectors * size, LARGE // size * size)].astype(np.int64)
     values = np.resize(base, n_vectors * size).reshape(n_vectors, size)
     values = values - values[:, :1]
     offsets = pa.array(np.arange(0, n_vectors * size + 1, size, dtype=np.int64))
@@ -415,7 +422,7 @@ def two_threads(job: str, name: str, n: int, times: int = 8) -> Case:
         outs = {}
 
         def work() -> None:
-            out = outs.setdefault(threading.get_ident(), np.ones(n, np.uint64))
+            out = outs.setdefault(threading.get_ident(), np.ones(len(positions), np.uint64))
             for _ in range(times):
                 if job == "encode":
                     PositionBitmap.from_positions(positions)
@@ -439,10 +446,7 @@ def two_threads(job: str, name: str, n: int, times: int = 8) -> Case:
 
 def _real() -> Iterator[Case]:
     """CRoaring's real sets, when ``PUFFIN_FAST_REALDATA`` names their folder."""
-    from bench_data import workloads
-
-    realdata = getattr(workloads, "realdata", None)
-    for name, sets in realdata() if realdata else ():
+    for name, sets in realdata():
         total = sum(len(positions) for positions in sets)
 
         def prepare(sets: list[Positions] = sets) -> Contenders:
@@ -467,7 +471,7 @@ def cases(quick: bool = False) -> list[Case]:
     found += [encode_sorted(name, n) for name, n in iceberg.items()]
     found += _real()
     found += [encode_unsorted(name, n) for n in sizes for name in "gh"]
-    found += [encode_unsorted("i5-shuffled", n) for name, n in iceberg.items() if name == "i5"]
+    found += [encode_unsorted("i-shuffled", n) for name, n in iceberg.items() if name == "i"]
     for decode in (decode_out, decode_new):
         found += [decode(name, n) for n in sizes for name in SORTED]
         found += [decode(name, n) for name, n in iceberg.items()]

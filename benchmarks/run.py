@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def collect(quick: bool, words: list[str]) -> list[Case]:
                 importlib.import_module(f"benchmarks.{module.name}"), "cases", None
             )
             found += listed(quick) if listed else []
-    return [case for case in found if all(word in case.name for word in words)]
+    wanted = [case for case in found if all(word in case.name for word in words)]
+    return [replace(case, bars=()) for case in wanted] if quick else wanted
 
 
 def run(cases: list[Case], *, quick: bool, share: float) -> list[dict[str, Any]]:

@@ -72,9 +72,9 @@ def arro3_array(array: pa.Array) -> Any:
 def duckdb_column(array: pa.Array) -> Any:
     """A DuckDB result of one column, which is a stream of record batches."""
     connection = require_module("duckdb").connect()
-    table = pa.table({"c": array})
-    assert table.num_rows
-    return connection.execute("select c from table").fetch_arrow_table().column(0)
+    rows = pa.table({"c": array})
+    assert rows.num_rows
+    return connection.execute("select c from rows").to_arrow_table().column(0)
 
 
 LAYOUTS: dict[str, Callable[[pa.Array], Any]] = {

@@ -88,15 +88,30 @@ def test_a_mask_out_that_does_not_fit_is_the_callers_fault() -> None:
     bitmap = PositionBitmap.from_positions([1])
     read_only = np.zeros(5, np.bool_)
     read_only.flags.writeable = False
-    for out in (
+    wrong: list[Any] = [
         np.zeros(4, np.bool_),
-        np.zeros(6, np.bool_),
         np.zeros(5),
         np.zeros(10, np.bool_)[::2],
         read_only,
-    ):
+        [False] * 5,
+    ]
+    for out in wrong:
         with pytest.raises((errors.InvalidInputError, TypeError)):
             bitmap.mask(5, out=out)
+
+
+def test_a_larger_mask_out_is_filled_in_front() -> None:
+    out = np.ones(8, np.bool_)
+    assert PositionBitmap.from_positions([1]).mask(5, out=out).tolist() == [False, True, False, False, False]
+    assert out.tolist() == [False, True, False, False, False, True, True, True]
+
+
+@given(strategies.low_position_sets(), st.sampled_from([0, 1, 63, 4_095, 65_535, 65_536, 100_001]))
+def test_a_mask_of_later_rows_is_a_slice_of_the_whole(positions: strategies.Positions, start: int) -> None:
+    bitmap = PositionBitmap.from_positions(positions)
+    whole = bitmap.mask(start + 70_000)
+    np.testing.assert_array_equal(bitmap.mask(70_000, start=start), whole[start:])
+    np.testing.assert_array_equal(bitmap.mask(70_000, start=start, invert=True), ~whole[start:])
 
 
 # Membership ----------------------------------------------------------------------------------------------

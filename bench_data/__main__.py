@@ -1,0 +1,5 @@
+"""``python -m bench_data [--write]``."""
+
+from bench_data.positions import main
+
+main()
