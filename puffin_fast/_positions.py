@@ -106,10 +106,10 @@ def as_position(value: int, what: str) -> int:
 
 
 def as_bytes(data: Any, what: str) -> bytes:
-    """The bytes of any contiguous buffer; `bytes` themselves, a copy of others (they may change under us).
+    """The bytes of any buffer of bytes; `bytes` themselves, a copy of others (they may change under us).
 
     Raises:
-        InvalidInputError: no buffer, or not a contiguous one.
+        InvalidInputError: no buffer, or one of other items.
     """
     if isinstance(data, bytes):
         return data
@@ -119,10 +119,9 @@ def as_bytes(data: Any, what: str) -> bytes:
         raise InvalidInputError(
             f"{what}: expected bytes or another buffer, found {type(data).__name__}"
         ) from None
-    if not view.c_contiguous or view.ndim != 1 or view.itemsize != 1:
+    if view.ndim != 1 or view.itemsize != 1:
         raise InvalidInputError(
-            f"{what}: expected a contiguous buffer of bytes, found items of {view.itemsize} bytes, shape {view.shape} "
-            f"and strides {view.strides}"
+            f"{what}: expected a buffer of bytes, found items of {view.itemsize} bytes and shape {view.shape}"
         )
     return view.tobytes()
 
