@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import dv
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import arrow, dv, errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.conftest import require_module
 

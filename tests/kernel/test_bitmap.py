@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from puffin_fast.bitmap import PositionBitmap
 from pyroaring import BitMap64
 
 from puffin_fast import errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.kernel.bank import CODECS, Codec
 

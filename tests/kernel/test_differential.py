@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from puffin_fast.bitmap import PositionBitmap
 from pyroaring import BitMap64
 
 from puffin_fast import dv, errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.java import GOLDEN, Java, Verdict, positions_of
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import dv, errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 MIB = 1 << 20

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import errors
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 N_ROWS = (0, 1, 7, 8, 9, 63, 64, 65, 65_535, 65_536, 65_537, 131_072, 200_003)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from puffin_fast.bitmap import PositionBitmap
 
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
-from puffin_fast.bitmap import PositionBitmap
 
 from puffin_fast import dv
+from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 
 Pair = tuple[PositionBitmap, frozenset[int]]
