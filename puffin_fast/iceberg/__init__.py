@@ -8,10 +8,11 @@ from __future__ import annotations
 from puffin_fast.errors import MissingExtraError
 
 try:
+    from puffin_fast.iceberg._pyiceberg import v3_metadata
     from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
     from puffin_fast.iceberg.scan import Scan, scan
-    from puffin_fast.iceberg.tables import append, create_table
+    from puffin_fast.iceberg.tables import append, create_table, upgrade
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyiceberg", "fastavro", "tenacity"):
@@ -29,4 +30,6 @@ __all__ = [
     "delete_positions",
     "plan_files",
     "scan",
+    "upgrade",
+    "v3_metadata",
 ]

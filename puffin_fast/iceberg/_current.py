@@ -6,14 +6,15 @@ import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.files import read_vector
 
 from puffin_fast import arrow
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg._datafile import FIELD_ID, open_parquet
+from puffin_fast.files import read_vector
+from puffin_fast.iceberg._datafile import open_parquet
 from puffin_fast.iceberg.plan import FILE_PATH_ID
+from puffin_fast.iceberg.project import FIELD_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast._io import split_location
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._row_groups import row_groups_that_may_match
-from puffin_fast.iceberg.project import FIELD_ID, FileSchema
+from puffin_fast.iceberg.project import FileSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifests import ManifestEntry
 
-__all__ = ["FIELD_ID", "Columns", "open_parquet"]
+__all__ = ["Columns", "open_parquet"]
 
 BATCH_ROWS = 1 << 17
 

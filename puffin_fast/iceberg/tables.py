@@ -21,7 +21,7 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg._changes import Changes
-from puffin_fast.iceberg._pyiceberg import schema_of_arrow, v3_metadata, write_data_files
+from puffin_fast.iceberg._pyiceberg import commit_upgrade, schema_of_arrow, v3_metadata, write_data_files
 from puffin_fast.iceberg.commit import Committed, commit, head_of, remove_files, repeated
 from puffin_fast.iceberg.manifests import ADDED, DATA, ManifestEntry
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-__all__ = ["append", "create_table"]
+__all__ = ["append", "create_table", "upgrade"]
 
 FORMAT_VERSION = "format-version"
 
@@ -149,6 +149,30 @@ def append(
             return None
     changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
     return commit(table, changes, base=base, branch=branch, job_id=job_id, properties=properties)
+
+
+def upgrade(table: Table) -> Table:
+    """Raises a table of format version 1 or 2 to 3; a table of version 3 stays as it is.
+
+    Nothing is rewritten: earlier deletes go on applying, and the next commit gives the rows their row ids.
+
+    Args:
+        table: loaded anew first, and moved to the new metadata.
+
+    Returns:
+        The same table.
+
+    Raises:
+        ConflictError, CommitUnknownError: see `commit`.
+        UnsupportedError: a PyIceberg that is not known.
+    """
+    table.refresh()
+    if table.metadata.format_version == 1:
+        with table.transaction() as transaction:
+            transaction.upgrade_table_version(2)
+    if table.metadata.format_version < 3:
+        commit_upgrade(table)
+    return table
 
 
 def _rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:

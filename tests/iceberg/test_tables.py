@@ -16,9 +16,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg import _pyiceberg
-from puffin_fast.iceberg._pyiceberg import commit_upgrade, v3_metadata
+from puffin_fast.iceberg._pyiceberg import v3_metadata
 from puffin_fast.iceberg.commit import JOB_ID
-from puffin_fast.iceberg.tables import append, create_table
+from puffin_fast.iceberg.delete import delete
+from puffin_fast.iceberg.tables import append, create_table, upgrade
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -174,19 +175,29 @@ def test_metadata_that_pyiceberg_would_drop_is_never_overwritten(
     assert shared_catalog.load_table(table.name()).metadata_location == table.metadata_location
 
 
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("version", ["1", "2"])
 def test_rows_that_were_there_get_row_ids_after_an_upgrade(
-    shared_catalog: SqlCatalog, namespace: str
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: str
 ) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema)
+    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": version})
     table.append(ROWS)
     table.append(ROWS)
-    commit_upgrade(table)
+    assert upgrade(table) is table
     assert (table.metadata.format_version, metadata_json(table)["next-row-id"]) == (3, 0)
     append(table, ROWS.slice(0, 1))
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert (snapshot.first_row_id, snapshot.added_rows) == (0, 121)
-    assert table.scan().to_arrow().num_rows == 121
+    location = table.metadata_location
+    assert upgrade(table).metadata_location == location
+    assert delete(table, "id >= 30").rows_deleted == 60
+    assert table.scan().to_arrow().num_rows == 61
+    name = f"{shared_catalog.name}.{namespace}.t"
+    theirs = iceberg_spark.sql(f"SELECT id, _row_id FROM {name}").toArrow().to_pydict()
+    assert sorted(theirs["id"]) == sorted([0, *range(30), *range(30)])
+    assert len(set(theirs["_row_id"])) == 61
 
 
 SPECS = {
