@@ -31,7 +31,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest bench lint format types jars wheel build java clean distclean
+.PHONY: help demo test test-newest bench fuzz sanitize deep lint format types jars wheel build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,8 +47,17 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 	$(NEWEST)/bin/python -m pytest -m "spark and not jar" $(args)
 
 bench: build  ## the benchmarks, each beside its peers, with the ratios (args="-k encode" narrows)
-	@mkdir -p build/bench
-	$(PYTEST) benchmarks --benchmark-only --benchmark-disable-gc --benchmark-json=build/bench/bench.json $(args)
+	$(PY) -m benchmarks.run $(args)
+
+fuzz: build  ## fuzz each decoder and identity, coverage-guided (seconds=60 each; args="--target bitmap" narrows)
+	$(PY) -m pip install -q atheris
+	$(PY) -m tests.fuzz.run --seconds $(or $(seconds),60) $(args)
+
+sanitize: build  ## the kernels' tests on kernels built with ASan and UBSan, on every SIMD level
+	$(PY) -m tests.instrumented sanitize $(args)
+
+deep: build  ## the kernels' properties with hypothesis' deep profile (20,000 examples each)
+	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel -m "not jar and not spark" -n auto $(args)
 
 lint: $(VENV)/.installed  ## ruff: rules and formatting
 	$(PY) -m ruff check .

@@ -105,22 +105,21 @@ def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
     return table, rows
 
 
-def _vectors(table: Table) -> list[tuple[str, PositionBitmap, int]]:
-    """Data file, positions and bytes of each vector that the table's newest snapshot has."""
+def _vectors(table: Table) -> tuple[int, list[tuple[str, PositionBitmap, int]]]:
+    """How many data files the table has; data file, positions and bytes of each vector."""
+    from puffin_fast import iceberg
     from puffin_fast.files import read_vector
-    from puffin_fast.iceberg import manifests
 
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return []
-    lists = [m for m in manifests.read_manifest_list(table.io, snapshot.manifest_list) if m.content]
+    tasks = iceberg.plan_files(table).tasks
     found = []
-    for _, entries in manifests.read_manifests(table.io, lists):
-        for entry in entries:
-            path, offset, length = entry.file_path, entry.content_offset, entry.content_size_in_bytes
-            bitmap = read_vector(path.removeprefix("file://"), offset, length, cardinality=entry.record_count)
-            found.append((entry.referenced_data_file, bitmap, length))
-    return found
+    for task in tasks:
+        if (vector := task.vector) is not None:
+            offset, length = vector.content_offset, vector.content_size_in_bytes
+            assert offset is not None  # a vector has both, the plan has checked it
+            assert length is not None
+            bitmap = read_vector(vector.file_path, offset, length, cardinality=vector.record_count)
+            found.append((task.data.file_path, bitmap, length))
+    return len(tasks), found
 
 
 def _tell(
@@ -132,7 +131,6 @@ def _tell(
 
     with story.stage("load", table=data.name) as row:
         table, row["rows"] = _load(catalog, data)
-    n_files = len(list(table.scan().plan_files()))
     doors: tuple[tuple[str, Callable[[str], Any]], ...] = (
         ("Spark", lambda where: spark.delete(session, table, where)),
         ("this machine", lambda where: iceberg.delete(table, where)),
@@ -144,7 +142,7 @@ def _tell(
             delete(erasure.where)
             table.refresh()
         done.append(erasure.where)
-        vectors = _vectors(table)
+        n_files, vectors = _vectors(table)
         deleted = sum(len(bitmap) for _, bitmap, _ in vectors)
         row["rows"] = deleted - before
         folder = (
@@ -186,7 +184,7 @@ def _picture(story: Story, path: Path) -> bool:
     for shift, key in ((-0.2, "bytes of vectors"), (0.2, "bytes as position deletes")):
         bars = sizes.bar([p + shift for p in places], [row[key] for row in story.tables], 0.4, label=key)
         sizes.bar_label(bars, fmt="{:,.0f}", fontsize=7)
-    sizes.set_xticks(list(places), names, fontsize=7)
+    sizes.set_xticks(list(places), names, fontsize=7, rotation=20)
     sizes.set_yscale("log")
     sizes.set_title("the same deletes, in bytes")
     sizes.legend(fontsize=7)
@@ -194,7 +192,7 @@ def _picture(story: Story, path: Path) -> bool:
     bars = seconds.barh(range(len(stages)), [row["seconds"] for row in stages])
     seconds.bar_label(bars, fmt="{:.2f}", fontsize=7)
     seconds.set_yticks(
-        range(len(stages)), [f"{row['stage'][:40]} {row['table']}" for row in stages], fontsize=7
+        range(len(stages)), [f"{row['table']} {row['stage'].split(':')[0]}" for row in stages], fontsize=7
     )
     seconds.set_title("seconds per stage")
     figure.savefig(path, dpi=120)

@@ -62,7 +62,7 @@ def test_the_proof_notices_a_row_that_is_there_twice(
     pq.write_table(pa.table({"id": [1, 2, 3]}), source)
     table = shared_catalog.create_table(f"{namespace}.t", pa.schema([("id", pa.int64())]))
     table.append(pa.table({"id": [1, 2, 2]}))
-    with pytest.raises(DisagreementError, match="reads 3 rows, 1 of them wrong"):
+    with pytest.raises(DisagreementError, match="reads 3 rows with"):
         prove(duckdb_iceberg, table, [source], ["false"])
 
 
