@@ -102,9 +102,10 @@ def collect_written(written: DataFrame, location: str, job_id: str, filesystem: 
     try:
         with own_errors():
             table = written.toArrow()
-        if pc.count_distinct(table["data_file"]).as_py() != table.num_rows:
+        data_files = table["data_file"].drop_null()
+        if pc.count_distinct(data_files).as_py() != len(data_files):
             raise PuffinFastError(f"job {job_id}: two vectors for one data file, none of them may be used")
-        kept = set(pc.unique(table["path"]).to_pylist())
+        kept = set(pc.unique(table["path"].drop_null()).to_pylist())
     finally:
         try:
             remove_job_files(location, job_id, keep=kept, filesystem=filesystem)
