@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from puffin_fast.errors import CorruptDataError, MissingExtraError, NotFoundError
+from puffin_fast.errors import (
+    CorruptDataError,
+    MissingExtraError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
 
 try:
     import fastavro
@@ -108,7 +114,10 @@ def write_avro(
         the file's length in bytes.
     """
     buffer = BytesIO()
-    fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata)
+    try:
+        fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata)
+    except ValueError as error:
+        raise _codec_error(error, path) or error from error
     with io.new_output(path).create(overwrite=True) as sink:
         sink.write(buffer.getvalue())
     return buffer.tell()
@@ -174,6 +183,14 @@ def read_avro(
     return AvroFile(metadata, tuple(plain.partition), _guarded(reader, path))
 
 
+def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
+    """fastavro's complaint about a codec that it has or knows no package for, as an error of ours."""
+    found = str(error)
+    if isinstance(error, PuffinFastError) or not ("need to install" in found or "nrecognized codec" in found):
+        return None
+    return UnsupportedError(f"{path}: {found}")
+
+
 def _guarded(reader: Iterable[Any], path: str) -> Iterator[dict[str, Any]]:
     """The records; whatever fastavro stumbles over in hostile bytes becomes one error of ours."""
     iterator = iter(reader)
@@ -183,7 +200,8 @@ def _guarded(reader: Iterable[Any], path: str) -> Iterator[dict[str, Any]]:
         except StopIteration:
             return
         except Exception as error:
-            raise CorruptDataError(f"records of an Avro file: {error!r}", path=path) from error
+            missing = _codec_error(error, path)
+            raise missing or CorruptDataError(f"records of an Avro file: {error!r}", path=path) from error
         yield record
 
 

@@ -97,6 +97,8 @@ def write_manifest(
         for entry in entries:
             tally.add(entry)
             yield _record(entry, version, snapshot_id, keys)
+        if tally.is_empty:
+            raise InvalidInputError(f"{path}: a manifest without entries")
 
     header = {
         "schema": metadata.schema().model_dump_json(),
@@ -287,9 +289,11 @@ class _Tally:
         if entry.status != DELETED and entry.sequence_number is not None:
             self._min = entry.sequence_number if self._min is None else min(self._min, entry.sequence_number)
 
+    @property
+    def is_empty(self) -> bool:
+        return not sum(self._files)
+
     def finish(self, length: int) -> ManifestFile:
-        if not sum(self._files):
-            raise InvalidInputError(f"{self._manifest.path}: a manifest without entries")
         return replace(
             self._manifest,
             length=length,
