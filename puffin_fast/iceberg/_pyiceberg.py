@@ -4,6 +4,8 @@ PyIceberg 0.12 reads format version 3 and refuses to write it, in three places. 
 are written by `manifests.py` without PyIceberg. Table metadata is written here: catalogs that keep their
 metadata themselves (SQL, Hive, Glue, DynamoDB, BigQuery) write it through `_write_metadata`, which is
 shadowed on that one catalog object while a commit runs. A REST catalog's server writes its own metadata.
+
+More than 400 lines, so that private parts are looked for in one file only.
 """
 
 from __future__ import annotations
