@@ -19,9 +19,9 @@ ROUNDS = 7
 def _median_s(call: Callable[[], Any]) -> float:
     samples = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began = time.process_time()
         call()
-        samples.append(time.perf_counter() - began)
+        samples.append(time.process_time() - began)
     return statistics.median(samples)
 
 
@@ -35,7 +35,7 @@ def _containers(n: int, density: float, seed: int) -> PositionBitmap:
 
 
 def measure(*, quick: bool) -> dict[str, list[tuple[int, float]]]:
-    """Curves of (positions or containers, seconds)."""
+    """Curves of (positions or containers, CPU seconds)."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for n in POSITIONS[: 3 if quick else None]:
         positions = np.flatnonzero(np.random.Generator(np.random.PCG64(n)).random(10 * n) < 0.1).astype(

@@ -1,4 +1,8 @@
-"""Cases, and the timing of pairs: alternating in one process, medians, ratios."""
+"""Cases, and the timing of pairs: alternating in one process, medians, ratios.
+
+Time is the process's CPU time unless a case says otherwise: on a machine with other work a long call is
+interrupted more often than a short one, and wall-clock ratios would flatter whoever is faster.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,7 @@ class Case:
         prepare: builds the inputs, asserts every contender's result and returns the calls, ours among them.
         bars: what must be reached.
         counts: units per call of contenders that do less than `count` (a peer too slow for all of it).
+        clock: CPU seconds of the process; wall seconds where threads are what is measured.
     """
 
     job: str
@@ -54,6 +59,7 @@ class Case:
     prepare: Callable[[], Contenders]
     bars: tuple[Bar, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    clock: Callable[[], float] = time.process_time
 
     @property
     def name(self) -> str:
@@ -80,11 +86,11 @@ class Result:
         return [(bar, ratio, ratio >= bar.ratio) for bar, ratio in ratios]
 
 
-def _sample(call: Callable[[], Any], repeats: int) -> float:
-    began = time.perf_counter()
+def _sample(call: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> float:
+    began = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - began) / repeats
+    return (clock() - began) / repeats
 
 
 def measure(case: Case, budget_s: float) -> Result:
@@ -94,7 +100,7 @@ def measure(case: Case, budget_s: float) -> Result:
     """
     contenders = case.prepare()
     began = time.perf_counter()
-    once = {name: _sample(call, 1) for name, call in contenders.items()}  # also warms every path
+    once = {name: _sample(call, 1, case.clock) for name, call in contenders.items()}  # also warms every path
     repeats = {name: max(1, int(1e-3 / max(seconds, 1e-8))) for name, seconds in once.items()}
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     gc.collect()
@@ -103,7 +109,7 @@ def measure(case: Case, budget_s: float) -> Result:
         rounds = 0
         while rounds < 3 or (rounds < 25 and time.perf_counter() - began < budget_s):
             for name, call in contenders.items():
-                samples[name].append(_sample(call, repeats[name]))
+                samples[name].append(_sample(call, repeats[name], case.clock))
             rounds += 1
     finally:
         gc.enable()
