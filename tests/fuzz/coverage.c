@@ -2,13 +2,14 @@
  *
  * GCC calls __sanitizer_cov_trace_pc at every edge and leaves it to us what that means; libFuzzer wants an array
  * of 8-bit counters and a table of as many program counters. This object is linked into each module: it counts
- * by the return address's distance from the module's start, and registers the array when libFuzzer is loaded
- * (atheris with its symbols made global). Comparisons go to libFuzzer's own callbacks.
+ * by the return address's distance from the module's start, and registers the array with the libFuzzer in the
+ * library that PUFFIN_FAST_LIBFUZZER names, if it is loaded. Comparisons go to libFuzzer's own callbacks.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
 #define NO_COVERAGE __attribute__((no_sanitize_coverage))
@@ -52,13 +53,16 @@ HIDDEN NO_COVERAGE void __sanitizer_cov_trace_switch(uint64_t value, uint64_t *c
     if (trace_switch_to) trace_switch_to(value, cases);
 }
 
-#define FIND(NAME) NAME##_to = (void *)dlsym(RTLD_DEFAULT, "__sanitizer_cov_" #NAME)
+#define FIND(NAME) NAME##_to = dlsym(fuzzer, "__sanitizer_cov_" #NAME)
 
 __attribute__((constructor)) NO_COVERAGE static void register_counters(void) {
     Dl_info info;
     if (dladdr((void *)&counters, &info)) module_start = (uintptr_t)info.dli_fbase;
-    void (*counters_init)(uint8_t *, uint8_t *) = dlsym(RTLD_DEFAULT, "__sanitizer_cov_8bit_counters_init");
-    void (*pcs_init)(const uintptr_t *, const uintptr_t *) = dlsym(RTLD_DEFAULT, "__sanitizer_cov_pcs_init");
+    const char *path = getenv("PUFFIN_FAST_LIBFUZZER");
+    void *fuzzer = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    if (!fuzzer) return;
+    void (*counters_init)(uint8_t *, uint8_t *) = dlsym(fuzzer, "__sanitizer_cov_8bit_counters_init");
+    void (*pcs_init)(const uintptr_t *, const uintptr_t *) = dlsym(fuzzer, "__sanitizer_cov_pcs_init");
     if (!counters_init || !pcs_init) return;
     for (size_t i = 0; i < N_COUNTERS; ++i) table[i].pc = module_start + (i << SHIFT);
     counters_init(counters, counters + N_COUNTERS);

@@ -1,31 +1,32 @@
 """One target under libFuzzer: ``python -m tests.fuzz.fuzz_one TARGET [libFuzzer's arguments]``.
 
-libFuzzer's symbols are made global before the kernels load, so that their counters find it.
+The kernels load last, when the library that holds atheris's libFuzzer is there, and are told where it is, so
+that their counters find it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+from pathlib import Path
+
+PYTHON_DECODERS = ("footer", "metadata", "reader", "compression")
+"""Modules of the Puffin room, whose code is Python and gets its counters from atheris."""
 
 
 def main() -> None:
     name = sys.argv.pop(1)
-    sys.setdlopenflags(os.RTLD_NOW | os.RTLD_GLOBAL)
     import atheris
 
-    sys.setdlopenflags(os.RTLD_NOW)
+    (core,) = Path(atheris.__file__).parent.glob("core_with_libfuzzer.*.so")
+    ctypes.CDLL(str(core), os.RTLD_NOW | os.RTLD_LOCAL)
+    os.environ["PUFFIN_FAST_LIBFUZZER"] = str(core)
+    if name.startswith("puffin"):
+        with atheris.instrument_imports(include=[f"puffin_fast.puffin.{part}" for part in PYTHON_DECODERS]):
+            import puffin_fast.puffin.reader  # noqa: F401
     from tests.fuzz.targets import TARGETS
 
-    if name == "puffin" or name == "puffin_footer":  # the only decoders that are Python
-        import puffin_fast.puffin.footer
-        import puffin_fast.puffin.metadata
-        import puffin_fast.puffin.reader
-
-        for module in (puffin_fast.puffin.footer, puffin_fast.puffin.metadata, puffin_fast.puffin.reader):
-            for key, value in vars(module).items():
-                if getattr(value, "__module__", None) == module.__name__ and hasattr(value, "__code__"):
-                    setattr(module, key, atheris.instrument_func(value))
     atheris.Setup(sys.argv, TARGETS[name])
     atheris.Fuzz()
 
