@@ -1,0 +1,54 @@
+"""A filesystem on which first attempts of tasks come to grief after they wrote something."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from fsspec import AbstractFileSystem
+from fsspec.implementations.local import LocalFileSystem
+
+
+class Flaky(AbstractFileSystem):
+    """Local files under another name, so that nobody takes a short cut to them.
+
+    Args:
+        harm: what happens to a first attempt when it opens its second file, ``raise`` or ``kill``; a file
+            ``harmed`` beside the folder says that it did.
+    """
+
+    protocol = "flaky"
+    cachable = False
+
+    def __init__(self, harm: str, **options: Any) -> None:
+        super().__init__(harm=harm, **options)
+        self.harm = harm
+        self.opened = 0
+        self.inner = LocalFileSystem(auto_mkdir=True)
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path.removeprefix("flaky://")
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and "w" in mode:
+            self.opened += 1
+            if context.attemptNumber() == 0 and self.opened == 2:
+                Path(self._strip_protocol(path)).parent.with_name("harmed").touch()
+                if self.harm == "kill":
+                    os._exit(9)
+                raise OSError("the disk came off")
+        return self.inner.open(self._strip_protocol(path), mode, **options)
+
+    def info(self, path: str, **options: Any) -> Any:
+        return self.inner.info(self._strip_protocol(path), **options)
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        return self.inner.ls(self._strip_protocol(path), detail=detail, **options)
+
+    def rm_file(self, path: str) -> None:
+        self.inner.rm_file(self._strip_protocol(path))
