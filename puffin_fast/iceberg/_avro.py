@@ -175,7 +175,9 @@ def read_avro(
         fastavro.schemaless_writer(rewritten, _HEADER, header)
         rewritten.write(memoryview(data)[source.tell() :])
         rewritten.seek(0)
-        reader = fastavro.reader(rewritten, _projected(writer, frozenset(names.values()) - skip))
+        # resolving one schema into another costs fastavro more than decoding a few fields too many
+        wanted = _projected(writer, frozenset(names.values()) - skip) if skip else None
+        reader = fastavro.reader(rewritten, wanted)
     except CorruptDataError:
         raise
     except Exception as error:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["read_manifest", "read_manifest_list", "read_manifests"]
 
 _THREADS = 8
+_NOT_TO_PLAN = (*METRICS, "key_metadata")
 _LIST_WANTED = frozenset(
     name for field_id, name in LIST_FIELD_NAMES.items() if field_id not in (508, 509, 510, 511, 518)
 )
@@ -84,17 +85,15 @@ def read_manifest(
         manifest: the manifest as its list states it: sequence number and first row id are inherited from it.
         specs: the table's, ``table.specs()``; without them partition values keep the file's order.
         live_only: leave out entries whose status is deleted.
-        metrics: False leaves the six metrics maps, split offsets and key metadata out (None);
-            reads faster, but what comes out must not be written back.
+        metrics: False leaves the six metrics maps and the key metadata of data files out (None); reads
+            faster, but what comes out must not be written back.
 
     Raises:
         CorruptDataError: the file is no manifest, is shorter than stated, or lacks a required field.
         NotFoundError: there is no such file.
     """
-    skip = frozenset(() if metrics else (*METRICS, "split_offsets", "key_metadata"))
-    # column sizes are never needed to plan, bounds of delete files are: they say which data file is meant
-    if not metrics and manifest.content == DELETES:
-        skip -= {"lower_bounds", "upper_bounds"}
+    # delete files have few metrics, and their bounds say which data file is meant
+    skip = frozenset(() if metrics or manifest.content == DELETES else _NOT_TO_PLAN)
     path = manifest.path
     file = read_avro(io, path, ENTRY_NAMES, n_bytes=manifest.length, skip=skip)
     partition_of = _partition_reader(file.partition, None if specs is None else specs.get(manifest.spec_id))
