@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.jar, pytest.mark.spark]
 
 MakePanel = Callable[["Table"], Panel]
 
 ALL = set(range(N))
+
+ONE_VECTOR_PER_FILE = {"write.delete.target-file-size-bytes": "1"}
+"""What the README advises for tables that DuckDB deletes from: see the last test."""
 
 
 def test_every_engine_reads_what_we_delete(table: Table, panel: MakePanel) -> None:
@@ -33,7 +37,10 @@ def test_every_engine_reads_what_we_delete(table: Table, panel: MakePanel) -> No
     iceberg.delete(table, "word is null or id >= 2990")  # merges the vectors that are there
     jury.agree({i for i in kept & where(lambda row: row["word"] is not None) if i < 2990})
     jury.one_vector_per_file()
-    assert sum(cardinality for _, _, cardinality in jury.vectors()) == N - len(jury.answers()["ours"])
+    (stored,) = jury.spark.sql(f"SELECT sum(record_count) FROM {jury.name}.data_files").first()
+    assert (
+        sum(cardinality for _, _, cardinality in jury.vectors()) == stored - jury.answers()["ours"].num_rows
+    )
 
 
 def test_a_file_whose_rows_are_all_deleted_reads_as_empty(table: Table, panel: MakePanel) -> None:
@@ -114,7 +121,10 @@ def test_row_lineage_survives_our_deletes(table: Table, panel: MakePanel) -> Non
     kept = where(lambda row: row["k"] >= 50 and row["word"] != "w1")
     after = jury.spark.sql(query).toArrow()
     assert after.equals(before.filter(pa.array([i in kept for i in range(N)])))
-    assert table.metadata.next_row_id == N
+    assert table.metadata.next_row_id is not None
+    assert (
+        table.metadata.next_row_id >= N
+    )  # past every id given; a data manifest written anew may leave a gap
 
 
 def test_java_finds_nothing_to_mend_in_our_metadata(table: Table, panel: MakePanel) -> None:
@@ -139,7 +149,9 @@ def test_java_finds_nothing_to_mend_in_our_metadata(table: Table, panel: MakePan
 def test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it(
     rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection, spec: tuple[str, ...]
 ) -> None:
-    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", ROWS.schema, partition_spec=spec)
+    table = iceberg.create_table(
+        rest_catalog, f"{rest_namespace}.t", ROWS.schema, partition_spec=spec, properties=ONE_VECTOR_PER_FILE
+    )
     for start in range(0, N, N // 3):
         iceberg.append(table, ROWS.slice(start, N // 3))
     iceberg.delete(table, "k < 20")
@@ -165,3 +177,40 @@ def test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it(
         agree(kept)
         iceberg.delete(table, "k = 1000")
         agree({i for i in kept if i >= 300})
+
+
+@pytest.mark.parametrize("writer", ["ours", "Spark"])
+def test_duckdb_still_loses_the_other_vectors_of_a_puffin_file(
+    rest_catalog: RestCatalog,
+    rest_namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    iceberg_spark: SparkSession,
+    writer: str,
+) -> None:
+    """DuckDB 1.5.5 removes a Puffin file's every vector when it replaces one of them: rows come back.
+
+    It happens to the files of Iceberg's own writer as to ours. When this fails, DuckDB was mended, and the
+    README's advice can go.
+    """
+    modes = {"write.delete.mode": "merge-on-read", "write.distribution-mode": "none"}
+    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", ROWS.schema, properties=modes)
+    for start in range(0, N, N // 3):
+        iceberg.append(table, ROWS.slice(start, N // 3))
+    if writer == "ours":
+        iceberg.delete(table, "k < 20")
+    else:
+        uri = rest_catalog.properties["uri"]
+        iceberg_spark.conf.set("spark.sql.catalog.rest", "org.apache.iceberg.spark.SparkCatalog")
+        iceberg_spark.conf.set("spark.sql.catalog.rest.type", "rest")
+        iceberg_spark.conf.set("spark.sql.catalog.rest.uri", uri)
+        iceberg_spark.sql(f"DELETE FROM rest.{rest_namespace}.t WHERE k < 20")
+        table.refresh()
+    vectors = [task.vector for task in iceberg.plan_files(table).tasks]
+    shared = len({vector.file_path for vector in vectors if vector is not None}) < len(vectors)
+    assert shared, "the test needs two vectors in one file"
+    with attached(duckdb_iceberg, rest_catalog) as database:
+        duckdb_iceberg.execute(f"DELETE FROM {database}.{rest_namespace}.t WHERE id < 300")
+    table.refresh()
+    right = where(lambda row: row["k"] >= 20 and row["id"] >= 300)
+    for rows in (iceberg.scan(table).to_arrow(), table.scan().to_arrow()):
+        assert set(rows["id"].to_pylist()) > right
