@@ -12,7 +12,7 @@ from typing import Any
 from puffin_fast._kernels import frames
 from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, InvalidInputError
 
 __all__ = ["BLOB_TYPE", "FIELDS", "MAGIC", "MAX_POSITION", "decode", "encode"]
 
