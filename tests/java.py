@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,19 +87,11 @@ class Java:
 
     def decode(self, bitmap: bytes) -> Verdict:
         """The verdict of `RoaringPositionBitmap.deserialize` on a portable 64-bit bitmap."""
-        from py4j.protocol import Py4JJavaError
-
         buffer = self.jvm.java.nio.ByteBuffer.wrap(bitmap).order(self.jvm.java.nio.ByteOrder.LITTLE_ENDIAN)
-        try:
-            read = self._call_static(self._bitmap, "deserialize", buffer)
-            return Verdict(self._positions(read), "")
-        except Py4JJavaError as error:
-            return Verdict(None, str(error.java_exception.toString()))
+        return self._verdict(lambda: self._call_static(self._bitmap, "deserialize", buffer))
 
     def decode_blob(self, blob: bytes, cardinality: int) -> Verdict:
         """The verdict of `PositionDeleteIndex.deserialize`, for a declared cardinality."""
-        from py4j.protocol import Py4JJavaError
-
         iceberg = self.jvm.org.apache.iceberg
         file = (
             iceberg.FileMetadata.deleteFileBuilder(iceberg.PartitionSpec.unpartitioned())
@@ -113,10 +105,17 @@ class Java:
             .withContentSizeInBytes(len(blob))
             .build()
         )
+        return self._verdict(lambda: iceberg.deletes.PositionDeleteIndex.deserialize(blob, file))
+
+    def _verdict(self, read: Callable[[], Any]) -> Verdict:
+        """Positions of what was read, or the exception; Spark turns some of Java's into its own."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         try:
-            return Verdict(self._positions(iceberg.deletes.PositionDeleteIndex.deserialize(blob, file)), "")
-        except Py4JJavaError as error:
-            return Verdict(None, str(error.java_exception.toString()))
+            return Verdict(self._positions(read()), "")
+        except (Py4JJavaError, PySparkException) as error:
+            return Verdict(None, str(error))
 
     def _call_static(self, cls: Any, name: str, argument: Any) -> Any:
         (method,) = (m for m in cls.getDeclaredMethods() if m.getName() == name)

@@ -105,9 +105,16 @@ def test_what_is_no_buffer_is_the_callers_fault(codec: Codec) -> None:
             codec.decode(value)
 
 
-def test_buffers_of_other_shapes_are_read_or_refused_whole(codec: Codec) -> None:
+def test_strided_buffers_are_read_right_or_refused(codec: Codec) -> None:
     data = np.frombuffer(codec.oracle_encode([1, 2, 3, 4, 5, 70_000]), np.uint8)
-    assert positions_of(codec.decode(np.repeat(data, 2)[::2])) == [1, 2, 3, 4, 5, 70_000]
+    try:
+        found = codec.decode(np.repeat(data, 2)[::2])
+    except errors.InvalidInputError:
+        return
+    assert positions_of(found) == [1, 2, 3, 4, 5, 70_000]
+
+
+def test_buffers_of_other_items_are_refused_whole(codec: Codec) -> None:
     for value in (np.arange(4.0), np.zeros((2, 16), np.uint8)):
         with pytest.raises((errors.PuffinFastError, TypeError)):
             codec.decode(value)

@@ -219,7 +219,7 @@ def test_mutated_bytes_get_javas_verdict_or_a_reason(java: Java) -> None:
         altered = bytearray(data)
         altered[bit // 8] ^= 1 << bit % 8
         reason = refusal(bytes(altered))
-        key_grew = reason is None and max(p >> 32 for p in oracle.decode(bytes(altered))) > 1 << 16
+        key_grew = reason is None and max(p >> 32 for p in oracle.decode(bytes(altered))) > 1 << 10
         if not key_grew:  # Java allocates an array as long as the largest key
             agree_with_java(bytes(altered), java.decode(bytes(altered)))
 
