@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.files import read_vector
 from puffin_fast.iceberg._datafile import open_parquet
-from puffin_fast.iceberg.plan import FILE_PATH_ID
+from puffin_fast.iceberg.plan import FILE_PATH_ID, only_path
 from puffin_fast.iceberg.project import FIELD_ID
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["CurrentDeletes"]
+__all__ = ["CurrentDeletes", "read_entry", "within"]
+
+PATH_COLUMN = "file_path"
+"""The name that the specification gives to the column of paths."""
 
 POS_FIELD = 2147483545
 """Reserved field id of ``pos`` in position deletes."""
@@ -31,13 +35,13 @@ POS_FIELD = 2147483545
 class CurrentDeletes:
     """Reads the position deletes of data files; a position-delete file that several share is read once.
 
-    Safe to use from several threads.
+    Safe to use from several threads: what one of them reads, others need not wait for.
     """
 
     def __init__(self, io: FileIO) -> None:
         self._io = io
         self._lock = threading.Lock()
-        self._shared: dict[str, dict[str, PositionBitmap]] = {}
+        self._shared: dict[str, _Once] = {}
 
     def of(self, task: FileTask) -> PositionBitmap:
         """All positions of a data file that its vector or its position-delete files hold.
@@ -47,26 +51,52 @@ class CurrentDeletes:
                 the data file does not have.
             NotFoundError: a file that is gone.
         """
-        path = task.data.file_path
         if task.vector is not None:
-            found = read_entry(self._io, task.vector)
-        else:
-            parts = [self._file(entry).get(path) for entry in task.position_deletes]
-            found = PositionBitmap.union([part for part in parts if part is not None])
-        if found and found.max() >= task.data.record_count:
-            raise CorruptDataError(
-                "position of a deleted row",
-                path=path,
-                expected=f"less than {task.data.record_count} rows",
-                found=found.max(),
-            )
-        return found
+            return within(read_entry(self._io, task.vector), task.data)
+        return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
 
-    def _file(self, entry: ManifestEntry) -> dict[str, PositionBitmap]:
+    def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
+        """All positions of a data file that some position-delete files hold."""
+        parts = [self._file(entry).get(path) for entry in entries]
+        found = [part for part in parts if part is not None]
+        return found[0] if len(found) == 1 else PositionBitmap.union(found)
+
+    def _file(self, entry: ManifestEntry) -> Mapping[str, PositionBitmap]:
+        if only_path(entry) is not None:
+            return _position_deletes(self._io, entry)
         with self._lock:
-            if entry.file_path not in self._shared:
-                self._shared[entry.file_path] = _position_deletes(self._io, entry)
-            return self._shared[entry.file_path]
+            once = self._shared.setdefault(entry.file_path, _Once())
+        return once.get(lambda: _position_deletes(self._io, entry))
+
+
+class _Once:
+    """What is made by the first that asks; others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: Mapping[str, PositionBitmap] | None = None
+
+    def get(self, make: Callable[[], Mapping[str, PositionBitmap]]) -> Mapping[str, PositionBitmap]:
+        with self._lock:
+            if self._made is None:
+                self._made = make()
+            return self._made
+
+
+def within(positions: PositionBitmap, data: ManifestEntry) -> PositionBitmap:
+    """The same positions.
+
+    Raises:
+        CorruptDataError: one of them is none of the data file's rows.
+    """
+    if positions and positions.max() >= data.record_count:
+        raise CorruptDataError(
+            "position of a deleted row",
+            path=data.file_path,
+            expected=f"less than {data.record_count} rows",
+            found=positions.max(),
+        )
+    return positions
 
 
 def read_entry(io: FileIO, entry: ManifestEntry) -> PositionBitmap:
@@ -95,12 +125,15 @@ def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBit
     """Data file to deleted positions, of one Parquet position-delete file."""
     if entry.file_format != "PARQUET":
         raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
-    file = open_parquet(io, entry.file_path)
+    try:
+        file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
+    except KeyError:  # found by its field id, then
+        file = open_parquet(io, entry.file_path)
     names = {}
     for field in file.schema_arrow:
         if field.metadata and FIELD_ID in field.metadata:
             names[int(field.metadata[FIELD_ID])] = field.name
-    paths, positions = names.get(FILE_PATH_ID, "file_path"), names.get(POS_FIELD, "pos")
+    paths, positions = names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")
     try:
         rows = file.read(columns=[paths, positions], use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:

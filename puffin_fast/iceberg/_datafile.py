@@ -15,7 +15,7 @@ from puffin_fast.iceberg._row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.project import FileSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
@@ -29,8 +29,13 @@ __all__ = ["Columns", "open_parquet"]
 BATCH_ROWS = 1 << 17
 
 
-def open_parquet(io: FileIO, location: str) -> pq.ParquetFile:
+def open_parquet(io: FileIO, location: str, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """A Parquet file of a table.
+
+    Args:
+        io: PyIceberg's file access.
+        location: of the file.
+        dictionaries: columns to read as dictionaries.
 
     Raises:
         NotFoundError: there is no such file.
@@ -39,7 +44,12 @@ def open_parquet(io: FileIO, location: str) -> pq.ParquetFile:
     scheme, _, path = split_location(location)
     try:
         source = path if scheme in ("", "file") else io.new_input(location).open()
-        return pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
+        return pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=list(dictionaries) or None,
+        )
     except FileNotFoundError as error:
         raise NotFoundError(f"{location}: no such file, but the table lists it") from error
     except pa.ArrowInvalid as error:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["FileTask", "Plan", "plan_files", "plan_snapshot", "resolve"]
+__all__ = ["DeleteIndex", "FileTask", "Plan", "only_path", "plan_files", "plan_snapshot", "resolve"]
 
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position deletes: its bounds say which data files are meant."""
@@ -211,7 +211,7 @@ def plan_snapshot(
         m for m in manifests if m.content != DATA and m.sequence_number >= oldest and data_manifests
     ]
     specs = table.specs()
-    deletes = _DeleteIndex(metadata)
+    deletes = DeleteIndex(metadata)
     for manifest, entries in read_manifests(table.io, delete_manifests, specs, metrics=False):
         keeps = pruning.keeps_delete(manifest.spec_id)
         deletes.add(entries if keeps is None else filter(keeps, entries))
@@ -314,7 +314,7 @@ def _sequence_number(entry: ManifestEntry) -> int:
     return entry.sequence_number or 0
 
 
-class _DeleteIndex:
+class DeleteIndex:
     """Delete files by what they apply to."""
 
     def __init__(self, metadata: TableMetadata) -> None:
@@ -356,9 +356,9 @@ class _DeleteIndex:
                         "deletion vector without referenced-data-file", path=entry.file_path
                     )
                 if path in vectors:
-                    both = f"{_where(vectors[path])} and {_where(entry)}"
-                    raise CorruptDataError(f"two deletion vectors for one data file: {both}", path=path)
-                vectors[path] = entry
+                    self._second_vector(vectors[path], entry)
+                else:
+                    vectors[path] = entry
             elif entry.content == EQUALITY_DELETES:
                 if not entry.equality_ids:
                     raise CorruptDataError("equality deletes without equality_ids", path=entry.file_path)
@@ -366,10 +366,17 @@ class _DeleteIndex:
                     self._equal_everywhere.add(entry)
                 else:
                     self._equal.setdefault(self._key(entry), _BySequence()).add(entry)
-            elif (path := _only_path(entry)) is not None:
+            elif (path := only_path(entry)) is not None:
                 self._by_path.setdefault(path, _BySequence()).add(entry)
             else:
                 self._by_partition.setdefault(self._key(entry), _BySequence()).add(entry)
+
+    def _second_vector(self, first: ManifestEntry, second: ManifestEntry) -> None:
+        """A table may not have two vectors for a data file: nobody could say which one counts."""
+        raise CorruptDataError(
+            f"two deletion vectors for one data file: {_where(first)} and {_where(second)}",
+            path=first.referenced_data_file,
+        )
 
     def tasks(self, entries: Iterable[ManifestEntry]) -> Iterator[FileTask]:
         """A task for each data file."""
@@ -415,7 +422,7 @@ def _where(vector: ManifestEntry) -> str:
     return f"{vector.file_path} offset {vector.content_offset}"
 
 
-def _only_path(entry: ManifestEntry) -> str | None:
+def only_path(entry: ManifestEntry) -> str | None:
     """The one data file that a position-delete file names, if it says so."""
     if entry.referenced_data_file is not None:
         return entry.referenced_data_file

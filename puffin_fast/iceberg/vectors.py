@@ -10,16 +10,17 @@ are the same as under a vector of all positions.
 
 from __future__ import annotations
 
+import io
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.files import VectorFile, write_vectors
-from puffin_fast.iceberg._changes import Changes, vector_entry
+from puffin_fast.iceberg._changes import Changes, key_of, vector_entry
 from puffin_fast.iceberg.commit import remove_files
-from puffin_fast.iceberg.plan import _only_path as only_path
+from puffin_fast.iceberg.plan import only_path
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -44,7 +45,7 @@ class NewDeletes:
     Attributes:
         task: the data file and the deletes that apply to it.
         positions: all positions deleted afterwards; None: every row is, and nobody needed to say which.
-        n_new: how many of them were not deleted before.
+        n_new: how many of them were not deleted by position before.
     """
 
     task: FileTask
@@ -102,30 +103,42 @@ class VectorChanges:
     n_bytes: int = 0
 
     @classmethod
-    def of(cls, outcomes: Iterable[Outcome], **changes: Any) -> VectorChanges:
+    def of(
+        cls,
+        outcomes: Iterable[Outcome],
+        *,
+        also_removed: Iterable[ManifestEntry] = (),
+        same_age: bool = False,
+        **changes: Any,
+    ) -> VectorChanges:
         """The changes to commit for vectors that are written.
 
         Args:
             outcomes: at most one per data file.
+            also_removed: entries that go besides those that the vectors replace.
+            same_age: a vector that only moves keeps its data sequence number.
             changes: `relied_on`, `matters` and `operation` of `Changes`.
         """
         result = cls()
         added: list[ManifestEntry] = []
-        removed: dict[tuple[str, int | None], ManifestEntry] = {}
+        removed = {key_of(entry): entry for entry in also_removed}
         sizes: dict[str, int] = {}
         for outcome in outcomes:
             task, vector = outcome.task, outcome.vector
             result.rows += outcome.n_new
             for entry in _replaced(task):
-                removed[entry.file_path, entry.content_offset] = entry
+                removed[key_of(entry)] = entry
             if vector is None:
                 result.dropped += 1
-                removed[task.data.file_path, None] = task.data
+                removed[key_of(task.data)] = task.data
                 continue
             result.vectors += 1
             result.merged += task.vector is not None or bool(task.position_deletes)
             sizes[vector.path] = vector.file_size
-            added.append(vector_entry(vector, task.data, vector.file_size))
+            entry = vector_entry(vector, task.data, vector.file_size)
+            if same_age and task.vector is not None:
+                entry.sequence_number = task.vector.sequence_number
+            added.append(entry)
         result.n_bytes = sum(sizes.values())
         result.changes = Changes(
             added=tuple(added), removed=tuple(removed.values()), new_files=tuple(sizes), **changes
@@ -133,24 +146,36 @@ class VectorChanges:
         return result
 
 
-def write_changes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -> VectorChanges:
+def write_changes(
+    table: Table,
+    deletes: Iterable[NewDeletes],
+    *,
+    only_new: bool = True,
+    dry_run: bool = False,
+    limit: int | None = None,
+    **changes: Any,
+) -> VectorChanges:
     """Writes the vectors of one commit into as few Puffin files as the target size allows.
 
     Args:
         table: its location provider names the files; property ``write.delete.target-file-size-bytes``.
-        deletes: at most one per data file; those without a new position are passed over.
-        changes: `relied_on`, `matters` and `operation` of `Changes`.
+        deletes: at most one per data file.
+        only_new: pass over those without a new position.
+        dry_run: write into memory, one file after the other, and forget it.
+        limit: bytes of blobs after which another Puffin file is begun, other than the table's property.
+        changes: what `VectorChanges.of` takes.
 
     Returns:
         The changes, empty when no position was new.
     """
     outcomes: list[Outcome] = []
     written: list[str] = []
+    limit = target_file_size(table) if limit is None else limit
     waiting: dict[str, NewDeletes] = {}
 
     def vectors() -> Iterator[tuple[str, PositionBitmap]]:
         for new in deletes:
-            if new.n_new == 0:
+            if only_new and new.n_new == 0:
                 continue
             if new.drops:
                 outcomes.append(Outcome(new.task, new.n_new))
@@ -161,9 +186,13 @@ def write_changes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -
             yield path, new.positions
 
     try:
-        for path, chunk in _files(table, vectors()):
-            written.append(path)
-            for vector in write_vectors(path, chunk, filesystem=table.io):
+        for path, chunk in _files(table, vectors(), limit):
+            if dry_run:
+                made = [replace(v, path=path) for v in write_vectors(io.BytesIO(), chunk)]
+            else:
+                written.append(path)
+                made = write_vectors(path, chunk, filesystem=table.io)
+            for vector in made:
                 new = waiting.pop(vector.data_file)
                 outcomes.append(Outcome(new.task, new.n_new, vector))
     except BaseException:
@@ -187,10 +216,9 @@ def target_file_size(table: Table) -> int:
 
 
 def _files(
-    table: Table, vectors: Iterator[tuple[str, PositionBitmap]]
+    table: Table, vectors: Iterator[tuple[str, PositionBitmap]], limit: int
 ) -> Iterator[tuple[str, Iterator[tuple[str, PositionBitmap]]]]:
     """Cuts a stream of vectors into files of about the target size; no file without a vector."""
-    limit = target_file_size(table)
     name, number = uuid.uuid4(), 0
     ahead = next(vectors, None)
 

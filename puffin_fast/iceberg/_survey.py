@@ -1,0 +1,140 @@
+"""All live delete files of a snapshot, also where they break the rules that planning insists on.
+
+Planning answers "what applies" and refuses a table with two vectors for a data file. Who mends or judges a
+table needs to see those too, and the delete files that apply to nothing, or that a vector hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.manifests import (
+    DATA,
+    EQUALITY_DELETES,
+    ManifestEntry,
+    read_manifest_list,
+    read_manifests,
+)
+from puffin_fast.iceberg.plan import DeleteIndex, FileTask
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["FileDeletes", "Survey", "survey"]
+
+
+@dataclass(slots=True)
+class FileDeletes:
+    """A data file and every delete file that is about it.
+
+    Attributes:
+        data: the data file.
+        vectors: deletion vectors that are not older; the specification allows one.
+        position_deletes: those that apply, or would if no vector hid them.
+        equality_deletes: those that apply.
+    """
+
+    data: ManifestEntry
+    vectors: tuple[ManifestEntry, ...] = ()
+    position_deletes: tuple[ManifestEntry, ...] = ()
+    equality_deletes: tuple[ManifestEntry, ...] = ()
+
+    @property
+    def hidden(self) -> tuple[ManifestEntry, ...]:
+        """Position-delete files that no reader opens for this data file, because it has a vector."""
+        return self.position_deletes if self.vectors else ()
+
+    @property
+    def task(self) -> FileTask:
+        """What a scan makes of it.
+
+        Raises:
+            CorruptDataError: it has two vectors.
+        """
+        if len(self.vectors) > 1:
+            raise CorruptDataError(
+                f"{len(self.vectors)} deletion vectors for one data file; puffin_fast.iceberg.repair merges them",
+                path=self.data.file_path,
+            )
+        if self.vectors:
+            return FileTask(self.data, self.vectors[0], (), self.equality_deletes)
+        return FileTask(self.data, None, self.position_deletes, self.equality_deletes)
+
+
+@dataclass(slots=True)
+class Survey:
+    """The live files of a snapshot.
+
+    Attributes:
+        files: the data files, in the order of the manifests.
+        dangling: delete files that are about no live data file.
+        nameless: vectors that do not say whose they are, and equality deletes without ids.
+    """
+
+    files: list[FileDeletes] = field(default_factory=list)
+    dangling: list[ManifestEntry] = field(default_factory=list)
+    nameless: list[ManifestEntry] = field(default_factory=list)
+
+
+class _Index(DeleteIndex):
+    """Keeps what planning refuses, and finds what it need not look at."""
+
+    def __init__(self, metadata: TableMetadata) -> None:
+        super().__init__(metadata)
+        self._more: dict[str | None, list[ManifestEntry]] = {}
+
+    def _second_vector(self, first: ManifestEntry, second: ManifestEntry) -> None:
+        self._more.setdefault(first.referenced_data_file, []).append(second)
+
+    def files(self, entries: Iterable[ManifestEntry]) -> Iterator[FileDeletes]:
+        for data in entries:
+            number, path = data.sequence_number or 0, data.file_path
+            first = self._vectors.get(path)
+            found = FileDeletes(data)
+            if first is not None:
+                both = (first, *self._more.get(path, ()))
+                found.vectors = tuple(vector for vector in both if (vector.sequence_number or 0) >= number)
+            found.position_deletes = tuple(self._position_deletes(data, number))
+            found.equality_deletes = tuple(self._equality_deletes(data, number))
+            for some in (found.vectors, found.position_deletes, found.equality_deletes):
+                self._used.update(map(id, some))
+            yield found
+
+
+def survey(table: Table, snapshot: Snapshot | None, *, metrics: bool = False) -> Survey:
+    """Reads all manifests of a snapshot.
+
+    Args:
+        table: of format version 1 to 3.
+        snapshot: None for an empty branch.
+        metrics: keep the metrics of data files.
+
+    Raises:
+        CorruptDataError, NotFoundError: damaged or missing metadata.
+    """
+    result = Survey()
+    if snapshot is None:
+        return result
+    manifests = [m for m in read_manifest_list(table.io, snapshot.manifest_list) if m.may_be_live]
+    index, specs = _Index(table.metadata), table.specs()
+    deletes = [manifest for manifest in manifests if manifest.content != DATA]
+    for _, entries in read_manifests(table.io, deletes, specs):
+        index.add(entry for entry in entries if not _is_nameless(entry, result.nameless))
+    data = [manifest for manifest in manifests if manifest.content == DATA]
+    for _, entries in read_manifests(table.io, data, specs, metrics=metrics):
+        result.files.extend(index.files(entries))
+    result.dangling = index.unused()
+    return result
+
+
+def _is_nameless(entry: ManifestEntry, nameless: list[ManifestEntry]) -> bool:
+    vector = entry.is_vector and entry.referenced_data_file is None
+    found = vector or (entry.content == EQUALITY_DELETES and not entry.equality_ids)
+    if found:
+        nameless.append(entry)
+    return found
