@@ -8,15 +8,14 @@ found by their ids. Files with different sets of ids are independent of each oth
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg._datafile import open_parquet
+from puffin_fast.iceberg._keyset import KeySet
 from puffin_fast.iceberg.project import FileSchema, storage_type
 
 if TYPE_CHECKING:
@@ -39,66 +38,6 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
         if field_id in schema.field_ids:
             return schema.find_field(field_id)
     raise CorruptDataError("field id of equality deletes", path=metadata.location, found=field_id)
-
-
-@dataclass(frozen=True)
-class KeySet:
-    """Keys of one set of columns; the tuple of a row is narrowed column by column to one integer.
-
-    Attributes:
-        fields: the columns, in the order of their ids.
-    """
-
-    fields: tuple[NestedField, ...]
-    _columns: tuple[pa.Array, ...]
-    _pairs: tuple[pa.Array, ...]
-
-    @classmethod
-    def of(cls, fields: Sequence[NestedField], keys: Sequence[pa.Array | pa.ChunkedArray]) -> KeySet:
-        """The set of the rows of some columns of equal length."""
-        columns, pairs = [], []
-        code: Any = None
-        for key in keys:
-            distinct = pc.unique(key)
-            distinct = distinct.combine_chunks() if isinstance(distinct, pa.ChunkedArray) else distinct
-            columns.append(distinct)
-            index = pc.index_in(key, value_set=distinct)
-            if code is None:
-                code = index
-                continue
-            pair = _pair(code, index, len(distinct))
-            known = pc.unique(pair)
-            known = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
-            pairs.append(known)
-            code = pc.index_in(pair, value_set=known)
-        return cls(tuple(fields), tuple(columns), tuple(pairs))
-
-    def __len__(self) -> int:
-        """The number of distinct keys."""
-        return len(self._pairs[-1]) if self._pairs else len(self._columns[0])
-
-    def contains(self, columns: Mapping[int, pa.Array]) -> pa.Array:
-        """Which rows have a key of the set.
-
-        Args:
-            columns: field id to values, in the storage types of `fields`.
-
-        Returns:
-            a boolean array without nulls.
-        """
-        first = columns[self.fields[0].field_id]
-        if len(self.fields) == 1:
-            return pc.is_in(first, value_set=self._columns[0])
-        code: Any = pc.index_in(first, value_set=self._columns[0])
-        for field, distinct, known in zip(self.fields[1:], self._columns[1:], self._pairs, strict=True):
-            index = pc.index_in(columns[field.field_id], value_set=distinct)
-            code = pc.index_in(_pair(code, index, len(distinct)), value_set=known, skip_nulls=True)
-        return pc.is_valid(code)
-
-
-def _pair(left: Any, right: Any, n_right: int) -> Any:
-    """Two indices as one integer, null where either is; below 2^62, for both are below 2^31."""
-    return pc.add(pc.multiply(pc.cast(left, pa.int64()), n_right), pc.cast(right, pa.int64()))
 
 
 class EqualityDeletes:

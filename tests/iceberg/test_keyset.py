@@ -1,0 +1,73 @@
+"""Sets of keys against Python's own."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast.iceberg import _keyset
+from puffin_fast.iceberg._keyset import KeySet
+
+LOW, HIGH = -(2**63), 2**63 - 1
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "long": (pa.int64(), [None, LOW, HIGH, 0, -1, 1, 1 << 40, *range(100, 200)]),
+    "int": (pa.int32(), [None, -(2**31), 2**31 - 1, *range(-50, 50)]),
+    "date": (pa.date32(), [None, *(date(1969, 12, 1) + timedelta(days=i) for i in range(90))]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [None, *(datetime(1970, 1, 1) + timedelta(i) for i in range(90))],
+    ),
+    "string": (pa.large_string(), [None, "", *(f"w{i}" for i in range(90))]),
+    "decimal": (pa.decimal128(10, 2), [None, *(Decimal(i) / 100 for i in range(-40, 40))]),
+}
+
+
+@pytest.fixture(params=["hash tables", "bitmaps"])
+def kept_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and many values are held in different ways: try both on the same values."""
+    monkeypatch.setattr(_keyset, "FEW", 1 << 15 if request.param == "hash tables" else 0)
+
+
+@pytest.mark.usefixtures("kept_as")
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", [None, "long", "string"])
+def test_a_set_of_keys_finds_what_a_dictionary_finds(first: str, second: str | None) -> None:
+    rng = random.Random(f"{first} {second}")
+    kinds = [KINDS[name] for name in (first, second) if name is not None]
+    fields = [NestedField(at, f"f{at}", LongType()) for at in range(len(kinds))]
+    for n_keys in (1, 7, 60):
+        keys = list(dict.fromkeys(tuple(rng.choice(pool) for _, pool in kinds) for _ in range(n_keys)))
+        known = {key: at for at, key in enumerate(keys)}
+        columns = [pa.array([key[at] for key in keys], kind) for at, (kind, _) in enumerate(kinds)]
+        made = KeySet.of(fields, [pa.chunked_array([column[:3], column[3:]]) for column in columns])
+        assert len(made) == len(keys)
+        rows = [tuple(rng.choice(pool) for _, pool in kinds) for _ in range(300)] + keys
+        values = {at: pa.array([row[at] for row in rows], kind) for at, (kind, _) in enumerate(kinds)}
+        assert made.contains(values).to_pylist() == [row in known for row in rows]
+        assert made.index(values).to_pylist() == [known.get(row) for row in rows]
+        sliced = {at: column.slice(5, 40) for at, column in values.items()}
+        assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
+
+
+@pytest.mark.usefixtures("kept_as")
+def test_keys_that_repeat_count_once_and_rows_of_nulls_are_found_only_by_null() -> None:
+    field = NestedField(1, "f", LongType())
+    made = KeySet.of([field], [pa.array([5, 5, 9, 5, 9], pa.int64())])
+    assert len(made) == 2
+    assert made.contains({1: pa.array([None, 5, None, 9, 0], pa.int64())}).to_pylist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    with_null = KeySet.of([field], [pa.array([None, 5, None], pa.int64())])
+    assert with_null.contains({1: pa.nulls(3, pa.int64())}).to_pylist() == [True] * 3
+    only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
+    assert only_null.contains({1: pa.array([None, 5], pa.int64())}).to_pylist() == [True, False]
