@@ -213,9 +213,10 @@ def test_malformed_bytes_get_javas_verdict_or_a_reason(java: Java) -> None:
 
 @pytest.mark.jar
 @pytest.mark.spark
+@pytest.mark.slow
 def test_mutated_bytes_get_javas_verdict_or_a_reason(java: Java) -> None:
     data = oracle.encode([0, 5, 70_000, *range(131_072, 131_100), (1 << 32) + 3])
-    for bit in range(8 * len(data)):
+    for bit in range(0, 8 * len(data), 7):  # each exception takes the bridge a quarter of a second
         altered = bytearray(data)
         altered[bit // 8] ^= 1 << bit % 8
         reason = refusal(bytes(altered))
