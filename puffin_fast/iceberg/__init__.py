@@ -9,6 +9,8 @@ from puffin_fast.errors import MissingExtraError
 
 try:
     from puffin_fast.iceberg._pyiceberg import v3_metadata
+    from puffin_fast.iceberg._rewrite import RewriteResult
+    from puffin_fast.iceberg.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
     from puffin_fast.iceberg.scan import Scan, scan
@@ -23,8 +25,11 @@ __all__ = [
     "DeleteResult",
     "FileTask",
     "Plan",
+    "RewriteResult",
     "Scan",
     "append",
+    "convert_equality_deletes",
+    "convert_position_deletes",
     "create_table",
     "delete",
     "delete_positions",

@@ -80,6 +80,12 @@ class Survey:
     dangling: list[ManifestEntry] = field(default_factory=list)
     nameless: list[ManifestEntry] = field(default_factory=list)
 
+    def vectors(self) -> Iterator[ManifestEntry]:
+        """Every live vector, whatever it is about."""
+        for file in self.files:
+            yield from file.vectors
+        yield from (entry for entry in (*self.dangling, *self.nameless) if entry.is_vector)
+
 
 class _Index(DeleteIndex):
     """Keeps what planning refuses, and finds what it need not look at."""

@@ -1,0 +1,445 @@
+"""Iceberg tables side by side with the engines that do the same: a script of its own, JSON on standard output.
+
+    python -m benchmarks.bench_iceberg convert              20M position deletes in 1000 files -> vectors
+    python -m benchmarks.bench_iceberg convert --with java  beside Iceberg's rewrite_position_delete_files
+    python -m benchmarks.bench_iceberg scan                 40M rows, half deleted, beside DuckDB, Polars, PyIceberg
+    python -m benchmarks.bench_iceberg delete               delete half, then a third, beside DuckDB through REST
+
+The table: 1000 data files, 40M rows of (id bigint, k int), every second row deleted. It is kept in ``--folder``
+for the next run. ``--files`` makes it smaller. Contenders alternate in one process; each round of `convert`
+starts from the same metadata, registered under another name. Seconds are wall time, `cpu` is this process's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.timing import OURS, machine
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+ROWS_PER_FILE = 40_000
+CATALOG = "bench"
+PATH_ID, POS_ID = 2147483546, 2147483545
+JAVA = "Java on Spark local[2]"
+BARS = {
+    "convert": (JAVA, 20.0),
+    "delete half": ("DuckDB", 2.0),
+    "delete a third": ("DuckDB", 2.0),
+    "scan": ("DuckDB", 1.0),
+}
+    "convert": (JAVA, 20.0),
+    "delete half": ("DuckDB", 2.0),
+    "delete a third": ("DuckDB", 2.0),
+    "scan": ("DuckDB", 1.0),
+}
+JAVA_CONVERT_S = 35.4
+"""What Java's action took where the bars were set; used where it is not run beside us."""
+
+
+def _field(name: str, kind: pa.DataType, field_id: int, *, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable, metadata={"PARQUET:field_id": str(field_id)})
+
+
+DATA = pa.schema([_field("id", pa.int64(), 1), _field("k", pa.int32(), 2)])
+POSITIONS = pa.schema(
+    [
+        _field("file_path", pa.string(), PATH_ID, nullable=False),
+        _field("pos", pa.int64(), POS_ID, nullable=False),
+    ]
+)
+
+
+class Tables:
+    """A catalog in a folder, with the table in the states that the jobs start from."""
+
+    def __init__(self, folder: Path, n_files: int) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        self.root = folder / f"files-{n_files}"
+        self.n_files = n_files
+        self.database = self.root / "catalog.db"
+        new = not (self.root / "done").exists()
+        if new:
+            shutil.rmtree(self.root, ignore_errors=True)
+            self.root.mkdir(parents=True)
+        self.catalog: SqlCatalog = SqlCatalog(
+            CATALOG, uri=f"sqlite:///{self.database}", warehouse=f"file://{self.root}/wh"
+        )
+        if new:
+            self._make()
+            (self.root / "done").touch()
+
+    def _make(self) -> None:
+        """The rows, then the position deletes in format version 2, then the upgrade."""
+        from pyiceberg.schema import Schema
+        from pyiceberg.types import IntegerType, LongType, NestedField
+
+        from puffin_fast.iceberg import upgrade
+        from puffin_fast.iceberg._changes import Changes
+        from puffin_fast.iceberg.commit import commit
+
+        self.catalog.create_namespace_if_not_exists("n")
+        schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", IntegerType()))
+        modes = {f"write.{job}.mode": "merge-on-read" for job in ("delete", "update", "merge")}
+        table = self.catalog.create_table(
+            "n.base",
+            schema,
+            properties={"format-version": "2", "write.parquet.compression-codec": "zstd", **modes},
+        )
+        Path(table.location().removeprefix("file://"), "data").mkdir(parents=True)
+        with ThreadPoolExecutor(2) as pool:
+            data = list(pool.map(lambda n: self._data_file(table, n), range(self.n_files)))
+            commit(table, Changes(added=tuple(data)), base=None)
+            self.catalog.register_table("n.rows", table.metadata_location)
+            deletes = list(pool.map(lambda entry: self._delete_file(table, entry), data))
+        commit(table, Changes(added=tuple(deletes)), base=table.current_snapshot())
+        upgrade(table)
+        upgrade(self.catalog.load_table("n.rows"))
+
+    def _data_file(self, table: Table, number: int) -> Any:
+        ids = np.arange(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
+        ks = np.random.default_rng(number).integers(0, 1000, ROWS_PER_FILE, dtype=np.int32)
+        path = f"{table.location()}/data/{number:05d}.parquet"
+        bounds = [
+            {1: struct.pack("<q", int(f(ids))), 2: struct.pack("<i", int(f(ks)))} for f in (np.min, np.max)
+        ]
+        size = _write(pa.table([ids, ks], schema=DATA), path)
+        counts = {1: ROWS_PER_FILE, 2: ROWS_PER_FILE}
+        return _entry(
+            0,
+            path,
+            ROWS_PER_FILE,
+            size,
+            value_counts=counts,
+            null_value_counts={1: 0, 2: 0},
+            lower_bounds=bounds[0],
+            upper_bounds=bounds[1],
+        )
+
+    def _delete_file(self, table: Table, data: Any) -> Any:
+        positions = np.arange(0, ROWS_PER_FILE, 2)
+        paths = pa.repeat(pa.scalar(data.file_path), len(positions))
+        path = data.file_path.replace(".parquet", "-deletes.parquet")
+        size = _write(pa.table([paths, positions], schema=POSITIONS), path)
+        bound = {PATH_ID: data.file_path.encode()}
+        return _entry(1, path, len(positions), size, lower_bounds=bound, upper_bounds=bound)
+
+    def fresh(self, state: str, name: str) -> Table:
+        """A table of its own that starts from a state's metadata."""
+        identifier = f"n.{name}"
+        if self.catalog.table_exists(identifier):
+            self.catalog.drop_table(identifier)
+        location = self.catalog.load_table(f"n.{state}").metadata_location
+        return self.catalog.register_table(identifier, location)
+
+
+def _write(rows: pa.Table, path: str) -> int:
+    local = path.removeprefix("file://")
+    pq.write_table(rows, local, compression="zstd", store_schema=False)
+    return Path(local).stat().st_size
+
+
+def _entry(content: int, path: str, rows: int, size: int, **metrics: Any) -> Any:
+    from puffin_fast.iceberg.manifests import ADDED, ManifestEntry
+
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=content,
+        file_path=path,
+        file_format="PARQUET",
+        spec_id=0,
+        partition=(),
+        record_count=rows,
+        file_size_in_bytes=size,
+        **metrics,
+    )
+
+
+# The jobs --------------------------------------------------------------------------------------------------
+
+Contenders = dict[str, Callable[[int], None]]
+"""Each does the whole job; the number is the round's."""
+
+
+def convert(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dict[str, Contenders]:
+    from puffin_fast import iceberg
+
+    deleted = tables.n_files * ROWS_PER_FILE // 2
+
+    def ours(number: int) -> None:
+        table = tables.fresh("base", f"ours{number}")
+        yield_time()
+        result = iceberg.convert_position_deletes(table)
+        assert result.positions == deleted, result
+        assert result.position_delete_files_removed == tables.n_files, result
+
+    contenders: Contenders = {OURS: ours}
+    if "java" in options.beside:
+        spark = stack.enter_context(_spark(tables))
+
+        def java(number: int) -> None:
+            tables.fresh("base", f"java{number}")
+            yield_time()
+            call = f"CALL {CATALOG}.system.rewrite_position_delete_files(table => 'n.java{number}')"
+            (row,) = spark.sql(call).collect()
+            assert row[0] == tables.n_files, row
+
+        contenders[JAVA] = java
+    return {"convert": contenders}
+
+
+def scan(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dict[str, Contenders]:
+    import polars
+
+    from puffin_fast import iceberg
+
+    table = tables.fresh("base", "scanned")
+    iceberg.convert_position_deletes(table)
+    expected = tables.n_files * ROWS_PER_FILE // 2
+    duckdb = stack.enter_context(_duckdb())
+    location = table.metadata_location
+
+    def check(found: pa.Table) -> None:
+        assert found.num_rows == expected, found.num_rows
+
+    contenders: Contenders = {
+        OURS: lambda _: check(iceberg.scan(table).to_arrow()),
+        "DuckDB": lambda _: check(duckdb.sql(f"FROM iceberg_scan('{location}')").to_arrow_table()),
+        "Polars": lambda _: check(polars.scan_iceberg(table).collect().to_arrow()),
+    }
+    if "pyiceberg" in options.beside:
+        contenders["PyIceberg"] = lambda _: check(table.scan().to_arrow())
+    return {"scan": contenders}
+
+
+def delete(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dict[str, Contenders]:
+    """Both through one REST catalog on loopback: the tables are registered there under names of their own."""
+    from puffin_fast import iceberg
+
+    rest = stack.enter_context(_rest(tables.root))
+    duckdb = stack.enter_context(_duckdb())
+    rest.create_namespace_if_not_exists("n")
+    uri = rest.properties["uri"]
+    duckdb.execute(f"ATTACH 'wh' AS rest (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
+    start = tables.catalog.load_table("n.rows").metadata_location
+    left = {"delete half": tables.n_files * ROWS_PER_FILE // 2}
+    left["delete a third"] = left["delete half"] * 2 // 3
+
+    def ready(name: str, job: str) -> None:
+        if job == "delete half":
+            rest.register_table(f"n.{name}", start)
+
+    def ours(job: str, where: str) -> Callable[[int], None]:
+        def run(number: int) -> None:
+            ready(f"ours{number}", job)
+            yield_time()
+            iceberg.delete(rest.load_table(f"n.ours{number}"), where)
+
+        return run
+
+    def theirs(job: str, where: str) -> Callable[[int], None]:
+        def run(number: int) -> None:
+            ready(f"duck{number}", job)
+            yield_time()
+            duckdb.execute(f"DELETE FROM rest.n.duck{number} WHERE {where.replace('%', '%')}")
+
+        return run
+
+    jobs = {"delete half": "id % 2 = 0", "delete a third": "id % 3 = 0"}
+    return {
+        job: {OURS: ours(job, _modulo(where)), "DuckDB": theirs(job, where)} for job, where in jobs.items()
+    }
+
+
+def _modulo(where: str) -> Any:
+    """`id % n = 0` as a PyArrow expression: neither Iceberg's expressions nor Arrow's functions have a modulo."""
+    import pyarrow.compute as pc
+
+    n = int(where.split()[2])
+    column = pc.field("id")
+    return column == pc.divide(column, n) * n
+
+
+JOBS = {"convert": convert, "scan": scan, "delete": delete}
+
+# Engines ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _duckdb() -> Iterator[Any]:
+    import importlib
+
+    import duckdb
+
+    with duckdb.connect(config={"threads": 2}) as connection:
+        for name in ("avro", "httpfs", "iceberg"):
+            package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
+            (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
+            connection.execute(f"LOAD '{extension}'")
+        yield connection
+
+
+@contextmanager
+def _spark(tables: Tables) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    from tests import jars
+
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    settings = {
+        "spark.jars": ",".join(map(str, jars.find("spark"))),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{catalog}.uri": f"jdbc:sqlite:{tables.database}",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{tables.root}/wh",
+        f"{catalog}.cache-enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(tables.root / "spark"),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _rest(root: Path) -> Iterator[Any]:
+    """Iceberg's own REST catalog server, on a database of its own."""
+    import os
+    import socket
+    import subprocess
+    import urllib.error
+    import urllib.request
+
+    from pyiceberg.catalog.rest import RestCatalog
+
+    from tests import jars
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    database = root / f"rest-{port}.db"
+    environment = os.environ | {
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_WAREHOUSE": f"file://{root}/wh",
+        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "CATALOG_URI": f"jdbc:sqlite:{database}",
+        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+    }
+    command = [
+        "java",
+        "-Xmx1g",
+        "-cp",
+        f"{jars.folder('rest')}/*",
+        "org.apache.iceberg.rest.RESTCatalogServer",
+    ]
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=nowhere, stderr=nowhere) as server:
+        try:
+            for _ in range(600):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/config", timeout=5).close()
+                    break
+                except (urllib.error.URLError, ConnectionError):
+                    time.sleep(0.1)
+            yield RestCatalog("rest", uri=f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
+
+
+# Timing ----------------------------------------------------------------------------------------------------
+
+_started = (0.0, 0.0)
+
+
+def yield_time() -> None:
+    """What came before does not count: a job calls this when its table is ready."""
+    global _started
+    _started = (time.perf_counter(), time.process_time())
+
+
+def measure(contenders: dict[str, Contenders], rounds: int) -> dict[str, Any]:
+    samples: dict[str, dict[str, list[tuple[float, float]]]] = {
+        job: {name: [] for name in those} for job, those in contenders.items()
+    }
+    names = list(next(iter(contenders.values())))
+    for number in range(rounds):
+        for name in names:
+            for job, those in contenders.items():
+                yield_time()
+                those[name](number)
+                wall, cpu = time.perf_counter() - _started[0], time.process_time() - _started[1]
+                samples[job][name].append((wall, cpu))
+                print(f"{job}: {name}: {wall:.2f} s, cpu {cpu:.2f} s", file=sys.stderr, flush=True)
+    report: dict[str, Any] = {}
+    for job, those in samples.items():
+        rows = {
+            name: {
+                "seconds": statistics.median(wall for wall, _ in some),
+                "cpu": statistics.median(cpu for _, cpu in some),
+                "best": min(wall for wall, _ in some),
+            }
+            for name, some in those.items()
+        }
+        report[job] = {"contenders": rows} | _verdict(job, rows)
+    return report
+
+
+def _verdict(job: str, rows: dict[str, dict[str, float]]) -> dict[str, Any]:
+    peer, bar = BARS[job]
+    if peer in rows:
+        ratio, against = rows[peer]["seconds"] / rows[OURS]["seconds"], peer
+    elif job == "convert":
+        ratio, against = JAVA_CONVERT_S / rows[OURS]["seconds"], f"{peer}, {JAVA_CONVERT_S} s as published"
+    else:
+        return {}
+    return {"against": against, "ratio": ratio, "bar": bar, "met": ratio >= bar}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/iceberg"))
+    parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--with", dest="beside", action="append", default=[], choices=["java", "pyiceberg"])
+    options = parser.parse_args()
+    tables = Tables(options.folder.resolve(), options.files)
+    with ExitStack() as stack:
+        report = measure(JOBS[options.job](tables, options, stack), options.rounds)
+    print(json.dumps({"machine": machine(), "files": options.files, "jobs": report}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

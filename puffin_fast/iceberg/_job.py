@@ -1,0 +1,128 @@
+"""What every job that writes has in common: the version that it needs, threads, and the way to its commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pyiceberg.exceptions import ValidationError
+
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg._changes import Changes
+from puffin_fast.iceberg._pyiceberg import check_version
+from puffin_fast.iceberg.commit import Committed, commit, head_of, repeated
+from puffin_fast.iceberg.plan import MAX_FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["on_threads", "refresh_v3", "run_job"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class _Planned(Protocol):
+    @property
+    def changes(self) -> Changes: ...
+
+
+Plan = TypeVar("Plan", bound=_Planned)
+
+
+def refresh_v3(table: Table, *, oldest: int = 3) -> None:
+    """Moves a table to its newest metadata, and checks that it can take vectors.
+
+    Args:
+        table: any.
+        oldest: 2 where position-delete files will do.
+
+    Raises:
+        UnsupportedError: it is not of format version 3, or PyIceberg is not known.
+    """
+    check_version()
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except ValidationError as error:
+        raise UnsupportedError(f"{name}: metadata that PyIceberg does not read: {error}") from error
+    version = table.metadata.format_version
+    if version > MAX_FORMAT_VERSION:
+        raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
+    if version < oldest:
+        lacks = "deletion vectors" if version > 1 else "deletes"
+        raise UnsupportedError(
+            f"{name}: format version {version} has no {lacks}; "
+            "puffin_fast.iceberg.upgrade(table) makes it version 3"
+        )
+
+
+def run_job(
+    table: Table,
+    plan: Callable[[Snapshot | None], Plan],
+    *,
+    branch: str,
+    job_id: str | None,
+    properties: Mapping[str, str] | None,
+    merge: bool,
+) -> tuple[Plan | None, Committed | None]:
+    """Plans on the branch's head and commits; planned anew where another commit came first.
+
+    Args:
+        table: at its newest metadata.
+        plan: what to change on a head.
+        branch, job_id, properties, merge: as `commit` takes them.
+
+    Returns:
+        The plan that stands in the table, None where the job was done before; and what was committed, None
+        where there was nothing to do.
+    """
+    done = repeated(table.metadata, branch, job_id)
+    if done is not None:
+        summary = {} if done.summary is None else done.summary.additional_properties
+        return None, Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)
+    base = head_of(table.metadata, branch)
+    planned = plan(base)
+    if not planned.changes:
+        return planned, None
+
+    def again(head: Snapshot | None) -> Changes:
+        nonlocal planned
+        planned = plan(head)
+        return planned.changes
+
+    committed = commit(
+        table,
+        planned.changes,
+        base=base,
+        branch=branch,
+        job_id=job_id,
+        properties=properties,
+        rebuild=again,
+        merge=merge,
+    )
+    return (None if committed is not None and committed.repeated else planned), committed
+
+
+def on_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None
+) -> Iterator[Result]:
+    """Results in the order of the items.
+
+    Args:
+        work: called on threads.
+        items: all of them.
+        threads: at most so many; the number of processors by default.
+    """
+    workers = min(threads or os.cpu_count() or 1, len(items))
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="puffin-fast") as pool:
+        try:
+            yield from pool.map(work, items)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
