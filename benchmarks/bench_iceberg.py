@@ -45,11 +45,6 @@ BARS = {
     "delete a third": ("DuckDB", 2.0),
     "scan": ("DuckDB", 1.0),
 }
-    "convert": (JAVA, 20.0),
-    "delete half": ("DuckDB", 2.0),
-    "delete a third": ("DuckDB", 2.0),
-    "scan": ("DuckDB", 1.0),
-}
 JAVA_CONVERT_S = 35.4
 """What Java's action took where the bars were set; used where it is not run beside us."""
 
