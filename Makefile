@@ -13,6 +13,7 @@ KERNELS := $(wildcard puffin_fast/_kernels/*.pyx puffin_fast/_kernels/*.pxd puff
 STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
 PYTEST := $(PY) -m pytest
 args ?=
+workers ?= 2
 
 # The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3 …` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -39,8 +40,8 @@ help:  ## this list
 demo: build java  ## delete rows of real Iceberg v3 tables through Spark and prove it (DEMO_SCALE=1 adds 6M rows)
 	$(VENV)/bin/puffin-fast demo $(args)
 
-test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows)
-	$(PYTEST) $(args)
+test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows, workers=0 is one process)
+	$(PYTEST) -n $(workers) --dist loadgroup $(args)
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
@@ -50,7 +51,6 @@ bench: build  ## the benchmarks, each beside its peers, with the ratios (args="-
 	$(PY) -m benchmarks.run $(args)
 
 fuzz: build  ## fuzz each decoder and identity, coverage-guided (seconds=60 each; args="--target bitmap" narrows)
-	$(PY) -m pip install -q atheris
 	$(PY) -m tests.fuzz.run --seconds $(or $(seconds),60) $(args)
 
 sanitize: build  ## the kernels' tests on kernels built with ASan and UBSan, on every SIMD level
