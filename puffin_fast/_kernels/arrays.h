@@ -15,7 +15,30 @@ PF_BODY int pf_array_check_body(const uint8_t *values, size_t n, uint32_t *adjac
     *adjacent = steps;
     return disorder == 0;
 }
-PF_LEVELS(int, pf_array_check, (const uint8_t *values, size_t n, uint32_t *adjacent), (values, n, adjacent))
+static int pf_array_check_portable(const uint8_t *values, size_t n, uint32_t *adjacent) {
+    return pf_array_check_body(values, n, adjacent);
+}
+#if PF_X86
+PF_AVX2 static int pf_array_check_avx2(const uint8_t *values, size_t n, uint32_t *adjacent) {
+    return pf_array_check_body(values, n, adjacent);
+}
+PF_AVX512 static int pf_array_check_avx512(const uint8_t *values, size_t n, uint32_t *adjacent) {
+    const __m512i one = _mm512_set1_epi16(1);
+    uint32_t steps = 0;
+    __mmask32 disorder = 0;
+    for (size_t i = 0; i + 1 < n; i += 32) {
+        size_t left = n - 1 - i;
+        __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+        __m512i low = _mm512_maskz_loadu_epi16(lanes, values + 2 * i);
+        __m512i high = _mm512_maskz_loadu_epi16(lanes, values + 2 * i + 2);
+        disorder |= _mm512_mask_cmple_epu16_mask(lanes, high, low);
+        steps += (uint32_t)_mm_popcnt_u32(_mm512_mask_cmpeq_epi16_mask(lanes, _mm512_sub_epi16(high, low), one));
+    }
+    *adjacent = steps;
+    return disorder == 0;
+}
+#endif
+PF_DISPATCH(int, pf_array_check, (const uint8_t *values, size_t n, uint32_t *adjacent), (values, n, adjacent))
 
 /* The runs of n > 0 ascending values as (start, length - 1) pairs; returns their number. */
 static uint32_t pf_runs_of_array(const uint8_t *values, size_t n, uint8_t *out) {
@@ -35,8 +58,8 @@ static uint32_t pf_runs_of_array(const uint8_t *values, size_t n, uint8_t *out) 
     return runs;
 }
 
-/* a OP b of two arrays into out (room for na + nb values); returns the number of values. OP as in bitmaps.h. */
-static size_t pf_array_union(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+/* a OP b of two arrays into out, which has room for na + nb values and 32 more; returns the number of values. */
+static size_t pf_array_union_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {
         uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
@@ -50,7 +73,7 @@ static size_t pf_array_union(const uint8_t *a, size_t na, const uint8_t *b, size
     return n + nb - j;
 }
 
-static size_t pf_array_intersection(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+static size_t pf_array_intersection_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {
         uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
@@ -62,7 +85,7 @@ static size_t pf_array_intersection(const uint8_t *a, size_t na, const uint8_t *
     return n;
 }
 
-static size_t pf_array_difference(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+static size_t pf_array_difference_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {
         uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
@@ -74,6 +97,118 @@ static size_t pf_array_difference(const uint8_t *a, size_t na, const uint8_t *b,
     memcpy(out + 2 * n, a + 2 * i, 2 * (na - i));
     return n + na - i;
 }
+
+#if PF_X86
+/* AVX-512: 32 values at a time. Loads past an array's end give 0xFFFF, which as a value can only stand last. */
+
+static inline PF_AVX512 __m512i pf_load32(const uint8_t *values, size_t n, size_t i) {
+    size_t left = n - i;
+    __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+    return _mm512_mask_loadu_epi16(_mm512_set1_epi16(-1), lanes, values + 2 * i);
+}
+
+/* Of two ascending vectors, the 32 smallest values (*low) and the 32 largest (*high), each ascending. */
+static inline PF_AVX512 void pf_merge32(__m512i *low, __m512i *high) {
+    const __m512i reversed = _mm512_set_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+                                              21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31);
+    __m512i x = *low, y = _mm512_permutexvar_epi16(reversed, *high);
+    __m512i l = _mm512_min_epu16(x, y), h = _mm512_max_epu16(x, y), s, t;
+    s = _mm512_shuffle_i64x2(l, l, 0x4E), t = _mm512_shuffle_i64x2(h, h, 0x4E);
+    l = _mm512_mask_blend_epi16(0xFFFF0000u, _mm512_min_epu16(l, s), _mm512_max_epu16(l, s));
+    h = _mm512_mask_blend_epi16(0xFFFF0000u, _mm512_min_epu16(h, t), _mm512_max_epu16(h, t));
+    s = _mm512_shuffle_i64x2(l, l, 0xB1), t = _mm512_shuffle_i64x2(h, h, 0xB1);
+    l = _mm512_mask_blend_epi16(0xFF00FF00u, _mm512_min_epu16(l, s), _mm512_max_epu16(l, s));
+    h = _mm512_mask_blend_epi16(0xFF00FF00u, _mm512_min_epu16(h, t), _mm512_max_epu16(h, t));
+    s = _mm512_shuffle_epi32(l, _MM_PERM_BADC), t = _mm512_shuffle_epi32(h, _MM_PERM_BADC);
+    l = _mm512_mask_blend_epi16(0xF0F0F0F0u, _mm512_min_epu16(l, s), _mm512_max_epu16(l, s));
+    h = _mm512_mask_blend_epi16(0xF0F0F0F0u, _mm512_min_epu16(h, t), _mm512_max_epu16(h, t));
+    s = _mm512_shuffle_epi32(l, _MM_PERM_CDAB), t = _mm512_shuffle_epi32(h, _MM_PERM_CDAB);
+    l = _mm512_mask_blend_epi16(0xCCCCCCCCu, _mm512_min_epu16(l, s), _mm512_max_epu16(l, s));
+    h = _mm512_mask_blend_epi16(0xCCCCCCCCu, _mm512_min_epu16(h, t), _mm512_max_epu16(h, t));
+    s = _mm512_rol_epi32(l, 16), t = _mm512_rol_epi32(h, 16);
+    *low = _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_min_epu16(l, s), _mm512_max_epu16(l, s));
+    *high = _mm512_mask_blend_epi16(0xAAAAAAAAu, _mm512_min_epu16(h, t), _mm512_max_epu16(h, t));
+}
+
+/* Stores the values of an ascending vector that differ from the one before them; *last is the one before the first. */
+static inline PF_AVX512 size_t pf_store_distinct(__m512i values, __m512i *last, uint8_t *out, size_t n, int is_first) {
+    const __m512i before_index = _mm512_set_epi16(30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14,
+                                                  13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 63);
+    __m512i before = _mm512_permutex2var_epi16(values, before_index, *last);
+    __mmask32 fresh = _mm512_cmpneq_epi16_mask(values, before) | (is_first ? 1u : 0u);
+    *last = values;
+    _mm512_storeu_si512(out + 2 * n, _mm512_maskz_compress_epi16(fresh, values));
+    return n + (size_t)_mm_popcnt_u32(fresh);
+}
+
+PF_AVX512 static size_t pf_array_union_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    size_t i = 32, j = 32, n;
+    if (na == 0 || nb == 0) return pf_array_union_portable(a, na, b, nb, out);
+    int full = pf_get16(a + 2 * (na - 1)) == 0xFFFF || pf_get16(b + 2 * (nb - 1)) == 0xFFFF;
+    __m512i low = pf_load32(a, na, 0), high = pf_load32(b, nb, 0), last = _mm512_setzero_si512();
+    pf_merge32(&low, &high);
+    n = pf_store_distinct(low, &last, out, 0, 1);
+    while (i < na || j < nb) {
+        if (j >= nb || (i < na && pf_get16(a + 2 * i) <= pf_get16(b + 2 * j))) {
+            low = pf_load32(a, na, i);
+            i += 32;
+        } else {
+            low = pf_load32(b, nb, j);
+            j += 32;
+        }
+        pf_merge32(&low, &high);
+        n = pf_store_distinct(low, &last, out, n, 0);
+    }
+    n = pf_store_distinct(high, &last, out, n, 0);
+    return n - (!full && pf_get16(out + 2 * (n - 1)) == 0xFFFF); /* what the loads past the ends left */
+}
+
+/* Which of 32 values of a stand in b, from the block at *j on; blocks of b below all of them are stepped over. */
+static inline PF_AVX512 __mmask32 pf_members32(__m512i values, uint16_t top, const uint8_t *b, size_t nb, size_t *j) {
+    __mmask32 found = 0;
+    while (*j < nb) {
+        size_t count = nb - *j < 32 ? nb - *j : 32;
+        for (size_t k = 0; k < count; k++)
+            found |= _mm512_cmpeq_epi16_mask(values, _mm512_set1_epi16((short)pf_get16(b + 2 * (*j + k))));
+        if (pf_get16(b + 2 * (*j + count - 1)) > top) break; /* may match the next values too */
+        *j += count;
+    }
+    return found;
+}
+
+static inline PF_AVX512 size_t pf_array_select(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out,
+                                               int wanted) {
+    size_t j = 0, n = 0;
+    for (size_t i = 0; i < na; i += 32) {
+        size_t count = na - i < 32 ? na - i : 32;
+        __mmask32 lanes = count == 32 ? ~(__mmask32)0 : ((__mmask32)1 << count) - 1;
+        __m512i values = _mm512_maskz_loadu_epi16(lanes, a + 2 * i);
+        __mmask32 found = pf_members32(values, pf_get16(a + 2 * (i + count - 1)), b, nb, &j);
+        __mmask32 kept = (wanted ? found : ~found) & lanes;
+        _mm512_storeu_si512(out + 2 * n, _mm512_maskz_compress_epi16(kept, values));
+        n += (size_t)_mm_popcnt_u32(kept);
+    }
+    return n;
+}
+
+PF_AVX512 static size_t pf_array_intersection_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                     uint8_t *out) {
+    return pf_array_select(a, na, b, nb, out, 1);
+}
+PF_AVX512 static size_t pf_array_difference_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                   uint8_t *out) {
+    return pf_array_select(a, na, b, nb, out, 0);
+}
+#define pf_array_union_avx2 pf_array_union_portable
+#define pf_array_intersection_avx2 pf_array_intersection_portable
+#define pf_array_difference_avx2 pf_array_difference_portable
+#endif
+PF_DISPATCH(size_t, pf_array_union, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
+            (a, na, b, nb, out))
+PF_DISPATCH(size_t, pf_array_intersection, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
+            (a, na, b, nb, out))
+PF_DISPATCH(size_t, pf_array_difference, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
+            (a, na, b, nb, out))
 
 static size_t pf_array_symmetric(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
@@ -135,6 +270,29 @@ PF_BODY int pf_array_has_body(const uint8_t *values, size_t n, uint16_t value) {
     for (size_t i = 0; i < n; i++) found |= (uint16_t)(pf_get16(values + 2 * i) == value);
     return found;
 }
-PF_LEVELS(int, pf_array_has, (const uint8_t *values, size_t n, uint16_t value), (values, n, value))
+static int pf_array_has_portable(const uint8_t *values, size_t n, uint16_t value) {
+    return pf_array_has_body(values, n, value);
+}
+#if PF_X86
+PF_AVX2 static int pf_array_has_avx2(const uint8_t *values, size_t n, uint16_t value) {
+    return pf_array_has_body(values, n, value);
+}
+PF_AVX512 static int pf_array_has_avx512(const uint8_t *values, size_t n, uint16_t value) {
+    const __m512i wanted = _mm512_set1_epi16((short)value);
+    __mmask32 found = 0;
+    while (n > 128) {
+        size_t half = n / 2;
+        values += pf_get16(values + 2 * half) <= value ? 2 * half : 0;
+        n -= half;
+    }
+    for (size_t i = 0; i < n; i += 32) {
+        size_t left = n - i;
+        __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
+        found |= _mm512_mask_cmpeq_epi16_mask(lanes, _mm512_maskz_loadu_epi16(lanes, values + 2 * i), wanted);
+    }
+    return found != 0;
+}
+#endif
+PF_DISPATCH(int, pf_array_has, (const uint8_t *values, size_t n, uint16_t value), (values, n, value))
 
 #endif

@@ -235,9 +235,9 @@ PF_DISPATCH(size_t, pf_expand, (const uint8_t *bits, size_t n_words, uint64_t ba
             (bits, n_words, base, out, room))
 
 /* The set bits of a bitmap container as u16 values (an array container); out has room for exactly `room`. */
-PF_BODY size_t pf_values_of_bitmap_body(const uint8_t *bits, uint8_t *out, size_t room) {
+PF_BODY size_t pf_values_of_bitmap_body(const uint8_t *bits, size_t first, uint8_t *out, size_t room) {
     size_t n = 0;
-    for (size_t i = 0; i < PF_WORDS; i++) {
+    for (size_t i = first; i < PF_WORDS; i++) {
         uint64_t word = pf_get64(bits + 8 * i);
         if (word == 0) continue;
         if (room - n >= 64) {
@@ -255,7 +255,35 @@ PF_BODY size_t pf_values_of_bitmap_body(const uint8_t *bits, uint8_t *out, size_
     }
     return n;
 }
-PF_LEVELS(size_t, pf_values_of_bitmap, (const uint8_t *bits, uint8_t *out, size_t room), (bits, out, room))
+static size_t pf_values_of_bitmap_portable(const uint8_t *bits, uint8_t *out, size_t room) {
+    return pf_values_of_bitmap_body(bits, 0, out, room);
+}
+#if PF_X86
+PF_AVX2 static size_t pf_values_of_bitmap_avx2(const uint8_t *bits, uint8_t *out, size_t room) {
+    return pf_values_of_bitmap_body(bits, 0, out, room);
+}
+PF_AVX512 static size_t pf_values_of_bitmap_avx512(const uint8_t *bits, uint8_t *out, size_t room) {
+    uint8_t counting[64];
+    for (int i = 0; i < 64; i++) counting[i] = (uint8_t)i;
+    const __m512i every = _mm512_loadu_si512(counting);
+    size_t n = 0, i = 0;
+    for (; i < PF_WORDS && room - n >= 64; i++) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        size_t ones = (size_t)_mm_popcnt_u64(word);
+        __m512i origin = _mm512_set1_epi16((short)(64 * i));
+        __m512i packed = _mm512_maskz_compress_epi8(word, every);
+        __m256i head = _mm512_castsi512_si256(packed);
+        _mm512_storeu_si512(out + 2 * n, _mm512_add_epi16(origin, _mm512_cvtepu8_epi16(head)));
+        if (ones > 32) {
+            __m256i rest = _mm512_extracti64x4_epi64(packed, 1);
+            _mm512_storeu_si512(out + 2 * n + 64, _mm512_add_epi16(origin, _mm512_cvtepu8_epi16(rest)));
+        }
+        n += ones;
+    }
+    return n + pf_values_of_bitmap_body(bits, i, out + 2 * n, room - n);
+}
+#endif
+PF_DISPATCH(size_t, pf_values_of_bitmap, (const uint8_t *bits, uint8_t *out, size_t room), (bits, out, room))
 
 /* How many of the first `below` bits are set. */
 static uint32_t pf_bitmap_rank(const uint8_t *bits, uint32_t below) {

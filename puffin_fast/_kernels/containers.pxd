@@ -76,6 +76,7 @@ cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32
 cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
 cdef size_t writer_size(const Writer* writer) noexcept nogil
 cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil
+cdef object new_bytes(size_t size)
 cdef object finish(const Writer* writer)
 cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil
 

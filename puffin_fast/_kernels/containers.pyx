@@ -36,6 +36,9 @@ cdef extern from "bitmaps.h" nogil:
     uint32_t pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
 
+cdef extern from "memory.h" nogil:
+    void pf_ask_for_huge_pages(void* data, size_t size)
+
 cdef extern from "arrays.h" nogil:
     int pf_array_check(const uint8_t* values, size_t n, uint32_t* adjacent)
     uint32_t pf_runs_of_array(const uint8_t* values, size_t n, uint8_t* out)
@@ -280,6 +283,7 @@ cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
         return False
     buffer.data = <uint8_t*>grown
     buffer.capacity = capacity
+    pf_ask_for_huge_pages(grown, capacity)
     return True
 
 
@@ -497,9 +501,16 @@ cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil:
     store64(out, n_bitmaps)
 
 
+cdef object new_bytes(size_t size):
+    """A bytes object whose bytes are yet to be written."""
+    result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
+    pf_ask_for_huge_pages(PyBytes_AsString(result), size)
+    return result
+
+
 cdef object finish(const Writer* writer):
     """What was written as (bytes, cardinality)."""
-    result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>writer_size(writer))
+    result = new_bytes(writer_size(writer))
     cdef uint8_t* out = <uint8_t*>PyBytes_AsString(result)
     with nogil:
         writer_store(writer, out)

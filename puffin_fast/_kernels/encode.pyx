@@ -10,7 +10,7 @@ Scratch beyond the result, in bytes: 4 a container and 24 a 32-bit bitmap, 64 Ki
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -19,7 +19,7 @@ from puffin_fast._kernels.bytes cimport (
     container_size, header_size, store16, store32, store64,
 )
 from puffin_fast._kernels.containers cimport (
-    Bytes, Writer, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
+    Bytes, Writer, new_bytes, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
     writer_store,
 )
 from puffin_fast._kernels.order cimport sort_u32, sort_u64
@@ -213,60 +213,83 @@ cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x,
     return True
 
 
-cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, uint64_t low, size_t n_buckets) noexcept nogil:
-    """Scatters positions into buckets of 2^22 from bucket `low` on, and writes bucket after bucket."""
-    cdef size_t starts[MAX_BUCKETS + 1]
+cdef struct Survey:
+    # What one pass over unsorted positions tells.
+    uint64_t low
+    uint64_t high
+    bint ascending
+    uint32_t counts[MAX_BUCKETS]    # by bucket modulo MAX_BUCKETS: exact when the span has no more buckets
+
+
+cdef void survey(const uint64_t* x, size_t n, Survey* found) noexcept nogil:
+    cdef uint64_t low = x[0], high = x[0], before = x[0], value
+    cdef size_t i
+    cdef uint32_t descents = 0
+    memset(found.counts, 0, sizeof(found.counts))
+    for i in range(n):
+        value = x[i]
+        descents += value < before
+        before = value
+        low = value if value < low else low
+        high = value if value > high else high
+        found.counts[(value >> BUCKET_BITS) & (MAX_BUCKETS - 1)] += 1
+    found.low = low
+    found.high = high
+    found.ascending = descents == 0
+
+
+cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, const Survey* found) noexcept nogil:
+    """Scatters positions into buckets of 2^22 and writes bucket after bucket."""
+    cdef uint32_t* ends[MAX_BUCKETS]
+    cdef uint64_t first = found.low >> BUCKET_BITS, bucket
     cdef uint64_t* words
     cdef uint32_t* parts
-    cdef uint32_t* spare
-    cdef size_t i, at = 0, count, b, largest_sparse = 0
+    cdef uint32_t* part
+    cdef size_t i, count, b, largest_sparse = 0, chunk
+    cdef size_t n_buckets = <size_t>((found.high >> BUCKET_BITS) - first) + 1
     cdef uint32_t value
-    cdef size_t chunk
     cdef uint8_t* bits
-    memset(starts, 0, sizeof(starts))
-    for i in range(n):
-        starts[(x[i] >> BUCKET_BITS) - low] += 1
-    for b in range(n_buckets):
-        count = starts[b]
-        starts[b] = at
-        at += count
-        if count < BUCKET_DENSE and count > largest_sparse:
-            largest_sparse = count
     encoder.sorted.size = 0
     encoder.spare.size = 0
     if not reserve(&encoder.sorted, 4 * n):
         return OUT_OF_MEMORY
+    parts = <uint32_t*>encoder.sorted.data
+    part = parts
+    for b in range(n_buckets):
+        count = found.counts[(first + b) & (MAX_BUCKETS - 1)]
+        ends[(first + b) & (MAX_BUCKETS - 1)] = part
+        part += count
+        if count < BUCKET_DENSE and count > largest_sparse:
+            largest_sparse = count
     # the same room is a bucket's bits, or what its sort needs
     if not reserve(&encoder.spare, max(BUCKET_BITMAP_BYTES, 4 * largest_sparse)) or not need_marks(encoder):
         return OUT_OF_MEMORY
-    parts = <uint32_t*>encoder.sorted.data
     for i in range(n):
-        b = (x[i] >> BUCKET_BITS) - low
-        parts[starts[b]] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
-        starts[b] += 1
+        b = (x[i] >> BUCKET_BITS) & (MAX_BUCKETS - 1)
+        ends[b][0] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
+        ends[b] += 1
     encoder.writer.payload.size = 0
     encoder.writer.records.size = 0
     encoder.writer.cardinality = 0
-    at = 0
-    for b in range(n_buckets):      # starts[b] is now where bucket b ends
-        count = starts[b] - at
+    part = parts
+    for bucket in range(first, first + n_buckets):
+        count = found.counts[bucket & (MAX_BUCKETS - 1)]
         if count >= BUCKET_DENSE:
             bits = encoder.spare.data
             memset(bits, 0, BUCKET_BITMAP_BYTES)
             words = <uint64_t*>bits
-            for i in range(at, at + count):
-                value = parts[i]
+            for i in range(count):
+                value = part[i]
                 words[value >> 6] |= <uint64_t>1 << (value & 63)
             for chunk in range(BUCKET_CHUNKS):
-                if not writer_bitmap(&encoder.writer, ((low + b) << (BUCKET_BITS - 16)) + chunk,
+                if not writer_bitmap(&encoder.writer, (bucket << (BUCKET_BITS - 16)) + chunk,
                                      bits + chunk * BITMAP_BYTES):
                     return OUT_OF_MEMORY
         elif count > 0:
-            spare = <uint32_t*>encoder.spare.data
-            sort_u32(parts + at, spare, count, BUCKET_BITS)
-            if not write_sorted_bucket(encoder, (low + b) << (BUCKET_BITS - 16), parts + at, count):
+            sort_u32(part, <uint32_t*>encoder.spare.data, count, BUCKET_BITS)
+            if not write_sorted_bucket(encoder, bucket << (BUCKET_BITS - 16), part, count):
                 return OUT_OF_MEMORY
-        at += count
+        part += count
     encoder.by_writer = True
     encoder.size = writer_size(&encoder.writer)
     encoder.cardinality = encoder.writer.cardinality
@@ -279,25 +302,32 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
     The positions must stay where they are until `encoder_store`.
     """
     cdef int status = ENCODED
-    cdef uint64_t low, high, value
-    cdef size_t i, n_buckets
-    cdef bint ascending = True
     if measure_sorted(encoder, x, n, maximum, &status):
         return ENCODED if n == 0 or x[n - 1] <= maximum else OUT_OF_RANGE
     if status != ENCODED:
         return status
-    low = high = x[0]
-    for i in range(1, n):
-        value = x[i]
-        ascending &= value >= x[i - 1]
-        low = value if value < low else low
-        high = value if value > high else high
-    if high > maximum:
+    return measure_small(encoder, x, n, maximum) if n < PARTITION_MIN else measure_unsorted(encoder, x, n, maximum)
+
+
+cdef int measure_small(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
+    cdef size_t i
+    for i in range(n):
+        if x[i] > maximum:
+            return OUT_OF_RANGE
+    return measure_by_sort(encoder, x, n, False)
+
+
+cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
+    cdef Survey found
+    cdef uint64_t n_buckets
+    survey(x, n, &found)
+    if found.high > maximum:
         return OUT_OF_RANGE
-    n_buckets = <size_t>((high >> BUCKET_BITS) - (low >> BUCKET_BITS)) + 1
-    if not ascending and n >= PARTITION_MIN and n_buckets <= MAX_BUCKETS and n // n_buckets >= BUCKET_MIN:
-        return measure_by_partition(encoder, x, n, low >> BUCKET_BITS, n_buckets)
-    return measure_by_sort(encoder, x, n, ascending)
+    n_buckets = (found.high >> BUCKET_BITS) - (found.low >> BUCKET_BITS) + 1
+    # counts are 32 bits wide
+    if found.ascending or n_buckets > MAX_BUCKETS or n // n_buckets < BUCKET_MIN or n >> 32:
+        return measure_by_sort(encoder, x, n, found.ascending)
+    return measure_by_partition(encoder, x, n, &found)
 
 
 cdef void encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil:
@@ -344,7 +374,7 @@ def encode(positions, uint64_t maximum):
             return None
         if status == OUT_OF_MEMORY:
             raise MemoryError("encoding positions")
-        result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>encoder.size)
+        result = new_bytes(encoder.size)
         out = <uint8_t*>PyBytes_AsString(result)
         with nogil:
             encoder_store(&encoder, out)

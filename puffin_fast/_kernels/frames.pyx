@@ -6,13 +6,13 @@ Source: the Puffin specification, "deletion-vector-v1 blob type".
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AsString
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, RUN, load32, load32_be, store32_be
-from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, validate
+from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, validate
 from puffin_fast._kernels.views cimport pointer
 
 from puffin_fast._kernels import checksum
@@ -110,7 +110,7 @@ def frame(data, size_t start, size_t stop):
     try:
         if start > stop or stop > <size_t>view.len:
             raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
-        blob = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>(FRAME_BYTES + size))
+        blob = new_bytes(FRAME_BYTES + size)
         out = <uint8_t*>PyBytes_AsString(blob)
         with nogil:
             memcpy(out + HEAD_BYTES, pointer(&view) + start, size)

@@ -145,7 +145,28 @@ PF_DISPATCH(void, pf_narrow, (const uint64_t *x, size_t n, uint8_t *out), (x, n,
 PF_BODY void pf_widen_body(const uint8_t *values, size_t n, uint64_t base, uint64_t *out) {
     for (size_t i = 0; i < n; i++) out[i] = base + pf_get16(values + 2 * i);
 }
-PF_LEVELS(void, pf_widen, (const uint8_t *values, size_t n, uint64_t base, uint64_t *out), (values, n, base, out))
+static void pf_widen_portable(const uint8_t *values, size_t n, uint64_t base, uint64_t *out) {
+    pf_widen_body(values, n, base, out);
+}
+#if PF_X86
+PF_AVX2 static void pf_widen_avx2(const uint8_t *values, size_t n, uint64_t base, uint64_t *out) {
+    pf_widen_body(values, n, base, out);
+}
+PF_AVX512 static void pf_widen_avx512(const uint8_t *values, size_t n, uint64_t base, uint64_t *out) {
+    const __m512i origin = _mm512_set1_epi64((long long)base);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m128i eight = _mm_loadu_si128((const __m128i *)(values + 2 * i));
+        _mm512_storeu_si512(out + i, _mm512_add_epi64(origin, _mm512_cvtepu16_epi64(eight)));
+    }
+    if (i < n) {
+        __mmask8 lanes = (__mmask8)((1u << (n - i)) - 1);
+        __m128i rest = _mm_maskz_loadu_epi16(lanes, values + 2 * i);
+        _mm512_mask_storeu_epi64(out + i, lanes, _mm512_add_epi64(origin, _mm512_cvtepu16_epi64(rest)));
+    }
+}
+#endif
+PF_DISPATCH(void, pf_widen, (const uint8_t *values, size_t n, uint64_t base, uint64_t *out), (values, n, base, out))
 
 /* first, first + 1 … n of them: a run back into positions. */
 PF_BODY void pf_sequence_body(uint64_t first, size_t n, uint64_t *out) {

@@ -3,6 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
 from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
@@ -29,23 +30,18 @@ cdef extern from *:
 
 cdef enum:
     BLOCK = 32                  # queries whose containers are on their way at once
-    DIRECT_FACTOR = 8           # table slots spent on a container before binary search takes over
-    DIRECT_SLACK = 1024
-    DIRECT_MIN_QUERIES = 256
+    TABLE_MIN_QUERIES = 256     # fewer are answered by binary search
     ABSENT = 0xFFFFFFFF
 
 
-cdef uint32_t run_before(const Container* c, uint32_t value) noexcept nogil:
-    """How many runs start at or below value."""
+cdef inline uint32_t run_before(const Container* c, uint32_t value) noexcept nogil:
+    """How many runs start at or below value; halved without branches, which random questions would mispredict."""
     cdef uint32_t low = 0, n = c.n_runs, half
-    while n > 0:
+    while n > 1:
         half = n // 2
-        if load16(c.payload + 4 * <size_t>(low + half)) <= value:
-            low += half + 1
-            n -= half + 1
-        else:
-            n = half
-    return low
+        low += half if load16(c.payload + 4 * <size_t>(low + half)) <= value else 0
+        n -= half
+    return low + (load16(c.payload + 4 * <size_t>low) <= value)
 
 
 cdef bint has(const Container* c, uint32_t value) noexcept nogil:
@@ -90,15 +86,15 @@ cdef uint32_t select_in(const Container* c, uint32_t index) noexcept nogil:
 cdef class Directory:
     """Where each container of a checked bitmap lies, and how many positions stand before it.
 
-    Holds the bytes alive; 40 bytes a container, and at most 32 more once many questions are asked at a time.
+    Holds the bytes alive; 48 bytes a container, and at most 16 more once many questions are asked at a time.
     """
 
     cdef Py_buffer view
     cdef bint held
     cdef Container* containers
     cdef uint64_t* before       # positions in the containers before this one
-    cdef uint32_t* table        # chunk - first chunk -> container, or ABSENT; NULL: search
-    cdef uint64_t n_slots
+    cdef uint32_t* table        # container by hash of its key, or ABSENT; NULL: not built, search instead
+    cdef int shift              # of the hash
     cdef uint32_t n
 
     def __cinit__(self, data, size_t start, size_t n_containers):
@@ -141,52 +137,69 @@ cdef class Directory:
         return low
 
     cdef bint make_table(self) noexcept nogil:
-        """Builds the table where the chunks are dense enough for one; False when memory is out."""
-        cdef uint64_t span
+        """Builds a hash table over the keys; False when memory is out."""
         cdef uint32_t i
+        cdef uint64_t slot
+        cdef int bits = 4
         cdef uint32_t* table
-        if self.table != NULL or self.n == 0:
+        if self.table != NULL:
             return True
-        span = self.containers[self.n - 1].key - self.containers[0].key + 1
-        if span > DIRECT_FACTOR * <uint64_t>self.n + DIRECT_SLACK:
-            return True
-        table = <uint32_t*>malloc(span * sizeof(uint32_t))
+        while <uint64_t>1 << bits < 2 * <uint64_t>self.n:
+            bits += 1
+        table = <uint32_t*>malloc(sizeof(uint32_t) << bits)
         if table == NULL:
             return False
-        for i in range(<uint32_t>span):
-            table[i] = ABSENT
+        memset(table, 0xFF, sizeof(uint32_t) << bits)       # ABSENT everywhere
+        self.shift = 64 - bits
         for i in range(self.n):
-            table[self.containers[i].key - self.containers[0].key] = i
-        self.n_slots = span
+            slot = self.slot(self.containers[i].key)
+            while table[slot] != ABSENT:
+                slot = (slot + 1) & ((<uint64_t>1 << bits) - 1)
+            table[slot] = i
         self.table = table
         return True
 
-    cdef uint32_t find(self, uint64_t key, const uint32_t* table) noexcept nogil:
+    cdef inline uint64_t slot(self, uint64_t key) noexcept nogil:
+        """Where the search for a key begins: consecutive keys are spread evenly (Fibonacci hashing)."""
+        return (key * <uint64_t>0x9E3779B97F4A7C15) >> self.shift
+
+    cdef inline uint32_t find(self, uint64_t key, const uint32_t* table) noexcept nogil:
         """The container with that key, or ABSENT; the table was read while the GIL was held, or is NULL."""
         cdef uint32_t i
+        cdef uint64_t slot
         if table != NULL:
-            key -= self.containers[0].key       # a smaller key wraps, and is past the slots
-            return table[key] if key < self.n_slots else ABSENT
+            slot = self.slot(key)
+            while table[slot] != ABSENT and self.containers[table[slot]].key != key:
+                slot = (slot + 1) & (~<uint64_t>0 >> self.shift)
+            return table[slot]
         i = self.search(key)
         return i if i < self.n and self.containers[i].key == key else ABSENT
 
     cdef void answer(self, const uint64_t* queries, size_t n, const uint32_t* table, uint8_t* out) noexcept nogil:
+        """Block by block in stages, each of which asks memory for what the next one reads."""
+        cdef uint64_t slots[BLOCK]
         cdef uint32_t found[BLOCK]
         cdef size_t i = 0, j, block
-        cdef uint64_t key, last_key = ~<uint64_t>0
-        cdef uint32_t last = ABSENT
+        cdef uint64_t key, last_key
+        cdef uint32_t low
         cdef Container* c
         while i < n:
             block = min(<size_t>BLOCK, n - i)
+            if table != NULL:
+                for j in range(block):
+                    slots[j] = self.slot(queries[i + j] >> 16)
+                    pf_prefetch(table + slots[j])
+                for j in range(block):
+                    if table[slots[j]] != ABSENT:
+                        pf_prefetch(self.containers + table[slots[j]])
+            last_key = ~<uint64_t>0
             for j in range(block):
                 key = queries[i + j] >> 16
-                if key != last_key:
-                    last = self.find(key, table)
+                if key == last_key:
+                    found[j] = found[j - 1]
+                else:
+                    found[j] = self.find(key, table)
                     last_key = key
-                    if last != ABSENT:
-                        pf_prefetch(self.containers + last)
-                found[j] = last
-            for j in range(block):
                 if found[j] != ABSENT:
                     c = self.containers + found[j]
                     if c.kind == BITMAP:
@@ -195,7 +208,8 @@ cdef class Directory:
                         pf_prefetch(c.payload)
                         pf_prefetch(c.payload + 64)
             for j in range(block):
-                out[i + j] = found[j] != ABSENT and has(self.containers + found[j], <uint32_t>(queries[i + j] & 0xFFFF))
+                low = <uint32_t>(queries[i + j] & 0xFFFF)
+                out[i + j] = found[j] != ABSENT and has(self.containers + found[j], low)
             i += block
 
     def contains(self, queries, out):
@@ -210,7 +224,7 @@ cdef class Directory:
                 if answers.len < asked.len // 8:
                     raise ValueError(f"out has {answers.len} bytes, {asked.len // 8} are needed")
                 if asked.len > 0:
-                    if asked.len >= 8 * DIRECT_MIN_QUERIES:
+                    if asked.len >= 8 * TABLE_MIN_QUERIES:
                         done = self.make_table()
                     if not done:
                         raise MemoryError("table of containers")

@@ -117,7 +117,7 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
         else:
             n = pf_array_symmetric(a.payload, a.cardinality, b.payload, b.cardinality, out)
         return writer_array(writer, a.key, out, <uint32_t>n)
-    if a.kind == RUN and b.kind == RUN and a.n_runs + b.n_runs < SCRATCH // 4:
+    if a.kind == RUN and b.kind == RUN and a.n_runs + b.n_runs < 4096:
         return writer_runs(writer, a.key, out, sweep_runs(op, a, b, out))
     if (op == PF_AND and (a.kind == ARRAY or b.kind == ARRAY)) or (op == PF_ANDNOT and a.kind == ARRAY):
         few = a if a.kind == ARRAY else b
@@ -129,7 +129,7 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
 
 
 cdef enum:
-    SCRATCH = 16384             # an array with its slack, a bitmap, or 4,096 runs
+    SCRATCH = 16640             # two full arrays with slack for 64 values, a bitmap, or 4,160 runs
 
 
 cdef bint combine_all(int op, const uint8_t* left, const uint8_t* right, Writer* writer, uint8_t* scratch,

@@ -1,0 +1,23 @@
+/* Large buffers that are about to be written for the first time. */
+#ifndef PF_MEMORY_H
+#define PF_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+/* Asks for huge pages behind the part of a buffer that whole ones fit in: one page fault instead of 512.
+ * NumPy does the same for its arrays; where the system does not offer them nothing happens. */
+static inline void pf_ask_for_huge_pages(void *data, size_t size) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const uintptr_t huge = (uintptr_t)1 << 21;
+    uintptr_t first = ((uintptr_t)data + huge - 1) & ~(huge - 1), end = ((uintptr_t)data + size) & ~(huge - 1);
+    if (size >= 2 * huge && end > first) (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)data, (void)size;
+#endif
+}
+
+#endif
