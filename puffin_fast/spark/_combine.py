@@ -1,9 +1,9 @@
 """On the executors, before the shuffle: rows (file_path, pos) become partial vectors, one per file and chunk.
 
-Memory of a task does not depend on how much it reads. It holds at most half of ``memory`` in rows (paths as
-a dictionary, 12 bytes a row beside it) and half in partial vectors; when either half is full it is first
-made smaller (one dictionary for all rows; one vector for all partials of a file) and passed on when that did
-not help. While it does so it needs about as much again.
+Memory of a task does not depend on how much it reads. It holds at most three quarters of ``memory`` in rows
+(paths as a dictionary, 12 bytes a row beside it) and a quarter in partial vectors; what is full is first made
+smaller (one dictionary for all rows; one vector for all partials of a file) and passed on when that did not
+help. While it does so it needs about as much again.
 """
 
 from __future__ import annotations
@@ -71,20 +71,26 @@ class _Rows:
         work of unifying is never repeated for nothing)."""
         if self._bytes + self._raw_bytes < self.limit:
             return False
-        self._compact()
-        unified = pa.chunked_array(self._paths).unify_dictionaries().combine_chunks()
-        self._paths, self._positions = [unified], [pa.concat_arrays(self._positions)]
-        self._bytes = unified.nbytes + self._positions[0].nbytes
+        paths, positions = self._take()
+        self._paths, self._positions = [paths], [positions]
+        self._bytes = paths.nbytes + positions.nbytes
         return self._bytes >= self.limit // 2
+
+    def _take(self) -> tuple[pa.DictionaryArray, pa.Int64Array]:
+        """All rows, paths with one dictionary; each copy on the way frees the one before it."""
+        self._compact()
+        positions = pa.concat_arrays(self._positions)
+        chunks = pa.chunked_array(self._paths).unify_dictionaries().chunks
+        self._paths, self._positions, self._bytes = [], [], 0
+        indices = pa.concat_arrays([chunk.indices for chunk in chunks])
+        return pa.DictionaryArray.from_arrays(indices, chunks[0].dictionary), positions
 
     def drain(self) -> pa.RecordBatch | None:
         """All rows as (file_path, blob), one per file; empty afterwards."""
         self._compact()
         if not self._paths:
             return None
-        paths = pa.chunked_array(self._paths).unify_dictionaries().combine_chunks()
-        positions = pa.concat_arrays(self._positions)
-        self._paths, self._positions, self._bytes = [], [], 0
+        paths, positions = self._take()
         if self._screen is not None:
             paths, positions = self._screen(paths, positions)
         found = arrow.encode_grouped(paths, positions)
@@ -168,7 +174,7 @@ def combine(
     Raises:
         InvalidInputError: a null, a negative position, or one past `MAX_POSITION`.
     """
-    rows, partials = _Rows(memory // 2, screen), _Partials(memory // 2)
+    rows, partials = _Rows(memory - memory // 4, screen), _Partials(memory // 4)
     for batch in batches:
         _check(batch, names)
         rows.add(batch)

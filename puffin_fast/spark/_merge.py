@@ -6,7 +6,7 @@ is complete; what stays is one file's union. So its memory is ``memory`` plus a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -34,29 +34,29 @@ def in_slices(batch: pa.RecordBatch, limit: int = SLICE) -> Iterator[pa.RecordBa
         yield batch.slice(start, stop - start)
 
 
-def grouped_union(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+def grouped_union(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """One vector per file, with one native call for all of them.
 
     Args:
-        batches: (file_path string, blob binary), at least one; a file may come any number of times.
+        batches: (file_path string, blob binary), at least one; a file may come any number of times. The list
+            is emptied, so that each copy on the way frees the one before it.
 
     Returns:
         (file_path, blob), files in the order in which they first came.
     """
-    table = pa.Table.from_batches(batches).combine_chunks()
-    paths, blobs = (
-        pa.concat_arrays(column.chunks) if column.num_chunks else column.combine_chunks()
-        for column in table.columns
-    )
-    coded = paths.dictionary_encode()
-    if len(coded.dictionary) < len(paths):
+    table = pa.Table.from_batches(batches)
+    batches.clear()
+    coded = pa.concat_arrays(table["file_path"].chunks).dictionary_encode()
+    blobs = pa.concat_arrays(table["blob"].chunks)
+    del table
+    if len(coded.dictionary) < len(coded):
         codes = coded.indices.to_numpy()
-        order = np.argsort(codes, kind="stable")
+        if np.any(codes[1:] < codes[:-1]):  # what comes from the shuffle is in order
+            blobs = blobs.take(pa.array(np.argsort(codes, kind="stable")))
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
-        paths = coded.dictionary
-        blobs = arrow.union(pa.ListArray.from_arrays(offsets, blobs.take(pa.array(order))))
-    return pa.RecordBatch.from_arrays([paths, blobs], ["file_path", "blob"])
+        blobs = arrow.union(pa.ListArray.from_arrays(offsets, blobs))
+    return pa.RecordBatch.from_arrays([coded.dictionary, blobs], ["file_path", "blob"])
 
 
 def _whole(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -90,6 +90,7 @@ def merge(batches: Iterator[pa.RecordBatch], *, memory: int) -> Iterator[pa.Reco
                 pa.array([0])
             )  # a copy: a slice would keep the rest alive
             held, n_bytes = [last], 0
+            del folded, last
     if held:
         yield from _whole(grouped_union(held))
 

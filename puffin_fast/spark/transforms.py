@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["TASK_MEMORY", "decode_vectors", "encode_deletes", "union_vectors"]
 
 TASK_MEMORY = 128 << 20
-"""Bytes that a task's Python worker holds by default; it peaks at about three times that."""
+"""Bytes that a task's Python worker holds by default. With what it copies on the way it peaks at three to four
+times this and the task's largest vector together, beside 125 MB of imports."""
 
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 30
 
@@ -76,8 +77,7 @@ def encode_deletes(
         df: one row per deleted position, in any order, repeats allowed.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        task_memory: bytes that a task may hold, whatever the skew; its Python worker peaks at about three
-            times that, beside the largest vector.
+        task_memory: bytes that a task may hold, whatever the skew (see `TASK_MEMORY`).
 
     Returns:
         (file_path string, blob binary, cardinality long): one row per distinct path; blob is a

@@ -1,0 +1,60 @@
+"""The room opens without PySpark and PyIceberg, and says what it needs when it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def said(script: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_importing_it_imports_neither_pyspark_nor_pyiceberg() -> None:
+    assert said(
+        """
+        import sys
+        import puffin_fast.spark
+        print([name for name in ("pyspark", "pyiceberg", "pandas") if name in sys.modules])
+        """
+    ) == ["[]"]
+
+
+def test_using_it_without_pyspark_names_the_extra() -> None:
+    lines = said(
+        """
+        import sys
+        sys.modules["pyspark"] = None
+        from puffin_fast import spark
+        from puffin_fast.errors import MissingExtraError
+        for call in (spark.encode_deletes, spark.register, spark.functions.encode):
+            try:
+                call("x")
+            except MissingExtraError as error:
+                print(error)
+        """
+    )
+    assert lines == ["pyspark is not installed: pip install 'puffin-fast[spark]'"] * 3
+
+
+def test_deleting_from_tables_without_pyiceberg_names_the_extra() -> None:
+    lines = said(
+        """
+        import sys
+        sys.modules["pyiceberg"] = None
+        from puffin_fast import spark
+        from puffin_fast.errors import MissingExtraError
+        try:
+            spark.delete
+        except MissingExtraError as error:
+            print(error)
+        """
+    )
+    assert lines == ["pyiceberg is not installed: pip install 'puffin-fast[iceberg]'"]
