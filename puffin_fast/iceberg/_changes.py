@@ -56,6 +56,9 @@ class Changes:
         for entry in self.added:
             if entry.content == DATA or entry.referenced_data_file is None:
                 continue
+            if not entry.is_vector:
+                touched.add(entry.referenced_data_file)
+                continue
             if entry.referenced_data_file in vectors:
                 raise InvalidInputError(f"{entry.referenced_data_file}: two vectors in one commit")
             vectors.add(entry.referenced_data_file)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyiceberg.exceptions import ValidationError
 
-from puffin_fast.errors import UnsupportedError
+from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._pyiceberg import check_version
 from puffin_fast.iceberg.commit import Committed, commit, head_of, repeated
@@ -85,7 +85,10 @@ def run_job(
         summary = {} if done.summary is None else done.summary.additional_properties
         return None, Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)
     base = head_of(table.metadata, branch)
-    planned = plan(base)
+    try:
+        planned = plan(base)
+    except OSError as error:
+        raise PuffinFastError(f"{'.'.join(table.name())}: nothing was committed: {error}") from error
     if not planned.changes:
         return planned, None
 

@@ -16,7 +16,6 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg._datafile import open_parquet
-from puffin_fast.iceberg._pyiceberg import metrics_evaluator
 from puffin_fast.iceberg._row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.equality import EqualityDeletes, KeySet, field_of
 from puffin_fast.iceberg.lineage import Metadata, MetadataColumn
@@ -28,13 +27,19 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.filters import RowFilter
+    from puffin_fast.iceberg.filters import Matcher
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["FileReader", "Split", "splits_of"]
+__all__ = ["FileReader", "Split", "parts_of", "splits_of"]
 
 BATCH_ROWS = 1 << 17
+
+LARGE_FILE = 256 << 20
+"""Bytes from which on a data file is cut, however many others there are."""
+
+SMALL_ROW_GROUP = 4 << 20
+"""Bytes that a row group has at least where a manifest does not tell how many there are: a guess may be high."""
 
 
 class _Shared:
@@ -72,11 +77,26 @@ class Split:
         return self.shared.task
 
 
-def splits_of(task: FileTask, most: int, *, alone: bool = False) -> list[Split]:
-    """Cuts a data file into at most `most` runs of row groups, by the split offsets in its manifest."""
-    count = max(1, min(most, len(task.data.split_offsets or ())))
+def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
+    """Into how many runs of row groups a data file is cut, by the split offsets in its manifest.
+
+    Args:
+        task: the data file.
+        n_tasks: how many there are; where they are many only large ones are cut.
+        threads: that share the work.
+    """
+    data = task.data
+    if threads < 2 or (n_tasks >= 8 * threads and data.file_size_in_bytes < LARGE_FILE):
+        return 1
+    row_groups = len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
+    return max(1, min(4 * threads, row_groups))
+
+
+def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
+    """A data file cut as `parts_of` says."""
+    count = parts_of(task, n_tasks, threads)
     shared = _Shared(task)
-    return [Split(shared, number, count, alone and count == 1) for number in range(count)]
+    return [Split(shared, number, count, n_tasks == 1 and count == 1) for number in range(count)]
 
 
 @dataclass(frozen=True)
@@ -132,7 +152,7 @@ class FileReader:
         schema: Schema,
         fields: Sequence[NestedField],
         extra: Sequence[MetadataColumn],
-        row_filter: RowFilter,
+        row_filter: Matcher,
         arrow_schema: pa.Schema,
         case_sensitive: bool = True,
     ) -> None:
@@ -143,7 +163,7 @@ class FileReader:
         self._mapping = metadata.name_mapping()
         self._deletes = CurrentDeletes(io)
         self._equality = EqualityDeletes(io, metadata)
-        self._may_match = metrics_evaluator(schema, row_filter.expression, case_sensitive)
+        self._may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._steps: dict[tuple[bytes, tuple[int, ...]], _FileSteps] = {}
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:

@@ -7,9 +7,9 @@ greater than a number, as the metrics by which files are pruned have it; `is_nan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,10 +39,29 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg._pyiceberg import metrics_evaluator
 
-__all__ = ["RowFilter"]
+__all__ = ["Matcher", "RowFilter"]
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
+
+
+class Matcher(Protocol):
+    """What picks rows of a table: a filter, or a set of keys. The members are those of `RowFilter`."""
+
+    @property
+    def expression(self) -> BooleanExpression: ...
+    @property
+    def field_ids(self) -> tuple[int, ...]: ...
+    @property
+    def everything(self) -> bool: ...
+    @property
+    def nothing(self) -> bool: ...
+    @property
+    def batch_rows(self) -> int: ...
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
+    def certain(self) -> BooleanExpression: ...
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,20 @@ class RowFilter:
     def nothing(self) -> bool:
         """The filter is false for every row."""
         return isinstance(self._bound, AlwaysFalse)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch below which `mask` wastes time."""
+        return 1
+
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold rows that match.
+
+        Args:
+            schema: what the filter was bound to.
+            case_sensitive: as it was bound.
+        """
+        return metrics_evaluator(schema, self.expression, case_sensitive)
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Which rows match.

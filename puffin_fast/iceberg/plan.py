@@ -24,8 +24,7 @@ from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import DoubleType, FloatType
 
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg._pyiceberg import metrics_evaluator
-from puffin_fast.iceberg.filters import RowFilter
+from puffin_fast.iceberg.filters import Matcher, RowFilter
 from puffin_fast.iceberg.manifests import (
     DATA,
     EQUALITY_DELETES,
@@ -189,7 +188,7 @@ def plan_snapshot(
     table: Table,
     snapshot: Snapshot | None,
     schema: Schema,
-    row_filter: RowFilter,
+    row_filter: Matcher,
     *,
     case_sensitive: bool = True,
     metrics: bool = False,
@@ -199,7 +198,7 @@ def plan_snapshot(
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.nothing:
         return plan
-    pruning = _Pruning(metadata, schema, row_filter.expression, case_sensitive)
+    pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
     manifests = [
         manifest
         for manifest in read_manifest_list(table.io, snapshot.manifest_list)
@@ -227,8 +226,9 @@ class _Pruning:
     """Evaluators of a filter, made once per partition spec."""
 
     def __init__(
-        self, metadata: TableMetadata, schema: Schema, expression: BooleanExpression, case_sensitive: bool
+        self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
     ) -> None:
+        expression = row_filter.expression
         self.filters = not isinstance(expression, AlwaysTrue)
         self._metadata, self._schema = metadata, schema
         self._expression, self._case_sensitive = expression, case_sensitive
@@ -236,7 +236,7 @@ class _Pruning:
         self._projection = cache(self._project)
         self._manifest = cache(self._manifest_evaluator)
         self._partition = cache(self._partition_evaluator)
-        self._metrics = metrics_evaluator(schema, expression, case_sensitive) if self.filters else None
+        self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
 
     def _spec(self, spec_id: int) -> PartitionSpec:
         try:

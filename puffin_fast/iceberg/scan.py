@@ -106,9 +106,8 @@ class Scan:
 
     def _splits(self) -> Iterator[Split]:
         tasks = self.plan.tasks
-        most = 1 if len(tasks) >= 8 * self._threads else 4 * self._threads
         for task in tasks:
-            yield from splits_of(task, most, alone=len(tasks) == 1)
+            yield from splits_of(task, len(tasks), self._threads)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["NewDeletes", "Outcome", "VectorChanges", "target_file_size", "write_changes"]
+__all__ = ["NewDeletes", "Outcome", "VectorChanges", "replaced", "target_file_size", "write_changes"]
 
 TARGET_FILE_SIZE = "write.delete.target-file-size-bytes"
 DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
@@ -46,11 +46,13 @@ class NewDeletes:
         task: the data file and the deletes that apply to it.
         positions: all positions deleted afterwards; None: every row is, and nobody needed to say which.
         n_new: how many of them were not deleted by position before.
+        before: those that were; None: none.
     """
 
     task: FileTask
     positions: PositionBitmap | None
     n_new: int
+    before: PositionBitmap | None = None
 
     @classmethod
     def merge(cls, task: FileTask, positions: PositionBitmap, current: _Merges) -> NewDeletes:
@@ -59,7 +61,7 @@ class NewDeletes:
             return cls(task, positions, len(positions))
         before = current.of(task)
         after = before | positions
-        return cls(task, after, len(after) - len(before))
+        return cls(task, after, len(after) - len(before), before)
 
     @property
     def drops(self) -> bool:
@@ -91,14 +93,18 @@ class VectorChanges:
         rows: rows newly deleted.
         vectors: vectors written.
         merged: those of them that replaced or absorbed earlier deletes.
+        position_files: position-delete files written instead, in a table of format version 2.
+        by_files: data files that those are about.
         dropped: data files of which no row is left.
-        n_bytes: size of the Puffin files.
+        n_bytes: size of the files.
     """
 
     changes: Changes = field(default_factory=Changes)
     rows: int = 0
     vectors: int = 0
     merged: int = 0
+    position_files: int = 0
+    by_files: int = 0
     dropped: int = 0
     n_bytes: int = 0
 
@@ -126,7 +132,7 @@ class VectorChanges:
         for outcome in outcomes:
             task, vector = outcome.task, outcome.vector
             result.rows += outcome.n_new
-            for entry in _replaced(task):
+            for entry in replaced(task):
                 removed[key_of(entry)] = entry
             if vector is None:
                 result.dropped += 1
@@ -201,7 +207,7 @@ def write_changes(
     return VectorChanges.of(outcomes, **changes)
 
 
-def _replaced(task: FileTask) -> Iterator[ManifestEntry]:
+def replaced(task: FileTask) -> Iterator[ManifestEntry]:
     """The delete files that a new vector (or the file's end) makes void: its own, not those it shares."""
     if task.vector is not None:
         yield task.vector

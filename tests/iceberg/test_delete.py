@@ -234,11 +234,11 @@ def test_case_is_ignored_when_asked(shared_catalog: SqlCatalog, namespace: str) 
     assert ids(table) == list(range(250, N))
 
 
-def test_a_table_of_version_2_is_refused_with_the_way_out(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema)
+def test_a_table_of_version_1_is_refused_with_the_way_out(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": "1"})
     table.append(ROWS)
     for call in (lambda: delete(table, "id = 1"), lambda: delete_positions(table, POSITIONS)):
-        with pytest.raises(UnsupportedError, match=r"format version 2 .*upgrade"):
+        with pytest.raises(UnsupportedError, match=r"format version 1 .*upgrade"):
             call()
 
 
