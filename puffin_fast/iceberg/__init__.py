@@ -10,11 +10,16 @@ from puffin_fast.errors import MissingExtraError
 try:
     from puffin_fast.iceberg._pyiceberg import v3_metadata
     from puffin_fast.iceberg._rewrite import RewriteResult
+    from puffin_fast.iceberg.compact import compact
     from puffin_fast.iceberg.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
+    from puffin_fast.iceberg.deletes import deletes
     from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
+    from puffin_fast.iceberg.repair import repair
     from puffin_fast.iceberg.scan import Scan, scan
     from puffin_fast.iceberg.tables import append, create_table, upgrade
+    from puffin_fast.iceberg.unneeded import unneeded_files
+    from puffin_fast.iceberg.verify import Finding, verify
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyiceberg", "fastavro", "tenacity"):
@@ -24,17 +29,23 @@ except ModuleNotFoundError as error:
 __all__ = [
     "DeleteResult",
     "FileTask",
+    "Finding",
     "Plan",
     "RewriteResult",
     "Scan",
     "append",
+    "compact",
     "convert_equality_deletes",
     "convert_position_deletes",
     "create_table",
     "delete",
     "delete_positions",
+    "deletes",
     "plan_files",
+    "repair",
     "scan",
+    "unneeded_files",
     "upgrade",
     "v3_metadata",
+    "verify",
 ]

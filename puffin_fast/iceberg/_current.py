@@ -99,8 +99,13 @@ def within(positions: PositionBitmap, data: ManifestEntry) -> PositionBitmap:
     return positions
 
 
-def read_entry(io: FileIO, entry: ManifestEntry) -> PositionBitmap:
+def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> PositionBitmap:
     """The vector that a manifest entry names.
+
+    Args:
+        io: PyIceberg's file access.
+        entry: the vector's.
+        counted: whether its cardinality must be the entry's.
 
     Raises:
         CorruptDataError: the entry lacks its range, or the blob is not what the entry says.
@@ -116,7 +121,7 @@ def read_entry(io: FileIO, entry: ManifestEntry) -> PositionBitmap:
         entry.file_path,
         entry.content_offset,
         entry.content_size_in_bytes,
-        cardinality=entry.record_count,
+        cardinality=entry.record_count if counted else None,
         filesystem=io,
     )
 

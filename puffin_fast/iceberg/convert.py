@@ -151,7 +151,7 @@ def _convert_equality(table: Table, survey: Survey, threads: int | None, dry_run
         mask = np.zeros(file.data.record_count, np.bool_)
         keys = equality.of(file.equality_deletes)
         fields = {field.field_id: field for key in keys for field in key.fields}
-        for first, count, values in columns.batches(file.data, fields.values()):
+        for first, count, values in columns.open(file.data, fields.values()).batches():
             found = mask[first : first + count]
             for key in keys:
                 found |= key.contains(values).to_numpy(zero_copy_only=False)

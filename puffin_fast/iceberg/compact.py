@@ -1,0 +1,128 @@
+"""Many Puffin files into few: vectors move, nothing else changes."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.files import read_ranges
+from puffin_fast.iceberg._current import within
+from puffin_fast.iceberg._job import on_threads
+from puffin_fast.iceberg._rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.vectors import NewDeletes, target_file_size, write_changes
+from puffin_fast.puffin import PuffinReader
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg._survey import Survey
+    from puffin_fast.iceberg.plan import FileTask
+
+__all__ = ["compact"]
+
+FULL = 0.75
+"""A file stays as it is if live vectors fill this share of the target size, and of what it holds."""
+
+
+def compact(
+    table: Table,
+    *,
+    target_file_size: int | None = None,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """Packs the vectors of small and half-empty Puffin files together, and drops dangling ones, in one commit.
+
+    Each vector that moves is read and checked, and keeps its data sequence number. A single such file is
+    rewritten only if vectors that nobody needs fill a part of it. Files that hold nothing any more stay in
+    storage until no snapshot needs them: see `unneeded_files`.
+
+    Args:
+        table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
+        target_file_size: bytes of vectors after which another Puffin file is begun; the table's property
+            ``write.delete.target-file-size-bytes`` (64 MiB) by default.
+        branch, job_id, properties, dry_run: as `convert_position_deletes` takes them.
+        threads: Puffin files read at a time; the number of processors by default.
+
+    Raises:
+        InvalidInputError: a target size below 1.
+        CorruptDataError: a vector that is not what the manifest says, or a data file with two (see `repair`).
+        NotFoundError: no such branch, or a Puffin file is gone.
+        UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
+    """
+    if target_file_size is not None and target_file_size < 1:
+        raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
+
+    def work(survey: Survey) -> Rewritten:
+        return _compact(table, survey, target_file_size, threads, dry_run)
+
+    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+
+
+def _compact(
+    table: Table, survey: Survey, limit: int | None, threads: int | None, dry_run: bool
+) -> Rewritten:
+    limit = target_file_size(table) if limit is None else limit
+    dangling = [entry for entry in survey.dangling if entry.is_vector]
+    chosen = _worth_moving(table, survey, limit, threads)
+
+    def moved(tasks: Sequence[FileTask]) -> list[NewDeletes]:
+        vectors = [task.vector for task in tasks if task.vector is not None]
+        ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
+        return [
+            NewDeletes(tasks[at], within(bitmap, tasks[at].data), 0)
+            for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=table.io)
+        ]
+
+    def found() -> Iterator[NewDeletes]:
+        for some in on_threads(moved, chosen, threads):
+            yield from some
+
+    written = write_changes(
+        table,
+        found(),
+        only_new=False,
+        dry_run=dry_run,
+        limit=limit,
+        also_removed=dangling,
+        same_age=True,
+        operation=REPLACE,
+    )
+    return Rewritten(written)
+
+
+def _worth_moving(table: Table, survey: Survey, limit: int, threads: int | None) -> list[list[FileTask]]:
+    """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors."""
+    by_path: dict[str, list[FileTask]] = defaultdict(list)
+    for file in survey.files:
+        if file.vectors:
+            by_path[file.vectors[0].file_path].append(file.task)
+    live = {path: sum(_n_bytes(task) for task in tasks) for path, tasks in by_path.items()}
+    small = [path for path, n_bytes in live.items() if n_bytes < FULL * limit]
+    if len(small) <= math.ceil(sum(live[path] for path in small) / limit):
+        small = []
+    rest = sorted(live.keys() - set(small))
+
+    def wasteful(path: str) -> bool:
+        try:
+            with PuffinReader(path, filesystem=table.io) as reader:
+                return live[path] < FULL * sum(blob.length for blob in reader.blobs)
+        except CorruptDataError:
+            return False  # no Puffin file, so nobody says what else it holds
+
+    chosen = set(small) | {
+        path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
+    }
+    return [tasks for path, tasks in by_path.items() if path in chosen]
+
+
+def _n_bytes(task: FileTask) -> int:
+    return 0 if task.vector is None else task.vector.content_size_in_bytes or 0
