@@ -80,6 +80,11 @@ def require_module(name: str, how: str = "make .venv") -> Any:
     return importlib.import_module(name)
 
 
+def readable(value: object) -> str:
+    """A parameter's id: its repr without addresses, so that it is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
 @cache
 def java_version() -> int | None:
     """Major version of the Java that Spark would start, None without one."""

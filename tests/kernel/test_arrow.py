@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from puffin_fast import arrow, dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
-from tests.conftest import require_module
+from tests.conftest import readable, require_module
 
 LISTS = [
     [],
@@ -209,7 +209,7 @@ def test_a_position_out_of_range_is_refused_by_its_row(bad: int) -> None:
         "text",
         np.array([1, 2]),
     ],
-    ids=repr,
+    ids=readable,
 )
 def test_what_is_no_list_of_positions_is_the_callers_fault(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError):
@@ -292,7 +292,7 @@ def test_cardinality_checks_as_decode_checks() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [pa.array([1]), pa.array([[1]]), pa.array(["text"]), None, 5, b"x"], ids=repr
+    "value", [pa.array([1]), pa.array([[1]]), pa.array(["text"]), None, 5, b"x"], ids=readable
 )
 def test_what_is_no_array_of_blobs_is_the_callers_fault(value: Any) -> None:
     for call in (arrow.decode, arrow.cardinality):

@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
+from tests.conftest import readable
 
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
 
@@ -212,7 +213,7 @@ def test_byte_swapped_input_is_refused_or_right() -> None:
         pa.array([1], pa.timestamp("us")),
         pa.nulls(3),
     ],
-    ids=repr,
+    ids=readable,
 )
 def test_positions_that_cannot_be_are_the_callers_fault(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError) as caught:
@@ -293,7 +294,7 @@ def test_from_mask_takes_strided_and_read_only_masks() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([0, 1]), np.array([1.0]), np.zeros((2, 2), np.bool_), None, "ab"], ids=repr
+    "value", [np.array([0, 1]), np.array([1.0]), np.zeros((2, 2), np.bool_), None, "ab"], ids=readable
 )
 def test_masks_that_cannot_be_are_the_callers_fault(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
+from tests.conftest import readable
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "union": operator.or_,
@@ -210,7 +211,7 @@ def test_every_pair_of_container_kinds(name: str, left: str, right: str) -> None
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("other", [[1, 2], {1, 2}, 5, None, "a", np.array([1, 2])], ids=repr)
+@pytest.mark.parametrize("other", [[1, 2], {1, 2}, 5, None, "a", np.array([1, 2])], ids=readable)
 def test_operations_with_other_things_are_type_errors(name: str, other: Any) -> None:
     with pytest.raises(TypeError):
         OPERATIONS[name](PositionBitmap.from_positions([1, 2]), other)
