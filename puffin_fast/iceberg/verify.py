@@ -119,13 +119,16 @@ def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
             for size in sizes
             if size != (actual := len(io.new_input(path)))
         ]
+        try:
+            with PuffinReader(path, filesystem=io) as reader:
+                blobs = {blob.offset: blob for blob in reader.blobs}
+        except NotFoundError:
+            raise
+        except PuffinFastError as error:
+            return [*found, Finding(CORRUPT, None, path, None, str(error))]
         wanted = {vector.content_offset for vector in vectors}
-        problems = [p for p in check_vectors(path, filesystem=io) if p.offset is None or p.offset in wanted]
+        problems = [problem for problem in check_vectors(path, filesystem=io) if problem.offset in wanted]
         found += [Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems]
-        if any(problem.offset is None for problem in problems):
-            return found
-        with PuffinReader(path, filesystem=io) as reader:
-            blobs = {blob.offset: blob for blob in reader.blobs}
         for vector in vectors:
             found += _check_footer(vector, blobs)
     except (NotFoundError, FileNotFoundError):
