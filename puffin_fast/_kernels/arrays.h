@@ -210,6 +210,9 @@ PF_DISPATCH(size_t, pf_array_intersection, (const uint8_t *a, size_t na, const u
 PF_DISPATCH(size_t, pf_array_difference, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))
 
+/* Whether merging arrays costs less than a detour through a bitmap even when they are many. */
+static inline int pf_merges_fast(void) { return pf_level == PF_LEVEL_AVX512; }
+
 static size_t pf_array_symmetric(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {

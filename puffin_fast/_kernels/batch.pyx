@@ -10,7 +10,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.containers cimport (
-    Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, writer_free,
+    Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, trim, writer_free,
     writer_size, writer_store,
 )
 from puffin_fast._kernels.decode cimport expand
@@ -28,6 +28,7 @@ cdef extern from "bitmaps.h" nogil:
     void pf_pack_flags(const uint8_t* flags, size_t n, uint8_t* bits)
 
 cdef enum:
+    LIST_BYTES = 64             # of a blob, beside two for each position
     TOO_LONG = 3                # a blob past what its length field may say
 
 
@@ -85,6 +86,9 @@ cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, ui
     cdef uint8_t* vector
     memset(&encoder, 0, sizeof(Encoder))
     ends[0] = 0
+    # what sorted lists of a few chunks need at most; address space until it is written, given back at the end
+    if not reserve(blobs, 2 * <size_t>(offsets[n] - offsets[0]) + LIST_BYTES * n):
+        return OUT_OF_MEMORY
     for i in range(n):
         bad[0] = i
         status = encoder_measure(&encoder, values + offsets[i], <size_t>(offsets[i + 1] - offsets[i]), maximum)
@@ -99,6 +103,7 @@ cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, ui
         ends[i + 1] = <int64_t>blobs.size
         cardinalities[i] = <int64_t>encoder.cardinality
     encoder_free(&encoder)
+    trim(blobs)
     return status
 
 

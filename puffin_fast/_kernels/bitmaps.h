@@ -22,6 +22,26 @@ PF_BODY void pf_bitmap_count_body(const uint8_t *bits, uint32_t *cardinality, ui
 PF_LEVELS(void, pf_bitmap_count, (const uint8_t *bits, uint32_t *cardinality, uint32_t *n_runs),
           (bits, cardinality, n_runs))
 
+/* Cardinality alone. */
+PF_BODY uint32_t pf_bitmap_cardinality_body(const uint8_t *bits) {
+    uint64_t ones = 0;
+    for (size_t i = 0; i < PF_WORDS; i++) ones += (uint64_t)__builtin_popcountll(pf_get64(bits + 8 * i));
+    return (uint32_t)ones;
+}
+PF_LEVELS(uint32_t, pf_bitmap_cardinality, (const uint8_t *bits), (bits))
+
+/* out = the union of n > 0 bitmaps, each read once. */
+PF_BODY void pf_bitmap_unite_body(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
+    for (size_t i = 0; i < 8 * PF_WORDS; i += 64) {
+        uint64_t words[8];
+        memcpy(words, bitmaps[0] + i, 64);
+        for (size_t k = 1; k < n; k++)
+            for (size_t j = 0; j < 8; j++) words[j] |= pf_get64(bitmaps[k] + i + 8 * j);
+        memcpy(out + i, words, 64);
+    }
+}
+PF_LEVELS(void, pf_bitmap_unite, (const uint8_t *const *bitmaps, size_t n, uint8_t *out), (bitmaps, n, out))
+
 enum { PF_OR = 0, PF_AND = 1, PF_ANDNOT = 2, PF_XOR = 3 };
 
 /* out = a OP b; out may be a. */

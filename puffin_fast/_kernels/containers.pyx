@@ -31,6 +31,7 @@ from puffin_fast.errors import CorruptDataError
 
 cdef extern from "bitmaps.h" nogil:
     int pf_choose_level()
+    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
     void pf_bitmap_count(const uint8_t* bits, uint32_t* cardinality, uint32_t* n_runs)
     size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
     uint32_t pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out)
@@ -215,7 +216,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                 need = BITMAP_BYTES
                 if size - at < need:
                     return fail(fault, TRUNCATED, at, need, size - at)
-                pf_bitmap_count(data + at, &bits_set, &runs)
+                bits_set = pf_bitmap_cardinality(data + at)
                 if bits_set != cardinality:
                     return fail(fault, BITMAP_CARDINALITY, at, cardinality, bits_set)
                 if summary.cardinality == 0:
@@ -287,6 +288,16 @@ cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
     return True
 
 
+cdef void trim(Bytes* buffer) noexcept nogil:
+    """Gives back the room past size, when it is more than an eighth."""
+    cdef void* fitted
+    if buffer.size > 0 and buffer.capacity - buffer.size > buffer.size // 8:
+        fitted = realloc(buffer.data, buffer.size)
+        if fitted != NULL:
+            buffer.data = <uint8_t*>fitted
+            buffer.capacity = buffer.size
+
+
 cdef void release(Bytes* buffer) noexcept nogil:
     free(buffer.data)
     buffer.data = NULL
@@ -295,6 +306,31 @@ cdef void release(Bytes* buffer) noexcept nogil:
 
 
 # ---- the writer: containers in ascending order of key, each in the form a point-built set would have -----------
+
+cdef enum:
+    KEPT_MAX = 16777216         # bytes of payload room that are kept from one call for the next
+
+cdef Bytes kept                 # fresh pages cost more than the set operations that write them; guarded by the GIL
+
+
+cdef bint writer_start(Writer* writer, size_t expected):
+    """Readies a writer, with room for the expected bytes of payload; False when memory is out."""
+    memset(writer, 0, sizeof(Writer))
+    writer.payload = kept
+    memset(&kept, 0, sizeof(Bytes))
+    writer.payload.size = 0
+    return reserve(&writer.payload, expected)
+
+
+cdef void writer_end(Writer* writer):
+    """Frees a writer, or keeps its room for the next one."""
+    global kept
+    if writer.payload.capacity <= KEPT_MAX and writer.payload.capacity > kept.capacity:
+        release(&kept)
+        kept = writer.payload
+        memset(&writer.payload, 0, sizeof(Bytes))
+    writer_free(writer)
+
 
 cdef void writer_free(Writer* writer) noexcept nogil:
     release(&writer.payload)
@@ -366,6 +402,18 @@ cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexc
     else:
         memcpy(out, bits, BITMAP_BYTES)
     return writer_record(writer, key, cardinality, kind, size)
+
+
+cdef bint writer_bits(Writer* writer, uint64_t key) noexcept nogil:
+    """As `writer_bitmap`, of the bits that stand in the writer's room."""
+    cdef uint8_t bits[BITMAP_BYTES]
+    cdef uint32_t cardinality, n_runs
+    cdef const uint8_t* room = writer.payload.data + writer.payload.size
+    pf_bitmap_count(room, &cardinality, &n_runs)
+    if cardinality > 0 and choose(cardinality, n_runs) == BITMAP:
+        return writer_record(writer, key, cardinality, BITMAP, BITMAP_BYTES)
+    memcpy(bits, room, BITMAP_BYTES)
+    return writer_bitmap(writer, key, bits)
 
 
 cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil:

@@ -6,7 +6,8 @@ from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, CHUNK, load16, store16
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_bitmap, writer_free, writer_runs,
+    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_bitmap, writer_end, writer_runs,
+    writer_start,
 )
 from puffin_fast._kernels.views cimport pointer
 
@@ -161,15 +162,15 @@ def encode_range(uint64_t start, uint64_t stop):
     """The positions start … stop - 1 as a serialised 64-bit bitmap; returns (bytes, cardinality)."""
     cdef Writer writer
     cdef bint done
-    memset(&writer, 0, sizeof(Writer))
     try:
+        done = writer_start(&writer, 0)
         with nogil:
-            done = take_range(&writer, start, stop)
+            done = done and take_range(&writer, start, stop)
         if not done:
             raise MemoryError("encoding a range")
         return finish(&writer)
     finally:
-        writer_free(&writer)
+        writer_end(&writer)
 
 
 def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
@@ -185,19 +186,18 @@ def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
     """
     cdef Py_buffer view
     cdef Writer writer
-    cdef bint done
-    memset(&writer, 0, sizeof(Writer))
+    cdef bint done = writer_start(&writer, 0)
     PyObject_GetBuffer(flags, &view, PyBUF_SIMPLE)
     try:
         if ((from_bit + n_rows + 7) // 8 if packed else from_bit + n_rows) > <size_t>view.len:
             raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {view.len} bytes")
         with nogil:
-            done = take_flags(&writer, pointer(&view) + (0 if packed else from_bit), from_bit, n_rows, packed)
+            done = done and take_flags(&writer, pointer(&view) + (0 if packed else from_bit), from_bit, n_rows, packed)
         if not done:
             raise MemoryError("encoding a mask")
         return finish(&writer)
     finally:
-        writer_free(&writer)
+        writer_end(&writer)
         PyBuffer_Release(&view)
 
 

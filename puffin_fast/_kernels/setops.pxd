@@ -11,8 +11,10 @@ cdef struct Input:
 cdef struct UnionScratch:
     # Zeroed to start with; serves many unions in turn.
     size_t capacity
-    Input* heap
+    Input* inputs
+    Input** heap                # of the inputs that have more, by key
     Container* same             # containers of one key
+    const uint8_t** bitmaps     # those of them that are bitmaps
     uint8_t* room
 
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil

@@ -7,8 +7,8 @@ from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, RUN, load16, store16
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bitmap, writer_copy, writer_free,
-    writer_runs,
+    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
+    writer_room, writer_runs, writer_start,
 )
 from puffin_fast._kernels.views cimport pointer
 
@@ -19,10 +19,12 @@ cdef extern from "bitmaps.h" nogil:
         PF_AND
         PF_ANDNOT
         PF_XOR
+    void pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
     void pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
 
 cdef extern from "arrays.h" nogil:
+    bint pf_merges_fast()
     size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -36,7 +38,7 @@ ANDNOT = PF_ANDNOT
 XOR = PF_XOR
 
 cdef enum:
-    FEW = 256                   # so few values of several arrays are merged, more go through a bitmap
+    FEW = 256                   # without AVX-512, so few values of several arrays are merged; more go through a bitmap
 
 
 cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
@@ -124,8 +126,11 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
         other = b if a.kind == ARRAY else a
         n = pf_array_filter(few.payload, few.cardinality, as_bits(other, bits), op == PF_AND, out)
         return writer_array(writer, a.key, out, <uint32_t>n)
+    out = writer_room(writer, BITMAP_BYTES)
+    if out == NULL:
+        return False
     pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out)
-    return writer_bitmap(writer, a.key, out)
+    return writer_bits(writer, a.key)
 
 
 cdef enum:
@@ -165,6 +170,13 @@ cdef bint combine_all(int op, const uint8_t* left, const uint8_t* right, Writer*
     return True
 
 
+cdef size_t expected(int op, size_t left, size_t right):
+    """Bytes that a OP b usually needs at most; only address space until they are written."""
+    if op == PF_AND:
+        return min(left, right)
+    return left if op == PF_ANDNOT else left + right
+
+
 def combine(int op, left, size_t left_start, right, size_t right_start, bint any_is_enough=False):
     """left OP right of two checked bitmaps that stand at the starts of their buffers.
 
@@ -175,13 +187,12 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
     cdef Writer writer
     cdef bint done
     cdef uint8_t* scratch = NULL
-    memset(&writer, 0, sizeof(Writer))
     PyObject_GetBuffer(left, &a, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(right, &b, PyBUF_SIMPLE)
         try:
             scratch = <uint8_t*>malloc(3 * SCRATCH)
-            if scratch == NULL:
+            if not writer_start(&writer, 0 if any_is_enough else expected(op, <size_t>a.len, <size_t>b.len)) or scratch == NULL:
                 raise MemoryError("combining bitmaps")
             with nogil:
                 done = combine_all(op, pointer(&a) + left_start, pointer(&b) + right_start, &writer, scratch,
@@ -191,7 +202,7 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
             return writer.cardinality > 0 if any_is_enough else finish(&writer)
         finally:
             free(scratch)
-            writer_free(&writer)
+            writer_end(&writer)
             PyBuffer_Release(&b)
     finally:
         PyBuffer_Release(&a)
@@ -199,8 +210,8 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
 
 # ---- union of many: a heap of cursors, all containers of one key at once ---------------------------------------
 
-cdef void sift(Input* heap, size_t n, size_t i) noexcept nogil:
-    cdef Input moving = heap[i]
+cdef void sift(Input** heap, size_t n, size_t i) noexcept nogil:
+    cdef Input* moving = heap[i]
     cdef size_t child
     while 2 * i + 1 < n:
         child = 2 * i + 1
@@ -213,13 +224,41 @@ cdef void sift(Input* heap, size_t n, size_t i) noexcept nogil:
     heap[i] = moving
 
 
-cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch) noexcept nogil:
-    """Writes the union of n > 0 containers of one key."""
-    cdef size_t i, total = 0, kept
-    cdef uint8_t* bits = scratch + SCRATCH
+cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, uint32_t* kept) noexcept nogil:
+    """The union of arrays that together fit one, two by two, level by level; `same` is used up."""
     cdef uint8_t* out = scratch
-    cdef uint8_t* other = scratch + SCRATCH
+    cdef uint8_t* spare = scratch + SCRATCH
     cdef uint8_t* swap
+    cdef size_t i, at, half, merged
+    while n > 1:
+        half = n // 2
+        at = 0
+        for i in range(half):
+            merged = pf_array_union(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
+                                    same[2 * i + 1].cardinality, out + at)
+            same[i].payload = out + at
+            same[i].cardinality = <uint32_t>merged
+            at += 2 * merged
+        if n & 1:
+            merged = same[n - 1].cardinality
+            memcpy(out + at, same[n - 1].payload, 2 * merged)
+            same[half].payload = out + at
+            same[half].cardinality = <uint32_t>merged
+        n = half + (n & 1)
+        swap = out
+        out = spare
+        spare = swap
+    kept[0] = same[0].cardinality
+    return same[0].payload
+
+
+cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch, const uint8_t** bitmaps) noexcept nogil:
+    """Writes the union of n > 0 containers of one key."""
+    cdef size_t i, total = 0
+    cdef size_t n_bitmaps = 0
+    cdef uint32_t kept
+    cdef uint8_t* bits
+    cdef const uint8_t* values
     cdef bint arrays = True
     if n == 1:
         return writer_copy(writer, same)
@@ -228,30 +267,36 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch)
     for i in range(n):
         arrays &= same[i].kind == ARRAY
         total += same[i].cardinality
-    if arrays and total <= FEW:
-        kept = same[0].cardinality
-        memcpy(out, same[0].payload, 2 * kept)
-        for i in range(1, n):
-            kept = pf_array_union(out, kept, same[i].payload, same[i].cardinality, other)
-            swap = out
-            out = other
-            other = swap
-        return writer_array(writer, same[0].key, out, <uint32_t>kept)
-    memset(bits, 0, BITMAP_BYTES)
+    if arrays and total <= (ARRAY_MAX if pf_merges_fast() else FEW):
+        values = merge_arrays(same, n, scratch, &kept)
+        return writer_array(writer, same[0].key, values, kept)
+    bits = writer_room(writer, BITMAP_BYTES)
+    if bits == NULL:
+        return False
     for i in range(n):
-        add_bits(same + i, bits)
-    return writer_bitmap(writer, same[0].key, bits)
+        if same[i].kind == BITMAP:
+            bitmaps[n_bitmaps] = same[i].payload
+            n_bitmaps += 1
+    if n_bitmaps > 0:
+        pf_bitmap_unite(bitmaps, n_bitmaps, bits)
+    else:
+        memset(bits, 0, BITMAP_BYTES)
+    for i in range(n):
+        if same[i].kind != BITMAP:
+            add_bits(same + i, bits)
+    return writer_bits(writer, same[0].key)
 
 
 cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
     """Writes the union of n checked bitmaps; `scratch` has been readied for n."""
-    cdef Input* heap = scratch.heap
+    cdef Input** heap = scratch.heap
     cdef Container* same = scratch.same
     cdef size_t live = 0, i, found
     cdef uint64_t key
     for i in range(n):
-        cursor_start(&heap[live].cursor, data[i])
-        live += cursor_next(&heap[live].cursor, &heap[live].container)
+        cursor_start(&scratch.inputs[live].cursor, data[i])
+        heap[live] = scratch.inputs + live
+        live += cursor_next(&scratch.inputs[live].cursor, &scratch.inputs[live].container)
     i = live // 2
     while i > 0:
         i -= 1
@@ -266,7 +311,7 @@ cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch
                 live -= 1
                 heap[0] = heap[live]
             sift(heap, live, 0)
-        if not union_key(same, found, writer, scratch.room):
+        if not union_key(same, found, writer, scratch.room, scratch.bitmaps):
             return False
     return True
 
@@ -275,25 +320,32 @@ cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
     """Room for a union of n bitmaps; False when memory is out."""
     if scratch.room == NULL:
         scratch.room = <uint8_t*>malloc(3 * SCRATCH)
-    if scratch.capacity < n or scratch.heap == NULL:
+    if scratch.capacity < n or scratch.inputs == NULL:
+        free(scratch.inputs)
         free(scratch.heap)
         free(scratch.same)
+        free(scratch.bitmaps)
         scratch.capacity = max(n, 8)
-        scratch.heap = <Input*>malloc(scratch.capacity * sizeof(Input))
+        scratch.inputs = <Input*>malloc(scratch.capacity * sizeof(Input))
+        scratch.heap = <Input**>malloc(scratch.capacity * sizeof(Input*))
         scratch.same = <Container*>malloc(scratch.capacity * sizeof(Container))
-    return scratch.room != NULL and scratch.heap != NULL and scratch.same != NULL
+        scratch.bitmaps = <const uint8_t**>malloc(scratch.capacity * sizeof(uint8_t*))
+    return (scratch.room != NULL and scratch.inputs != NULL and scratch.heap != NULL and scratch.same != NULL
+            and scratch.bitmaps != NULL)
 
 
 cdef void union_free(UnionScratch* scratch) noexcept nogil:
     free(scratch.room)
+    free(scratch.inputs)
     free(scratch.heap)
     free(scratch.same)
+    free(scratch.bitmaps)
     memset(scratch, 0, sizeof(UnionScratch))
 
 
 def union_many(list buffers, list starts):
     """The union of any number of checked bitmaps; returns (bytes, cardinality)."""
-    cdef size_t n = len(buffers), i, held = 0
+    cdef size_t n = len(buffers), i, held = 0, total = 0
     cdef UnionScratch scratch
     cdef Writer writer
     cdef bint done
@@ -302,7 +354,9 @@ def union_many(list buffers, list starts):
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
     try:
-        if views == NULL or data == NULL or not union_ready(&scratch, n):
+        for i in range(n):
+            total += len(buffers[i])
+        if views == NULL or data == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
             raise MemoryError("uniting bitmaps")
         for i in range(n):
             PyObject_GetBuffer(buffers[i], views + i, PyBUF_SIMPLE)
@@ -319,7 +373,7 @@ def union_many(list buffers, list starts):
         free(views)
         free(data)
         union_free(&scratch)
-        writer_free(&writer)
+        writer_end(&writer)
 
 
 pf_choose_level()
