@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _rim, demo, puffin, table
+from puffin_fast.cli import _rim, demo, maintain, puffin, table
 
 __all__ = ["main"]
 
@@ -22,5 +22,15 @@ def main(context: click.Context, /, **catalog: str | None) -> None:
     context.obj = catalog
 
 
-for _command in (puffin.inspect, puffin.verify, table.delete, demo.demo):
+for _command in (
+    puffin.inspect,
+    puffin.verify,
+    table.delete,
+    maintain.report,
+    maintain.convert,
+    maintain.compact,
+    maintain.repair,
+    maintain.unneeded,
+    demo.demo,
+):
     main.add_command(_command)

@@ -1,7 +1,10 @@
-"""Commands on one Puffin file: ``inspect`` and ``verify``."""
+"""``inspect`` of a Puffin file, and ``verify`` of one or of a table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -92,14 +95,38 @@ def inspect(file: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("file")
+@click.argument("target")
+@click.option("--branch", help="Of a table: a branch or tag, instead of the current snapshot.")
+@click.option("--snapshot-id", type=int, help="Of a table: a snapshot, instead of the current one.")
+@_rim.catalog_options
 @_rim.output_option
 @click.pass_context
-def verify(context: click.Context, file: str, output: str) -> None:
-    """Reads every blob of a Puffin FILE and checks it: lengths, magic, checksum, cardinality.
+def verify(
+    context: click.Context,
+    /,
+    target: str,
+    branch: str | None,
+    snapshot_id: int | None,
+    output: str,
+    **catalog: str | None,
+) -> None:
+    """Checks every deletion vector of TARGET, a Puffin file or a table (namespace.name).
 
-    Exit code 1 when one of them fails.
+    Of a file all blobs are read: lengths, magic, checksum, cardinality. Of a table every vector is held
+    against manifest, footer and data file, and missing, duplicate, dangling, mismatching and hidden deletes
+    are listed. What has a slash, ends in .puffin or is there as a file is a file.
+
+    Exit code 1 when something is wrong.
     """
+    if "/" in target or target.endswith(".puffin") or Path(target).exists():
+        all_right = _verify_file(target, output)
+    else:
+        all_right = _verify_table(target, catalog, branch, snapshot_id, output)
+    if not all_right:
+        context.exit(1)
+
+
+def _verify_file(file: str, output: str) -> bool:
     rows = []
     with PuffinReader(file) as reader:
         for index, blob in enumerate(reader.blobs):
@@ -112,5 +139,19 @@ def verify(context: click.Context, file: str, output: str) -> None:
                 row["error"] = str(error)
             rows.append(row)
     _rim.show(rows, output, title=f"{file}: {len(rows)} blobs")
-    if any(row["error"] for row in rows):
-        context.exit(1)
+    return not any(row["error"] for row in rows)
+
+
+def _verify_table(
+    name: str,
+    catalog: Mapping[str, str | None],
+    branch: str | None,
+    snapshot_id: int | None,
+    output: str,
+) -> bool:
+    opened = _rim.open_table(name, catalog)
+    from puffin_fast import iceberg
+
+    found = iceberg.verify(opened, branch=branch, snapshot_id=snapshot_id)
+    _rim.show([asdict(finding) for finding in found], output, title=f"{name}: {len(found)} findings")
+    return not found

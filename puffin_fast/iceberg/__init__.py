@@ -16,6 +16,7 @@ try:
     from puffin_fast.iceberg.deletes import deletes
     from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
     from puffin_fast.iceberg.repair import repair
+    from puffin_fast.iceberg.report import Report, report
     from puffin_fast.iceberg.scan import Scan, scan
     from puffin_fast.iceberg.tables import append, create_table, upgrade
     from puffin_fast.iceberg.unneeded import unneeded_files
@@ -31,6 +32,7 @@ __all__ = [
     "FileTask",
     "Finding",
     "Plan",
+    "Report",
     "RewriteResult",
     "Scan",
     "append",
@@ -43,6 +45,7 @@ __all__ = [
     "deletes",
     "plan_files",
     "repair",
+    "report",
     "scan",
     "unneeded_files",
     "upgrade",

@@ -38,7 +38,7 @@ FOREIGN = {
     "pandas": {"spark"},
     "datasketches": {"theta"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"cli", "iceberg"},
     "duckdb": {"cli"},
     "polars": set(),
     "pyroaring": set(),

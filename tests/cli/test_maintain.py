@@ -1,0 +1,106 @@
+"""``report``, ``verify``, ``convert``, ``compact``, ``repair`` and ``unneeded`` from the shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from puffin_fast import iceberg
+from tests.conftest import require_module
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+
+def open_table(options: Options) -> Table:
+    return load_catalog("c", uri=options[3], warehouse=options[5]).load_table("ns.t")
+
+
+def said(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+@pytest.fixture
+def many(run: Run, catalog_options: Options) -> Options:
+    """The table with two data files, a small vector each, in two Puffin files."""
+    table = open_table(catalog_options)
+    iceberg.append(table, iceberg.scan(table).to_arrow())
+    data_files = [task.data.file_path for task in iceberg.plan_files(table).tasks]
+    for path in data_files:
+        iceberg.delete_positions(table, pa.table({"file_path": [path], "pos": [7]}))
+    return catalog_options
+
+
+def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
+    before = open_table(many).metadata_location
+    planned = said(run("compact", "ns.t", "--dry-run", "--output", "json", *many))
+    assert (planned["puffin_files_removed"], planned["snapshot_id"], planned["dry_run"]) == (2, None, True)
+    assert open_table(many).metadata_location == before
+    done = said(run("compact", "ns.t", "--output", "json", *many))
+    assert done["puffin_files_written"] == 1
+    assert done["snapshot_id"] == open_table(many).metadata.current_snapshot_id
+    assert open_table(many).scan().to_arrow().num_rows == 1998
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "unneeded"])
+def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: str) -> None:
+    text = run(command, "ns.t", *many)
+    assert text.exit_code == 0, text.output
+    assert text.stdout
+    said(run(command, "ns.t", "--output", "json", *many))
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "unneeded"])
+def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Options, command: str) -> None:
+    result = run(command, "ns.other", *catalog_options)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert "ns.other" in result.stderr
+
+
+def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Path) -> None:
+    require_module("matplotlib", "pip install 'puffin-fast[demo]'")
+    picture = tmp_path / "p.svg"
+    answer = said(run("report", "ns.t", "--picture", picture, "--output", "json", *many))
+    assert answer["advice"] == ["compact: 2 vectors lie in 2 small Puffin files"]
+    assert len(answer["files"]) == 2
+    assert picture.stat().st_size > 0
+
+
+def test_verify_of_a_damaged_table_fails_and_names_the_file(run: Run, many: Options) -> None:
+    path = Path(iceberg.deletes(open_table(many))["path"][0].as_py().removeprefix("file://"))
+    path.unlink()
+    result = run("verify", "ns.t", "--output", "json", *many)
+    assert result.exit_code == 1
+    (finding,) = json.loads(result.output)
+    assert finding["kind"] == "missing"
+    assert path.name in finding["path"]
+    repaired = run("repair", "ns.t", "--output", "json", *many)
+    assert repaired.exit_code == 1
+    assert path.name in json.loads(repaired.output)["left"][0]
+
+
+def test_convert_does_one_kind_or_both(run: Run, many: Options) -> None:
+    both = said(run("convert", "ns.t", "--output", "json", *many))
+    assert [row["job"] for row in both] == ["convert position deletes", "convert equality deletes"]
+    (one,) = said(run("convert", "ns.t", "--only", "equality", "--dry-run", "--output", "json", *many))
+    assert one["dry_run"]
+
+
+def test_unneeded_files_are_listed_once_they_are_old(run: Run, many: Options) -> None:
+    table = open_table(many)
+    orphan = Path(table.location().removeprefix("file://"), "data", "orphan.puffin")
+    orphan.write_bytes(b"1234")
+    assert said(run("unneeded", "ns.t", "--output", "json", *many)) == []
+    (row,) = said(run("unneeded", "ns.t", "--older-than", "0", "--output", "json", *many))
+    assert row["path"].endswith("orphan.puffin")
+    assert orphan.exists()
