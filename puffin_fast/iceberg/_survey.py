@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg._applies import DeleteIndex, FileTask
 from puffin_fast.iceberg.manifests import (
     DATA,
     EQUALITY_DELETES,
@@ -18,7 +19,6 @@ from puffin_fast.iceberg.manifests import (
     read_manifest_list,
     read_manifests,
 )
-from puffin_fast.iceberg.plan import DeleteIndex, FileTask
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
