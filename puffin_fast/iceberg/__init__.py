@@ -14,12 +14,14 @@ try:
     from puffin_fast.iceberg.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.deletes import deletes
+    from puffin_fast.iceberg.keys import delete_keys
     from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
     from puffin_fast.iceberg.repair import repair
     from puffin_fast.iceberg.report import Report, report
     from puffin_fast.iceberg.scan import Scan, scan
     from puffin_fast.iceberg.tables import append, create_table, upgrade
     from puffin_fast.iceberg.unneeded import unneeded_files
+    from puffin_fast.iceberg.upsert import UpsertResult, upsert
     from puffin_fast.iceberg.verify import Finding, verify
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
@@ -35,12 +37,14 @@ __all__ = [
     "Report",
     "RewriteResult",
     "Scan",
+    "UpsertResult",
     "append",
     "compact",
     "convert_equality_deletes",
     "convert_position_deletes",
     "create_table",
     "delete",
+    "delete_keys",
     "delete_positions",
     "deletes",
     "plan_files",
@@ -49,6 +53,7 @@ __all__ = [
     "scan",
     "unneeded_files",
     "upgrade",
+    "upsert",
     "v3_metadata",
     "verify",
 ]

@@ -14,7 +14,7 @@ import gzip
 import json
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -72,10 +72,12 @@ from puffin_fast.errors import (
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.manifest import DataFile
+    from pyiceberg.types import NestedField
 
 __all__ = [
     "KNOWN_VERSIONS",
     "LostRaceError",
+    "check_rows",
     "check_version",
     "commit_snapshot",
     "commit_upgrade",
@@ -374,22 +376,47 @@ def _is_locked(error: Exception) -> bool:
 # --- data files ---------------------------------------------------------------------------------------------
 
 
-def write_data_files(table: Table, data: pa.Table | pa.RecordBatchReader) -> Iterable[DataFile]:
+def check_rows(metadata: TableMetadata, schema: pa.Schema) -> None:
+    """Whether rows of an Arrow schema can be written to a table.
+
+    Raises:
+        InvalidInputError: they cannot.
+    """
+    check_version()
+    try:
+        _check_pyarrow_schema_compatible(
+            metadata.schema(), provided_schema=schema, format_version=metadata.format_version
+        )
+    except (UnsupportedPyArrowTypeException, ValueError, TypeError) as error:
+        raise InvalidInputError(f"rows for {metadata.location}: {error}") from error
+
+
+def write_data_files(
+    table: Table, data: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
+) -> Iterable[DataFile]:
     """Writes Arrow rows as data files of the table's current schema and partition spec, not yet committed.
 
     Field ids, metrics, file sizes and places are PyIceberg's.
 
+    Args:
+        table: where to.
+        data: the rows.
+        reserved: columns of `data` that are in no schema of the table, with their reserved ids.
+
     Raises:
         InvalidInputError: the Arrow schema does not fit the table's.
     """
-    check_version()
     metadata = table.metadata
-    try:
-        _check_pyarrow_schema_compatible(
-            metadata.schema(), provided_schema=data.schema, format_version=metadata.format_version
+    if reserved:
+        current = metadata.schema()
+        wider = Schema(
+            *current.fields,
+            *reserved,
+            schema_id=current.schema_id,
+            identifier_field_ids=current.identifier_field_ids,
         )
-    except (UnsupportedPyArrowTypeException, ValueError, TypeError) as error:
-        raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
+        metadata = metadata.model_copy(update={"schemas": [wider]})
+    check_rows(metadata, data.schema)
     return _dataframe_to_data_files(table_metadata=metadata, df=data, io=table.io)
 
 

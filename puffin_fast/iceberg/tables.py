@@ -28,8 +28,9 @@ from puffin_fast.iceberg.manifests import ADDED, DATA, ManifestEntry
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.types import NestedField
 
-__all__ = ["append", "create_table", "upgrade"]
+__all__ = ["append", "arrow_rows", "create_table", "upgrade", "write_entries"]
 
 FORMAT_VERSION = "format-version"
 
@@ -127,7 +128,7 @@ def append(
         InvalidInputError: columns that do not fit the table's schema.
         ConflictError, CommitUnknownError: see `commit`.
     """
-    rows = _rows(data, streamed=table.spec().is_unpartitioned())
+    rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
     table.refresh()
     base = head_of(table.metadata, branch)
     done = repeated(table.metadata, branch, job_id)
@@ -135,20 +136,39 @@ def append(
     if done is None:
         if isinstance(rows, pa.Table) and rows.num_rows == 0:
             return None
-        try:
-            for file in write_data_files(table, rows):
-                entries.append(_entry(file, table.spec().spec_id))
-        except BaseException as error:
-            remove_files(table.io, [entry.file_path for entry in entries])
-            if isinstance(error, OSError):
-                raise PuffinFastError(
-                    f"{'.'.join(table.name())}: data files could not be written: {error}"
-                ) from error
-            raise
+        entries = write_entries(table, rows)
         if not entries:
             return None
     changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
     return commit(table, changes, base=base, branch=branch, job_id=job_id, properties=properties)
+
+
+def write_entries(
+    table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
+) -> list[ManifestEntry]:
+    """Writes rows as data files, not yet committed; leaves none behind where one fails.
+
+    Args:
+        table: where to.
+        rows: in columns that fit.
+        reserved: as for `write_data_files`.
+
+    Raises:
+        InvalidInputError: columns that do not fit the table's schema.
+        PuffinFastError: a file could not be written.
+    """
+    entries: list[ManifestEntry] = []
+    try:
+        for file in write_data_files(table, rows, reserved=reserved):
+            entries.append(_entry(file, table.spec().spec_id))
+    except BaseException as error:
+        remove_files(table.io, [entry.file_path for entry in entries])
+        if isinstance(error, OSError):
+            raise PuffinFastError(
+                f"{'.'.join(table.name())}: data files could not be written: {error}"
+            ) from error
+        raise
+    return entries
 
 
 def upgrade(table: Table) -> Table:
@@ -175,7 +195,7 @@ def upgrade(table: Table) -> Table:
     return table
 
 
-def _rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
+def arrow_rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, pa.Table):
