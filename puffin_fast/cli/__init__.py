@@ -25,7 +25,11 @@ def main(context: click.Context, /, **catalog: str | None) -> None:
 for _command in (
     puffin.inspect,
     puffin.verify,
+    table.scan,
+    table.deletes,
     table.delete,
+    table.delete_keys,
+    table.upgrade,
     maintain.report,
     maintain.convert,
     maintain.compact,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast.cli import _rim
+from puffin_fast.cli import _files, _rim
 from puffin_fast.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg import DeleteResult
 
-__all__ = ["delete"]
+__all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade"]
+
+SHOWN = 20
+"""Rows that `scan` shows when nobody says how many."""
 
 
 def session() -> SparkSession:
@@ -71,3 +77,137 @@ def delete(
         return
     result = _on_spark(opened, where, branch) if spark else _here(opened, where, branch)
     _rim.show([{"table": table, "where": where, "branch": branch, **asdict(result)}], output)
+
+
+@click.command("delete-keys")
+@click.argument("table")
+@click.argument("keys", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--on",
+    multiple=True,
+    help="Key column, in TABLE and in KEYS; repeatable. By default the identifier fields.",
+)
+@click.option("--null-safe", is_flag=True, help="Null equals null; else a key with a null matches no row.")
+@click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
+@click.option("--job-id", help="Recorded in the summary; a job done before is not done again.")
+@click.option("--dry-run", is_flag=True, help="Count the rows, write nothing.")
+@_rim.catalog_options
+@_rim.output_option
+def delete_keys(
+    table: str,
+    keys: Path,
+    on: tuple[str, ...],
+    null_safe: bool,
+    branch: str,
+    job_id: str | None,
+    dry_run: bool,
+    output: str,
+    **catalog: str | None,
+) -> None:
+    """Deletes the rows of TABLE (namespace.name) whose key stands in the file KEYS, in one commit.
+
+    KEYS is Parquet, Arrow or CSV by its suffix; a CSV file's columns are read as TABLE has them.
+    """
+    opened = _rim.open_table(table, catalog)
+    from puffin_fast import iceberg
+
+    with _files.rows(keys, opened.schema()) as rows:
+        result = iceberg.delete_keys(
+            opened,
+            rows,
+            on or None,
+            null_safe=null_safe,
+            branch=branch,
+            job_id=job_id,
+            dry_run=dry_run,
+        )
+    _rim.show([{"table": table, "keys": str(keys), "branch": branch, **asdict(result)}], output)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--where", default="true", help="Rows wanted: 'a > 5 and b is null'.")
+@click.option("--columns", help="Names, with commas between; also _file, _pos, _row_id. All by default.")
+@click.option("--branch", help="A branch or tag, instead of the current snapshot.")
+@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
+@click.option("--limit", type=click.IntRange(min=0), help=f"Rows; {SHOWN} by default when they are shown.")
+@click.option("--count", is_flag=True, help="Only how many rows there are.")
+@click.option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write them to a .parquet, .arrow or .csv file; all rows by default.",
+)
+@_rim.catalog_options
+@_rim.output_option
+def scan(
+    table: str,
+    where: str,
+    columns: str | None,
+    branch: str | None,
+    snapshot_id: int | None,
+    limit: int | None,
+    count: bool,
+    to: Path | None,
+    output: str,
+    **catalog: str | None,
+) -> None:
+    """Rows of TABLE (namespace.name), all its deletes applied."""
+    opened = _rim.open_table(table, catalog)
+    from puffin_fast import iceberg
+
+    names = ("*",) if columns is None else tuple(name.strip() for name in columns.split(","))
+    if limit is None and to is None and not count:
+        limit = SHOWN
+    found = iceberg.scan(opened, where, names, branch=branch, snapshot_id=snapshot_id, limit=limit)
+    if to is not None:
+        rows = _files.write(to, found.to_reader())
+        _rim.show([{"table": table, "file": str(to), "rows": rows}], output)
+    elif count:
+        n_rows = sum(batch.num_rows for batch in found.to_batches())
+        _rim.show([{"table": table, "where": where, "rows": n_rows}], output)
+    else:
+        _rim.show(list(_plain(found.to_batches())), output)
+
+
+def _plain(batches: Iterator[Any]) -> Iterator[dict[str, object]]:
+    """Rows without what JSON has no word for: NaN and infinities become text."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield {
+                name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+                for name, value in row.items()
+            }
+
+
+@click.command()
+@click.argument("table")
+@click.option("--branch", help="A branch or tag, instead of the current snapshot.")
+@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
+@_rim.catalog_options
+@_rim.output_option
+def deletes(
+    table: str, branch: str | None, snapshot_id: int | None, output: str, **catalog: str | None
+) -> None:
+    """What is deleted where in TABLE (namespace.name): a row for each delete file and its data file."""
+    opened = _rim.open_table(table, catalog)
+    from puffin_fast import iceberg
+
+    found = iceberg.deletes(opened, branch=branch, snapshot_id=snapshot_id)
+    _rim.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} deletes")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Say what would be done.")
+@_rim.catalog_options
+@_rim.output_option
+def upgrade(table: str, dry_run: bool, output: str, **catalog: str | None) -> None:
+    """Raises TABLE (namespace.name) to format version 3, which has deletion vectors; rewrites nothing."""
+    opened = _rim.open_table(table, catalog)
+    before = opened.metadata.format_version
+    after = max(before, 3)
+    if not dry_run:
+        from puffin_fast import iceberg
+
+        after = iceberg.upgrade(opened).metadata.format_version
+    _rim.show([{"table": table, "before": before, "after": after, "dry_run": dry_run}], output)

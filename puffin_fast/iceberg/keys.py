@@ -42,7 +42,7 @@ from puffin_fast.iceberg._find import Finder
 from puffin_fast.iceberg._key_columns import distinct_keys, key_fields, normal
 from puffin_fast.iceberg._keyset import KeySet
 from puffin_fast.iceberg.plan import FileTask
-from puffin_fast.iceberg.position_files import write_deletes
+from puffin_fast.iceberg.position_files import count_deletes, write_deletes
 from puffin_fast.iceberg.vectors import VectorChanges
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def delete_keys(
     job_id: str | None = None,
     properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
 ) -> DeleteResult:
     """Deletes the rows whose key stands in a table of keys, in one commit, without rewriting data files.
 
@@ -84,6 +85,7 @@ def delete_keys(
         null_safe: null equals null; else a key with a null matches no row.
         branch: an existing branch.
         on_conflict, job_id, properties, threads: as `delete`.
+        dry_run: count rows and data files, write nothing.
 
     Returns:
         What was done; `snapshot_id` is None when no row matched.
@@ -98,7 +100,8 @@ def delete_keys(
     bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-        return write_deletes(table, finder.search(tasks, threads), matters=matters)
+        found = finder.search(tasks, threads)
+        return count_deletes(found) if dry_run else write_deletes(table, found, matters=matters)
 
     return job.run_matcher(bound, work, on_conflict, properties)
 

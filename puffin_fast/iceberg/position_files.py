@@ -39,7 +39,7 @@ from puffin_fast.iceberg.vectors import (
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["write_deletes"]
+__all__ = ["count_deletes", "write_deletes"]
 
 GRANULARITY = "write.delete.granularity"
 
@@ -61,6 +61,17 @@ SCHEMA = pa.schema(
 )
 
 Positions = tuple[str, PositionBitmap]
+
+
+def count_deletes(deletes: Iterable[NewDeletes]) -> VectorChanges:
+    """What `write_deletes` would do, without changes to commit."""
+    result = VectorChanges()
+    for new in deletes:
+        result.rows += new.n_new
+        if new.n_new:
+            result.dropped += new.drops
+            result.by_files += not new.drops
+    return result
 
 
 def write_deletes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -> VectorChanges:

@@ -1,0 +1,152 @@
+"""``scan``, ``deletes``, ``delete-keys`` and ``upgrade`` from the shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from pyiceberg.catalog import load_catalog
+
+from tests.cli.conftest import ROWS
+from tests.cli.test_table import count, open_table
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+
+def said(result: Result) -> list[dict[str, object]]:
+    assert result.exit_code == 0, result.output
+    answer: list[dict[str, object]] = json.loads(result.output)
+    return answer
+
+
+def keys_file(folder: Path, suffix: str, keys: pa.Table) -> Path:
+    path = folder / f"keys{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(keys, path)
+    elif suffix == ".csv":
+        csv.write_csv(keys, path)
+    else:
+        with pa.ipc.new_file(str(path), keys.schema) as writer:
+            writer.write_table(keys)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".arrow", ".feather"])
+def test_keys_come_from_files_of_each_kind(
+    run: Run, catalog_options: Options, tmp_path: Path, suffix: str
+) -> None:
+    path = keys_file(tmp_path, suffix, pa.table({"id": [1, 5, 5, 4000], "note": ["a", "b", "c", "d"]}))
+    arguments = ("delete-keys", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    before = open_table(catalog_options).metadata_location
+    (dry,) = said(run(*arguments, "--dry-run"))
+    assert (dry["rows_deleted"], dry["data_files"], dry["snapshot_id"]) == (2, 1, None)
+    assert open_table(catalog_options).metadata_location == before
+    (done,) = said(run(*arguments, "--job-id", "j"))
+    assert (done["rows_deleted"], done["vectors_written"]) == (2, 1)
+    assert count(catalog_options) == 998
+    (again,) = said(run(*arguments, "--job-id", "j"))
+    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+
+
+def test_a_csv_column_is_read_in_the_table_s_type(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "keys.csv"
+    path.write_text("word,id\nw1,0008\n")
+    arguments = ("delete-keys", "ns.t", path, "--on", "word", "--on", "id", "--output", "json")
+    assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 1
+    path.write_text("word\n007\n")
+    arguments = ("delete-keys", "ns.t", path, "--on", "word", "--output", "json")
+    assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "on", "named"),
+    [
+        ("keys.csv", "id\nx\n", ("--on", "id"), "keys.csv"),
+        ("keys.csv", "a\n1\n", ("--on", "id"), "no column id"),
+        ("keys.csv", "id\n1\n", ("--on", "nothing"), "no column nothing"),
+        ("keys.csv", "id\n1\n", (), "identifier"),
+        ("keys.csv", "", ("--on", "id"), "keys.csv"),
+        ("keys.parquet", "no parquet", ("--on", "id"), "keys.parquet"),
+        ("keys.arrow", "no arrow", ("--on", "id"), "keys.arrow"),
+        ("keys.txt", "1", ("--on", "id"), "found .txt"),
+    ],
+)
+def test_bad_keys_are_one_line_and_change_nothing(
+    run: Run, catalog_options: Options, tmp_path: Path, name: str, text: str, on: tuple[str, ...], named: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    before = open_table(catalog_options).metadata_location
+    result = run("delete-keys", "ns.t", path, *on, *catalog_options)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert named in result.stderr
+    assert open_table(catalog_options).metadata_location == before
+
+
+def test_scan_shows_counts_and_writes(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+    run("delete", "ns.t", "--where", "id < 10", *catalog_options)
+    shown = said(run("scan", "ns.t", "--columns", "id,_pos", "--output", "json", *catalog_options))
+    assert shown == [{"id": i, "_pos": i} for i in range(10, 30)]
+    assert "w3" in run("scan", "ns.t", "--where", "word = 'w3'", *catalog_options).output
+    (counted,) = said(run("scan", "ns.t", "--count", "--output", "json", *catalog_options))
+    assert counted["rows"] == 990
+    for suffix in (".parquet", ".arrow", ".csv"):
+        path = tmp_path / f"out{suffix}"
+        (done,) = said(run("scan", "ns.t", "--to", path, "--output", "json", *catalog_options))
+        assert done["rows"] == 990
+        if suffix == ".parquet":
+            assert pq.read_table(path)["id"].to_pylist() == list(range(10, 1000))
+    limited = said(run("scan", "ns.t", "--limit", "3", "--output", "json", *catalog_options))
+    assert [row["id"] for row in limited] == [10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("scan", "ns.t", "--where", "nothing = 1"),
+        ("scan", "ns.t", "--columns", "nothing"),
+        ("scan", "ns.t", "--branch", "twig"),
+        ("scan", "ns.t", "--snapshot-id", "7"),
+        ("scan", "ns.t", "--to", "/tmp/x.txt"),
+        ("deletes", "ns.t", "--branch", "twig"),
+        ("upgrade", "ns.other"),
+    ],
+)
+def test_errors_are_one_line(run: Run, catalog_options: Options, arguments: tuple[str, ...]) -> None:
+    result = run(*arguments, *catalog_options)
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_deletes_are_listed(run: Run, catalog_options: Options) -> None:
+    assert said(run("deletes", "ns.t", "--output", "json", *catalog_options)) == []
+    run("delete", "ns.t", "--where", "id < 10", *catalog_options)
+    (listed,) = said(run("deletes", "ns.t", "--output", "json", *catalog_options))
+    assert (listed["kind"], listed["deleted"], listed["rows"]) == ("vector", 10, 1000)
+    assert "vector" in run("deletes", "ns.t", *catalog_options).output
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_upgrade_raises_the_version(run: Run, catalog_options: Options, version: str) -> None:
+    catalog = load_catalog("c", uri=catalog_options[3], warehouse=catalog_options[5])
+    if version != "3":
+        catalog.drop_table("ns.t")
+        catalog.create_table("ns.t", ROWS.schema, properties={"format-version": version}).append(ROWS)
+    arguments = ("upgrade", "ns.t", "--output", "json", *catalog_options)
+    (dry,) = said(run(*arguments, "--dry-run"))
+    assert (dry["before"], dry["after"]) == (int(version), 3)
+    assert open_table(catalog_options).metadata.format_version == int(version)
+    (done,) = said(run(*arguments))
+    assert (done["before"], done["after"]) == (int(version), 3)
+    assert open_table(catalog_options).metadata.format_version == 3
+    run("delete", "ns.t", "--where", "id = 1", *catalog_options)
+    assert count(catalog_options) == 999
+    catalog.close()
