@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -347,6 +348,26 @@ def test_what_expiring_would_set_free_is_told(racing: SqlCatalog) -> None:
     assert iceberg.verify(table) == []
     with pytest.raises(NotFoundError, match="no snapshot 17"):
         iceberg.unneeded_files(table, keep=[17])
+
+
+def test_any_file_io_will_do(tmp_path: Path) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    io = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    catalog = SqlCatalog("f", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh", **io)
+    catalog.create_namespace("n")
+    table = made(catalog, 2)
+    iceberg.delete(table, "id = 1")
+    iceberg.delete(table, "id = 101")
+    assert iceberg.verify(table) == []
+    assert iceberg.compact(table).puffin_files_removed == 2
+    assert iceberg.unneeded_files(table, older_than=AT_ONCE).num_rows == 0
+    freed = iceberg.unneeded_files(table, older_than=AT_ONCE, keep=[])["path"].to_pylist()
+    assert sum(path.endswith(".puffin") for path in freed) == 2
+    assert all(local(path).exists() for path in freed)
+    local(puffins(table).pop()).unlink()
+    assert kinds(table) == ["missing", "missing"]
+    catalog.engine.dispose()
 
 
 Job = Callable[..., iceberg.RewriteResult]
