@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pyiceberg.exceptions import ValidationError
+from pydantic import ValidationError as InvalidMetadata
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
 
-from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._pyiceberg import check_version
 from puffin_fast.iceberg.commit import Committed, commit, head_of, repeated
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["on_threads", "refresh_v3", "run_job"]
+__all__ = ["on_threads", "refresh", "refresh_v3", "run_job"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,6 +34,26 @@ class _Planned(Protocol):
 Plan = TypeVar("Plan", bound=_Planned)
 
 
+def refresh(table: Table) -> None:
+    """Moves a table to its newest metadata.
+
+    Raises:
+        UnsupportedError: its format version is above 3, or PyIceberg is not known.
+        NotFoundError: it is gone.
+    """
+    check_version()
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except (ValidationError, InvalidMetadata) as error:
+        raise UnsupportedError(f"{name}: metadata that PyIceberg does not read: {error}") from error
+    except NoSuchTableError as error:
+        raise NotFoundError(f"{name}: {error}") from error
+    version = table.metadata.format_version
+    if version > MAX_FORMAT_VERSION:
+        raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
+
+
 def refresh_v3(table: Table, *, oldest: int = 3) -> None:
     """Moves a table to its newest metadata, and checks that it can take vectors.
 
@@ -43,15 +64,8 @@ def refresh_v3(table: Table, *, oldest: int = 3) -> None:
     Raises:
         UnsupportedError: it is not of format version 3, or PyIceberg is not known.
     """
-    check_version()
-    name = ".".join(table.name())
-    try:
-        table.refresh()
-    except ValidationError as error:
-        raise UnsupportedError(f"{name}: metadata that PyIceberg does not read: {error}") from error
-    version = table.metadata.format_version
-    if version > MAX_FORMAT_VERSION:
-        raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
+    refresh(table)
+    name, version = ".".join(table.name()), table.metadata.format_version
     if version < oldest:
         lacks = "deletion vectors" if version > 1 else "deletes"
         raise UnsupportedError(

@@ -21,6 +21,7 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.iceberg._changes import Changes
+from puffin_fast.iceberg._job import refresh
 from puffin_fast.iceberg._pyiceberg import commit_upgrade, schema_of_arrow, v3_metadata, write_data_files
 from puffin_fast.iceberg.commit import Committed, commit, head_of, remove_files, repeated
 from puffin_fast.iceberg.manifests import ADDED, DATA, ManifestEntry
@@ -129,7 +130,7 @@ def append(
         ConflictError, CommitUnknownError: see `commit`.
     """
     rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
-    table.refresh()
+    refresh(table)
     base = head_of(table.metadata, branch)
     done = repeated(table.metadata, branch, job_id)
     entries: list[ManifestEntry] = []
@@ -186,7 +187,7 @@ def upgrade(table: Table) -> Table:
         ConflictError, CommitUnknownError: see `commit`.
         UnsupportedError: a PyIceberg that is not known.
     """
-    table.refresh()
+    refresh(table)
     if table.metadata.format_version == 1:
         with table.transaction() as transaction:
             transaction.upgrade_table_version(2)
