@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg._datafile import open_parquet
+from puffin_fast.iceberg._kept import Kept, keep_flags
 from puffin_fast.iceberg._row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.equality import EqualityDeletes, KeySet, field_of
 from puffin_fast.iceberg.lineage import Metadata, MetadataColumn
@@ -226,9 +227,7 @@ class FileReader:
         deleted = self._deletes.of(task)
         if not deleted:
             return None
-        n_rows = task.data.record_count
-        bits = np.bitwise_not(deleted.mask_packed(n_rows))
-        return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])
+        return keep_flags(deleted, task.data.record_count)
 
     def _row_groups(
         self, footer: pq.FileMetaData, steps: _FileSteps, keep: pa.BooleanArray | None
@@ -330,17 +329,14 @@ class FileReader:
             positions = pa.array(np.arange(first, first + n_rows, dtype=np.int64))
         columns = {name: columns[name] for name in steps.output}
         if keep is not None:
-            n_kept = keep.true_count
-            if n_kept == 0:
+            kept = Kept(keep)
+            if kept.n_rows == 0:
                 return None
-            if n_kept < n_rows:
-                n_rows = n_kept
-                positions = None if positions is None else positions.filter(keep)
-                if columns:
-                    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)).filter(
-                        keep
-                    )
-                    columns = dict(zip(columns, batch.columns, strict=True))
+            if kept.n_rows < n_rows:
+                n_rows = kept.n_rows
+                if positions is not None:
+                    (positions,) = kept.of([positions])
+                columns = dict(zip(columns, kept.of(list(columns.values())), strict=True))
         arrays = steps.projection.arrays(columns, n_rows, opened.constants)
         for column, name in steps.metadata:
             stored = None if name is None else columns[name]

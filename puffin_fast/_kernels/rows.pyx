@@ -1,0 +1,62 @@
+"""The set bits of packed flags, least significant first (Arrow's booleans), as indexes for Arrow's take."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint8_t, uint32_t
+
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "rows.h" nogil:
+    int pf_choose_level()
+    size_t pf_count_runs(const uint8_t* bits, size_t start, size_t n)
+    size_t pf_rows(const uint8_t* bits, size_t start, size_t n, uint32_t* out, size_t room)
+
+
+cdef int inside(size_t from_bit, size_t n_rows, size_t n_bytes) except -1:
+    if n_rows > <size_t>1 << 31 or from_bit > 8 * n_bytes or n_rows > 8 * n_bytes - from_bit:
+        raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {n_bytes} bytes")
+    return 0
+
+
+def count_runs(bits, size_t from_bit, size_t n_rows):
+    """How many runs of set bits the n_rows bits from bit from_bit on have."""
+    cdef Py_buffer view
+    cdef size_t count = 0
+    PyObject_GetBuffer(bits, &view, PyBUF_SIMPLE)
+    try:
+        inside(from_bit, n_rows, view.len)
+        if n_rows > 0:
+            with nogil:
+                count = pf_count_runs(pointer(&view), from_bit, n_rows)
+    finally:
+        PyBuffer_Release(&view)
+    return count
+
+
+def rows_into(bits, size_t from_bit, size_t n_rows, out):
+    """Writes the indexes i < n_rows whose bit from_bit + i is set, ascending, 4 bytes each; returns how many.
+
+    Args:
+        bits: a contiguous buffer.
+        from_bit: the first row's bit.
+        n_rows: how many rows, at most 2^31.
+        out: a writable buffer with room for exactly or more than so many indexes as bits are set.
+    """
+    cdef Py_buffer view
+    cdef Py_buffer target
+    cdef size_t count = 0
+    PyObject_GetBuffer(bits, &view, PyBUF_SIMPLE)
+    try:
+        inside(from_bit, n_rows, view.len)
+        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if n_rows > 0:
+                with nogil:
+                    count = pf_rows(pointer(&view), from_bit, n_rows, <uint32_t*>target.buf, target.len // 4)
+        finally:
+            PyBuffer_Release(&target)
+    finally:
+        PyBuffer_Release(&view)
+    return count
+
+
+pf_choose_level()
