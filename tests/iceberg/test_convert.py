@@ -21,6 +21,8 @@ from tests.iceberg.test_equality import SCHEMA, delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
@@ -137,10 +139,9 @@ def test_rows_stay_and_only_vectors_are_left(
     assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == before
 
 
-def three_files(catalog: SqlCatalog, **properties: str) -> tuple[Table, list[str]]:
-    table = catalog.create_table(
-        "n.t", pa.schema([("id", pa.int64())]), properties={"format-version": "2", **properties}
-    )
+def three_files(catalog: Catalog, namespace: str = "n") -> tuple[Table, list[str]]:
+    schema = pa.schema([("id", pa.int64())])
+    table = catalog.create_table(f"{namespace}.t", schema, properties={"format-version": "2"})
     for first in (0, 100, 200):
         iceberg.append(table, pa.table({"id": range(first, first + 100)}))
     return table, [task.data.file_path for task in iceberg.plan_files(table).tasks][::-1]
@@ -344,6 +345,27 @@ def test_version_2_is_told_to_upgrade(racing: SqlCatalog) -> None:
     table, _ = three_files(racing)
     with pytest.raises(UnsupportedError, match="upgrade"):
         iceberg.convert_position_deletes(table)
+
+
+@pytest.mark.jar
+def test_all_jobs_go_through_a_rest_catalog(
+    rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table, (first, second, _) = three_files(rest_catalog, rest_namespace)
+    delete_by_file(table, [(first, 1), (second, 2)])
+    iceberg.upgrade(table)
+    other = rest_catalog.load_table(f"{rest_namespace}.t")
+    assert iceberg.convert_position_deletes(table).vectors_written == 2
+    iceberg.delete(other, "id = 250")
+    delete_equal(iceberg.upgrade(table), [1], [(7,), (251,)])
+    assert iceberg.convert_equality_deletes(table).vectors_removed == 2
+    iceberg.delete(table, "id = 130")
+    assert iceberg.compact(table).puffin_files_written == 1
+    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.verify(table) == []
+    left = set(range(300)) - {1, 102, 250, 7, 251, 130}
+    assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == left
+    assert set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist()) == left
 
 
 @pytest.mark.spark
