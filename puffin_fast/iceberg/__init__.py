@@ -10,6 +10,7 @@ from puffin_fast.errors import MissingExtraError
 try:
     from puffin_fast.iceberg._pyiceberg import v3_metadata
     from puffin_fast.iceberg._rewrite import RewriteResult
+    from puffin_fast.iceberg.accelerate import Acceleration, accelerate
     from puffin_fast.iceberg.compact import compact
     from puffin_fast.iceberg.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
@@ -30,6 +31,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError(package, extra="iceberg") from error
 
 __all__ = [
+    "Acceleration",
     "DeleteResult",
     "FileTask",
     "Finding",
@@ -38,6 +40,7 @@ __all__ = [
     "RewriteResult",
     "Scan",
     "UpsertResult",
+    "accelerate",
     "append",
     "compact",
     "convert_equality_deletes",
