@@ -31,6 +31,7 @@ cdef extern from *:
 cdef enum:
     BLOCK = 32                  # queries whose containers are on their way at once
     TABLE_MIN_QUERIES = 256     # fewer are answered by binary search
+    REACH_MAX = 64              # slots from where a key's search begins to where it lies, at most
     ABSENT = 0xFFFFFFFF
 
 
@@ -95,12 +96,16 @@ cdef class Directory:
     cdef uint64_t* before       # positions in the containers before this one
     cdef uint32_t* table        # container by hash of its key, or ABSENT; NULL: not built, search instead
     cdef int shift              # of the hash
+    cdef uint32_t reach         # of the table: no key lies further than this from where its search begins
+    cdef bint crowded           # keys that were chosen to collide: no table can be built
     cdef uint32_t n
 
     def __cinit__(self, data, size_t start, size_t n_containers):
         cdef Cursor cursor
         cdef uint64_t total = 0
         cdef uint32_t i = 0
+        if n_containers >= ABSENT:
+            raise MemoryError(f"directory of {n_containers} containers")
         self.n = <uint32_t>n_containers
         PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
         self.held = True
@@ -137,12 +142,12 @@ cdef class Directory:
         return low
 
     cdef bint make_table(self) noexcept nogil:
-        """Builds a hash table over the keys; False when memory is out."""
-        cdef uint32_t i
+        """Builds a hash table over the keys, if they spread (else they are searched); False when memory is out."""
+        cdef uint32_t i, distance, reach = 0
         cdef uint64_t slot
         cdef int bits = 4
         cdef uint32_t* table
-        if self.table != NULL:
+        if self.table != NULL or self.crowded:
             return True
         while <uint64_t>1 << bits < 2 * <uint64_t>self.n:
             bits += 1
@@ -153,9 +158,17 @@ cdef class Directory:
         self.shift = 64 - bits
         for i in range(self.n):
             slot = self.slot(self.containers[i].key)
+            distance = 0
             while table[slot] != ABSENT:
                 slot = (slot + 1) & ((<uint64_t>1 << bits) - 1)
+                distance += 1
+                if distance > REACH_MAX:
+                    free(table)
+                    self.crowded = True
+                    return True
             table[slot] = i
+            reach = max(reach, distance)
+        self.reach = reach
         self.table = table
         return True
 
@@ -165,11 +178,14 @@ cdef class Directory:
 
     cdef inline uint32_t find(self, uint64_t key, const uint32_t* table) noexcept nogil:
         """The container with that key, or ABSENT; the table was read while the GIL was held, or is NULL."""
-        cdef uint32_t i
+        cdef uint32_t i, left = self.reach
         cdef uint64_t slot
         if table != NULL:
             slot = self.slot(key)
             while table[slot] != ABSENT and self.containers[table[slot]].key != key:
+                if left == 0:
+                    return ABSENT
+                left -= 1
                 slot = (slot + 1) & (~<uint64_t>0 >> self.shift)
             return table[slot]
         i = self.search(key)
