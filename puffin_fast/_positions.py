@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["MAX_POSITION", "as_bytes", "as_position", "as_positions", "integers_of", "refuse_position"]
+__all__ = [
+    "MAX_POSITION",
+    "as_bytes",
+    "as_position",
+    "as_positions",
+    "checked_indices",
+    "integers_of",
+    "refuse_masked",
+    "refuse_position",
+]
 
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written: key 2^31 - 2, so that Java's reader takes it too."""
@@ -20,12 +30,25 @@ _EIGHT_BYTES = (np.dtype(np.int64), np.dtype(np.uint64))
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 
+def refuse_masked(array: np.ndarray[Any, Any], what: str) -> None:
+    """Raises an error for the first masked item, which is NumPy's kind of null.
+
+    Raises:
+        InvalidInputError: an item is masked.
+    """
+    if type(array) is np.ndarray or not np.ma.is_masked(array):
+        return
+    row = np.flatnonzero(np.ma.getmaskarray(array))[0]  # type: ignore[no-untyped-call]
+    raise InvalidInputError(f"{what}: element {row} is masked")
+
+
 def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
     """A one-dimensional integer array as contiguous, aligned int64 or uint64; narrower ones are widened.
 
     Raises:
-        InvalidInputError: not one-dimensional, or not of an integer dtype (bool is none).
+        InvalidInputError: not one-dimensional, not of an integer dtype (bool is none), or with masked items.
     """
+    refuse_masked(array, what)
     flags = array.flags
     if array.dtype in _EIGHT_BYTES and array.ndim == 1 and flags.c_contiguous and flags.aligned:
         return array
@@ -40,7 +63,26 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
     return np.require(array, requirements=["C", "A"])
 
 
+def checked_indices(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
+    """The same array; if it is dictionary-encoded, with indices into its dictionary, which nobody has checked yet.
+
+    Raises:
+        InvalidInputError: an index points past the dictionary.
+    """
+    if pa.types.is_dictionary(array.type):
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else (array,):
+            if len(chunk) == chunk.null_count:
+                continue
+            ends, most = pc.min_max(chunk.indices), len(chunk.dictionary) - 1
+            if ends["min"].as_py() < 0 or ends["max"].as_py() > most:
+                raise InvalidInputError(
+                    f"{what}: expected dictionary indices from 0 to {most}, found {ends['min']} to {ends['max']}"
+                )
+    return array
+
+
 def _of_arrow(array: pa.Array | pa.ChunkedArray, what: str) -> Integers:
+    array = checked_indices(array, what)
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
         if isinstance(array, pa.ChunkedArray):  # no chunk at all
@@ -73,6 +115,9 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
     if isinstance(source, pa.Array | pa.ChunkedArray):
         return _of_arrow(source, what)
     if isinstance(source, range):
+        for end in (source[0], source[-1]) if source else ():
+            if not -(1 << 63) <= end < 1 << 63:
+                raise InvalidInputError(f"{what}: expected a range from 0 to {MAX_POSITION}, found {source}")
         return np.arange(source.start, source.stop, source.step, dtype=np.int64)
     if hasattr(source, "__arrow_c_array__"):
         return _of_arrow(pa.array(source), what)
@@ -87,7 +132,9 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
         if isinstance(error, InvalidInputError):
             bad = next((i for i, value in enumerate(values) if not isinstance(value, int | np.integer)), None)
             if bad is None:  # integers that NumPy could hold only as floats or objects
-                bad = next(i for i, value in enumerate(values) if not 0 <= value <= MAX_POSITION)
+                bad = next((i for i, value in enumerate(values) if not 0 <= value <= MAX_POSITION), None)
+            if bad is None:  # NumPy's own, of different types
+                return np.array([int(value) for value in values], np.uint64)
             raise InvalidInputError(
                 f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {values[bad]!r}"
             ) from None
@@ -132,7 +179,10 @@ def refuse_position(positions: Integers, what: str = "positions") -> None:
     Raises:
         InvalidInputError: always.
     """
-    bad = int(np.flatnonzero((positions > MAX_POSITION) | (positions < 0))[0])
+    wrong = np.flatnonzero((positions > MAX_POSITION) | (positions < 0))
+    if len(wrong) == 0:
+        raise InvalidInputError(f"{what}: changed by another thread while they were encoded")
+    bad = int(wrong[0])
     raise InvalidInputError(
         f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {positions[bad]}"
     )

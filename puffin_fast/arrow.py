@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels import batch
-from puffin_fast._positions import MAX_POSITION, as_positions, refuse_position
+from puffin_fast._positions import MAX_POSITION, as_position, as_positions, checked_indices, refuse_position
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["cardinality", "contains", "decode", "encode", "encode_grouped", "mask", "union"]
 
 _INT32_MAX = (1 << 31) - 1
+_MOST_ROWS = (1 << 60) - 1
 
 
 # ---- columns in ----------------------------------------------------------------------------------------------
@@ -41,6 +42,7 @@ def _column(source: Any, what: str) -> pa.Array:
             column = pa.array(source)
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(f"{what}: expected an Arrow array: {error}") from error
+    checked_indices(column, what)
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
             column = column.chunk(0)
@@ -81,6 +83,8 @@ def _lists(source: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         return pa.array([], pa.int64()), np.zeros(1, np.int64)
     if not _is_list(column.type):
         raise InvalidInputError(f"{what}: expected lists, found {column.type}")
+    if len(column) == 0:  # offsets need not exist
+        return pa.array([], column.type.value_type), np.zeros(1, np.int64)
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         lengths = pc.list_value_length(column).to_numpy().astype(np.int64)
         return column.flatten(), np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
@@ -262,13 +266,19 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
         bits = iceberg.decode(blobs).mask_packed(n_rows)
         return pa.Array.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])
     data, offsets, n = _blobs(blobs, "blobs")
-    rows = np.full(n, n_rows) if isinstance(n_rows, int | np.integer) else as_positions(n_rows, "n_rows")
-    rows = rows.astype(np.int64)
+    if isinstance(n_rows, int | np.integer):
+        rows: npt.NDArray[Any] = np.full(n, as_position(int(n_rows), "n_rows"))
+    else:
+        rows = as_positions(n_rows, "n_rows")
     if len(rows) != n:
         raise InvalidInputError(f"n_rows: expected {n}, one for each blob, found {len(rows)}")
-    if n and rows.min() < 0:
-        raise InvalidInputError(f"n_rows: row {int(rows.argmin())}: expected 0 or more, found {rows.min()}")
-    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows)))
+    wrong = np.flatnonzero((rows < 0) | (rows > _MOST_ROWS // max(n, 1)))  # so that their sum does not wrap
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidInputError(
+            f"n_rows: row {row}: expected 0 to 2^60 in all {n} rows together, found {rows[row]}"
+        )
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.astype(np.int64))))
     bits = batch.mask_blobs(data, offsets, n, ends, _row("blobs"))
     flags = pa.Array.from_buffers(pa.bool_(), int(ends[-1]), [None, pa.py_buffer(bits)])
     return pa.Array.from_buffers(pa.large_list(pa.bool_()), n, [None, pa.py_buffer(ends)], children=[flags])

@@ -11,7 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels import decode, encode, masks, query, setops, split
-from puffin_fast._positions import MAX_POSITION, as_bytes, as_position, as_positions, refuse_position
+from puffin_fast._positions import (
+    MAX_POSITION,
+    as_bytes,
+    as_position,
+    as_positions,
+    refuse_masked,
+    refuse_position,
+)
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
@@ -56,7 +63,19 @@ class PositionBitmap:
     form that a set built point by point has in Java and CRoaring. Bytes that came from elsewhere are checked once
     and kept as they are.
 
+    Any number of threads may use one at the same time. Arrays and buffers that are passed in must not change during
+    the call that takes them: if another thread writes to them nevertheless, no memory but the result's is written
+    to, and the call raises `InvalidInputError` or gives a set of some other positions.
+
     Source: the Puffin specification, `deletion-vector-v1`; the Roaring format specification, "portable".
+
+    >>> bitmap = PositionBitmap.from_positions([5, 0, 70_000, 5])
+    >>> bitmap
+    PositionBitmap([0, 5, 70000])
+    >>> bitmap | PositionBitmap.from_range(3, 6), 5 in bitmap, bitmap.rank(5), bitmap.select(2)
+    (PositionBitmap([0, 3, 4, 5, 70000]), True, 2, 70000)
+    >>> bitmap.mask(6).tolist()
+    [True, False, False, False, False, True]
     """
 
     __slots__ = ("_cardinality", "_checked", "_data", "_directory", "_start", "_stop")
@@ -140,7 +159,8 @@ class PositionBitmap:
                 mask = mask.fill_null(False)
             values = mask.buffers()[1]
             return cls._of(*masks.encode_flags(values or b"", mask.offset, len(mask), True))
-        array = np.asarray(mask)
+        array = mask if isinstance(mask, np.ndarray) else np.asarray(mask)
+        refuse_masked(array, "mask")
         if array.ndim != 1 or (array.size and array.dtype not in (np.bool_, np.uint8)):
             raise InvalidInputError(
                 f"mask: expected one flag a row, found {array.dtype} of shape {array.shape}"
@@ -178,8 +198,12 @@ class PositionBitmap:
 
     @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """The union of any number of bitmaps, in one pass over all of them."""
-        every = list(bitmaps)
+        """The union of any number of bitmaps, in one pass over all of them.
+
+        Raises:
+            InvalidInputError: one of them is no PositionBitmap.
+        """
+        every = [cls._other(bitmap) for bitmap in bitmaps]
         return cls._of(*setops.union_many([b._data for b in every], [b._start for b in every]))
 
     # ---- bytes --------------------------------------------------------------------------------------------
@@ -235,8 +259,12 @@ class PositionBitmap:
         Raises:
             InvalidInputError: another dtype, or an `out` that is too small, not contiguous or not writable.
         """
-        if out is None and np.dtype(dtype) not in (np.uint64, np.int64):
-            raise InvalidInputError(f"dtype: expected uint64 or int64, found {np.dtype(dtype)}")
+        try:
+            known = out is not None or np.dtype(dtype) in (np.uint64, np.int64)
+        except TypeError:
+            known = False
+        if not known:
+            raise InvalidInputError(f"dtype: expected uint64 or int64, found {dtype}")
         out = _out(out, self._cardinality, (dtype,) if out is None else (np.uint64, np.int64), "positions")
         decode.decode_into(self._data, self._start, out, self._cardinality)
         return out
@@ -287,6 +315,7 @@ class PositionBitmap:
 
     def rank(self, position: int) -> int:
         """How many positions of the set are <= position."""
+        position = operator.index(position)
         return 0 if position < 0 else int(self._lookup().rank(min(position, (1 << 63) - 1)))
 
     def select(self, index: int) -> int:
@@ -295,8 +324,9 @@ class PositionBitmap:
         Raises:
             InvalidInputError: index is not in 0 … len(self) - 1.
         """
+        index = operator.index(index)
         if not 0 <= index < self._cardinality:
-            raise InvalidInputError(f"index: expected 0 to {self._cardinality - 1}, found {index}")
+            raise InvalidInputError(f"index: expected one below {self._cardinality} positions, found {index}")
         return int(self._lookup().select(index))
 
     def min(self) -> int:
@@ -343,6 +373,12 @@ class PositionBitmap:
             return NotImplemented
         return self._of(*setops.combine(operation, self._data, self._start, other._data, other._start))
 
+    @staticmethod
+    def _other(other: object) -> PositionBitmap:
+        if not isinstance(other, PositionBitmap):
+            raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
+        return other
+
     def _any(self, operation: int, other: PositionBitmap) -> bool:
         return bool(setops.combine(operation, self._data, self._start, other._data, other._start, True))
 
@@ -355,7 +391,8 @@ class PositionBitmap:
         """
         if n_bytes < 0 or cardinality < 0:
             raise InvalidInputError(f"split: expected limits of 0 or more, found {n_bytes}, {cardinality}")
-        parts = split.split(self._data, self._start, n_bytes, cardinality)
+        most = (1 << 63) - 1
+        parts = split.split(self._data, self._start, min(n_bytes, most), min(cardinality, most))
         return [PositionBitmap._of(data, size) for data, size in parts]
 
     def __or__(self, other: PositionBitmap) -> PositionBitmap:
@@ -372,15 +409,18 @@ class PositionBitmap:
 
     def isdisjoint(self, other: PositionBitmap) -> bool:
         """Whether no position is in both."""
-        return not self._any(setops.AND, other)
+        return not self._any(setops.AND, self._other(other))
 
     def issubset(self, other: PositionBitmap) -> bool:
         """Whether every position of this set is in the other; also <=."""
-        return self._cardinality <= other._cardinality and not self._any(setops.ANDNOT, other)
+        return self._cardinality <= self._other(other)._cardinality and not self._any(setops.ANDNOT, other)
 
-    __le__ = issubset
+    def __le__(self, other: PositionBitmap) -> bool:
+        return self.issubset(other) if isinstance(other, PositionBitmap) else NotImplemented
 
     def __lt__(self, other: PositionBitmap) -> bool:
+        if not isinstance(other, PositionBitmap):
+            return NotImplemented
         return self._cardinality < other._cardinality and self.issubset(other)
 
     def __eq__(self, other: object) -> bool:

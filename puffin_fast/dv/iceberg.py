@@ -29,12 +29,11 @@ def encode(bitmap: PositionBitmap) -> bytes:
     """The blob of a set.
 
     Raises:
+        InvalidInputError: no PositionBitmap.
         LimitExceededError: a blob past 2 GiB.
     """
-    if bitmap and bitmap.max() > MAX_POSITION:
-        raise InvalidInputError(
-            f"deletion vector: expected positions up to {MAX_POSITION}, found {bitmap.max()}"
-        )
+    if not isinstance(bitmap, PositionBitmap):
+        raise InvalidInputError(f"deletion vector: expected a PositionBitmap, found {type(bitmap).__name__}")
     return frames.frame(*bitmap.location)
 
 
