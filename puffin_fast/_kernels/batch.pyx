@@ -1,11 +1,15 @@
 """Many vectors a call: columns of lists, blobs and groups, in and out as flat buffers with offsets (Arrow's layout).
 
 Each function takes contiguous buffers, works without the GIL, and returns `Block`s that Arrow wraps without a copy.
-Offsets are int64, n + 1 of them. Scratch is that of the largest single vector.
+Offsets are int64, n + 1 of them; each function checks that they ascend inside what they point into, since what comes
+through Arrow's C interface may say anything. Scratch is that of the largest single vector.
+
+Blobs are checked and then read where they lie, as Arrow's buffers are immutable by its specification: memory under
+them that another thread writes to during a call is outside of what these functions can guard against.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -14,22 +18,27 @@ from puffin_fast._kernels.containers cimport (
     writer_size, writer_store,
 )
 from puffin_fast._kernels.decode cimport expand
-from puffin_fast._kernels.encode cimport ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store
+from puffin_fast._kernels.encode cimport (
+    CHANGED, ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store,
+)
 from puffin_fast._kernels.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
-from puffin_fast._kernels.masks cimport fill_bytes
+from puffin_fast._kernels.masks cimport fill_bits
 from puffin_fast._kernels.query cimport has
 from puffin_fast._kernels.setops cimport UnionScratch, union_all, union_free, union_ready
 from puffin_fast._kernels.views cimport pointer
 
-from puffin_fast.errors import LimitExceededError
+from puffin_fast.errors import InvalidInputError, LimitExceededError
 
 cdef extern from "bitmaps.h" nogil:
     int pf_choose_level()
-    void pf_pack_flags(const uint8_t* flags, size_t n, uint8_t* bits)
+    void pf_append_bits(const uint8_t* bits, size_t n_bits, uint8_t* out, size_t at)
+
+cdef enum Limit:
+    MOST_ROWS = 0x0FFFFFFFFFFFFFFF      # of all masks of a call together
 
 cdef enum:
     LIST_BYTES = 64             # of a blob, beside two for each position
-    TOO_LONG = 3                # a blob past what its length field may say
+    TOO_LONG = 100              # beside EncodeStatus: a blob past what its length field may say
 
 
 cdef class Block:
@@ -59,7 +68,7 @@ cdef const uint8_t* pointer_to_nothing() noexcept nogil:
 cdef Block new_block(size_t size):
     """A block of exactly `size` bytes, not yet written."""
     cdef Block block = Block()
-    if not reserve(&block.bytes_, size):
+    if not reserve(&block.bytes_, max(size, <size_t>1)):
         raise MemoryError(f"a result of {size} bytes")
     block.bytes_.size = size
     return block
@@ -73,9 +82,30 @@ cdef bint append_blob(Bytes* blobs, size_t vector_size, uint8_t** vector) noexce
     return True
 
 
-cdef void seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
-    store_frame(blobs.data + blobs.size, vector_size)
+cdef bint seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
+    """Frames the vector in the room and takes it; False when memory is out."""
+    if not store_frame(blobs.data + blobs.size, vector_size):
+        return False
     blobs.size += FRAME_BYTES + vector_size
+    return True
+
+
+cdef object check_offsets(const Py_buffer* view, size_t n, uint64_t limit):
+    """Refuses n + 1 int64 offsets that do not ascend from 0 or more to `limit` at most."""
+    cdef const int64_t* bounds = <const int64_t*>pointer(view)
+    cdef size_t i, bad
+    if <size_t>view.len // 8 < n + 1:
+        raise ValueError(f"expected {n + 1} offsets, found {view.len // 8}")
+    bad = n + 1
+    with nogil:
+        for i in range(n):
+            if bounds[i + 1] < bounds[i]:
+                bad = i
+                break
+    if bad <= n:
+        raise InvalidInputError(f"row {bad}: offsets must ascend: found {bounds[bad]}, then {bounds[bad + 1]}")
+    if bounds[0] < 0 or <uint64_t>bounds[n] > limit:
+        raise InvalidInputError(f"offsets: expected 0 to {limit}, found {bounds[0]} to {bounds[n]}")
 
 
 cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, uint64_t maximum, Bytes* blobs,
@@ -98,8 +128,11 @@ cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, ui
             status = OUT_OF_MEMORY
         if status != ENCODED:
             break
-        encoder_store(&encoder, vector)
-        seal_blob(blobs, encoder.size)
+        status = encoder_store(&encoder, vector)
+        if status == ENCODED and not seal_blob(blobs, encoder.size):
+            status = OUT_OF_MEMORY
+        if status != ENCODED:
+            break
         ends[i + 1] = <int64_t>blobs.size
         cardinalities[i] = <int64_t>encoder.cardinality
     encoder_free(&encoder)
@@ -115,10 +148,15 @@ def encode_lists(values, offsets, size_t n, uint64_t maximum):
     """A framed blob for each of n lists of positions.
 
     Args:
-        values: 8-byte integers. offsets: n + 1 int64 into them, ascending and in bounds (the caller has checked).
+        values: 8-byte integers. offsets: n + 1 int64 into them.
 
     Returns:
         (blobs, their offsets, cardinalities), or the index of a list with a position out of range.
+
+    Raises:
+        InvalidInputError: offsets that do not ascend inside the values; or another thread changed a list meanwhile
+            (where that was noticed).
+        LimitExceededError: a blob past 2 GiB.
     """
     cdef Py_buffer numbers, bounds
     cdef Block blobs = Block()
@@ -130,6 +168,7 @@ def encode_lists(values, offsets, size_t n, uint64_t maximum):
     try:
         PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
         try:
+            check_offsets(&bounds, n, <uint64_t>numbers.len // 8)
             with nogil:
                 status = encode_all(<const uint64_t*>pointer(&numbers), <const int64_t*>pointer(&bounds), n, maximum,
                                     &blobs.bytes_, <int64_t*>ends.bytes_.data, <int64_t*>cardinalities.bytes_.data,
@@ -142,6 +181,8 @@ def encode_lists(values, offsets, size_t n, uint64_t maximum):
         return bad
     if status == OUT_OF_MEMORY:
         raise MemoryError(f"encoding vector {bad}")
+    if status == CHANGED:
+        raise InvalidInputError(f"row {bad}: changed by another thread while it was encoded")
     if status == TOO_LONG:
         raise too_long(bad)
     return blobs, ends, cardinalities
@@ -151,10 +192,13 @@ def group(ids, values, size_t n_groups):
     """The values of each group in their order of appearance, group after group.
 
     Args:
-        ids: int32, below n_groups (the caller has checked). values: as many 8-byte integers.
+        ids: int32, below n_groups. values: as many 8-byte integers.
 
     Returns:
         (values, offsets).
+
+    Raises:
+        InvalidInputError: an id that is no group's, or another thread changed the ids meanwhile.
     """
     cdef Py_buffer keys, numbers
     cdef Block offsets = new_block(8 * (n_groups + 1))
@@ -163,13 +207,16 @@ def group(ids, values, size_t n_groups):
     cdef const int32_t* id_of
     cdef const uint64_t* value_of
     cdef uint64_t* out
-    cdef size_t i, n, g
-    cdef int64_t end
+    cdef size_t i, n, g, bad
+    cdef uint32_t id_
     PyObject_GetBuffer(ids, &keys, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(values, &numbers, PyBUF_SIMPLE)
         try:
             n = <size_t>keys.len // 4
+            if <size_t>numbers.len // 8 < n:
+                raise ValueError(f"{n} ids and {numbers.len // 8} values")
+            bad = n
             grouped = new_block(8 * n)
             id_of = <const int32_t*>pointer(&keys)
             value_of = <const uint64_t*>pointer(&numbers)
@@ -177,17 +224,28 @@ def group(ids, values, size_t n_groups):
             with nogil:
                 memset(at, 0, 8 * (n_groups + 1))
                 for i in range(n):
-                    at[id_of[i] + 1] += 1
-                for g in range(n_groups):
-                    at[g + 1] += at[g]
-                for i in range(n):
-                    out[at[id_of[i]]] = value_of[i]
-                    at[id_of[i]] += 1
-                g = n_groups        # each start has moved to its end: move them back
-                while g > 0:
-                    at[g] = at[g - 1]
-                    g -= 1
-                at[0] = 0
+                    id_ = <uint32_t>id_of[i]        # a negative one is above all groups
+                    if id_ >= n_groups:
+                        bad = i
+                        break
+                    at[id_ + 1] += 1
+                if bad == n:
+                    for g in range(n_groups):
+                        at[g + 1] += at[g]
+                    for i in range(n):
+                        id_ = <uint32_t>id_of[i]
+                        if id_ >= n_groups or <size_t>at[id_] >= n:     # it was not when it was counted
+                            bad = i
+                            break
+                        out[at[id_]] = value_of[i]
+                        at[id_] += 1
+                    g = n_groups    # each start has moved to its end: move them back
+                    while g > 0:
+                        at[g] = at[g - 1]
+                        g -= 1
+                    at[0] = 0
+            if bad < n:
+                raise InvalidInputError(f"row {bad}: expected one of {n_groups} groups, found {id_of[bad]}")
         finally:
             PyBuffer_Release(&numbers)
     finally:
@@ -226,6 +284,7 @@ cdef class _Blobs:
         self.held = 1
         PyObject_GetBuffer(offsets, &self.bounds_view, PyBUF_SIMPLE)
         self.held = 2
+        check_offsets(&self.bounds_view, n, <uint64_t>self.data_view.len)
         self.data = pointer(&self.data_view)
         self.bounds = <const int64_t*>pointer(&self.bounds_view)
         self.cardinalities = new_block(8 * n)
@@ -293,6 +352,7 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     memset(&writer, 0, sizeof(Writer))
     PyObject_GetBuffer(lists, &groups, PyBUF_SIMPLE)
     try:
+        check_offsets(&groups, n, n_blobs)
         bounds = <const int64_t*>pointer(&groups)
         for i in range(n):
             largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
@@ -319,7 +379,9 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
                     status = OUT_OF_MEMORY
                     break
                 writer_store(&writer, vector)
-                seal_blob(&out.bytes_, size)
+                if not seal_blob(&out.bytes_, size):
+                    status = OUT_OF_MEMORY
+                    break
                 end[i + 1] = <int64_t>out.bytes_.size
                 (<int64_t*>cardinalities.bytes_.data)[i] = <int64_t>writer.cardinality
         if status == OUT_OF_MEMORY:
@@ -373,20 +435,33 @@ def mask_blobs(data, offsets, size_t n, rows, where):
     cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Py_buffer view
     cdef const int64_t* bounds
-    cdef Block flags, bits
-    cdef size_t i, total
+    cdef Block bits
+    cdef Block one = Block()
+    cdef uint8_t* out
+    cdef const uint8_t* vector
+    cdef size_t i, total, largest = 0
     PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
     try:
+        check_offsets(&view, n, MOST_ROWS)
         bounds = <const int64_t*>pointer(&view)
         total = <size_t>bounds[n]
-        flags = new_block(total)
         bits = new_block((total + 7) // 8)
+        out = bits.bytes_.data
+        for i in range(n):
+            if bounds[i] & 7:
+                largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
+        one = new_block((largest + 7) // 8)
         with nogil:
+            memset(out, 0, bits.bytes_.size)
             for i in range(n):
-                fill_bytes(blobs.data + blobs.bounds[i] + HEAD_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), 0,
-                           flags.bytes_.data + bounds[i])
-            memset(bits.bytes_.data, 0, bits.bytes_.size)
-            pf_pack_flags(flags.bytes_.data, total, bits.bytes_.data)
+                vector = blobs.data + blobs.bounds[i] + HEAD_BYTES
+                if bounds[i + 1] == bounds[i]:
+                    continue
+                if bounds[i] & 7:
+                    fill_bits(vector, <uint64_t>(bounds[i + 1] - bounds[i]), one.bytes_.data)
+                    pf_append_bits(one.bytes_.data, <size_t>(bounds[i + 1] - bounds[i]), out, <size_t>bounds[i])
+                else:
+                    fill_bits(vector, <uint64_t>(bounds[i + 1] - bounds[i]), out + (bounds[i] >> 3))
     finally:
         PyBuffer_Release(&view)
     return bits

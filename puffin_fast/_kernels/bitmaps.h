@@ -152,6 +152,26 @@ static void pf_shift_bits(const uint8_t *bits, size_t from, size_t n_bits, uint8
     if (n_bits & 7) out[n_bytes - 1] &= (uint8_t)((1u << (n_bits & 7)) - 1);
 }
 
+/* n_bits bits put behind the first `at` bits of out, whose bits from there on are 0; those past n_bits in the last
+ * byte of `bits` must be 0 too. */
+static void pf_append_bits(const uint8_t *bits, size_t n_bits, uint8_t *out, size_t at) {
+    uint8_t *to = out + (at >> 3);
+    size_t shift = at & 7, n_bytes = (n_bits + 7) >> 3, last = (shift + n_bits + 7) >> 3, i = 0;
+    unsigned carry = 0;
+    if (n_bits == 0) return;
+    carry = to[0];
+    for (; i + 8 <= n_bytes; i += 8) {
+        uint64_t word = pf_get64(bits + i);
+        pf_put64(to + i, (word << shift) | carry);
+        carry = shift ? (unsigned)(word >> (64 - shift)) : 0;
+    }
+    for (; i < last; i++) {
+        unsigned byte = (i < n_bytes ? (unsigned)bits[i] << shift : 0) | carry;
+        to[i] = (uint8_t)byte;
+        carry = byte >> 8;
+    }
+}
+
 /* n_bits bits as bytes 0 and 1 XOR flip; n_bits need not be a multiple of anything. */
 static void pf_spread_tail(const uint8_t *bits, size_t from, size_t n_bits, uint8_t flip, uint8_t *out) {
     for (size_t i = from; i < n_bits; i++) out[i] = ((bits[i >> 3] >> (i & 7)) & 1) ^ flip;

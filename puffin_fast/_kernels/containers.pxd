@@ -90,6 +90,9 @@ cdef inline void cursor_start(Cursor* cursor, const uint8_t* data) noexcept nogi
     cursor.bitmaps_left = load64(data)
     cursor.at = data + 8
     cursor.payload = cursor.at
+    cursor.key = 0
+    cursor.flags = NULL
+    cursor.descriptors = NULL
     cursor.index = 0
     cursor.count = 0
 

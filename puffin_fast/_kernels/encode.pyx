@@ -5,8 +5,13 @@ proves the order, counts runs and so knows every container's kind and size; the 
 Unsorted positions are first partitioned into buckets of 2^22; a dense bucket becomes a bitmap without any sort,
 a sparse one is sorted as u32; very sparse sets are sorted whole.
 
-Scratch beyond the result, in bytes: 4 a container and 24 a 32-bit bitmap, 64 KiB; unsorted adds 4 a position and
-1 MiB (dense and sparse) or 16 a position (very sparse, or fewer than 4,096), and the containers once more.
+Scratch beyond the result, in bytes that are written to: 4 a container, 24 a 32-bit bitmap and 64 KiB. Unsorted adds
+4 a position and 512 KiB (dense and sparse) or 16 a position (very sparse, or fewer than 4,096), and the containers
+once more with 16 each; sorted with repeats adds 8 a position. Buffers grow by doubling: as much address space again.
+
+Positions are the caller's memory and are read more than once. They must not change during a call; if another thread
+changes them nevertheless, nothing is written outside of what was measured, and the result is either `CHANGED` or bytes
+that hold some other positions.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -25,12 +30,14 @@ from puffin_fast._kernels.containers cimport (
 from puffin_fast._kernels.order cimport sort_u32, sort_u64
 from puffin_fast._kernels.views cimport pointer
 
+from puffin_fast.errors import InvalidInputError
+
 cdef extern from "positions.h" nogil:
     int pf_choose_level()
     size_t pf_scan_chunk(const uint64_t* x, size_t n, uint32_t* adjacent, uint64_t* disorder)
     void pf_narrow(const uint64_t* x, size_t n, uint8_t* out)
     void pf_scatter(const uint64_t* x, size_t n, uint8_t* marks)
-    uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out)
+    uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out, uint32_t room)
 
 cdef extern from "bitmaps.h" nogil:
     void pf_pack_marks(uint8_t* marks, uint8_t* bits)
@@ -43,6 +50,7 @@ cdef enum:
     BUCKET_MIN = 256            # fewer positions a bucket: sorting them all is cheaper
     BUCKET_DENSE = 65536        # at one in 64, setting bits beats sorting
     PARTITION_MIN = 4096
+    RUNS_SHIFT = 18             # of a container's runs in its plan: fewer than 2,048 where they are the smallest form
 
 cdef struct BitmapPlan:
     size_t payload              # bytes of its containers
@@ -83,7 +91,8 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
             if x[i] > maximum:
                 return False
             found = pf_scan_chunk(x + i, n - i, &adjacent, &disorder)
-            if disorder >> 16 or (i + found < n and x[i + found] <= x[i + found - 1]):
+            # more than a chunk holds: only if the positions change under the scan
+            if disorder >> 16 or found > CHUNK or (i + found < n and x[i + found] <= x[i + found - 1]):
                 return False
             cardinality = <uint32_t>found
             n_runs = cardinality - adjacent
@@ -96,7 +105,7 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
                 status[0] = OUT_OF_MEMORY
                 return False
             (<uint32_t*>(encoder.containers.data + encoder.containers.size))[0] = (
-                (cardinality - 1) | (<uint32_t>kind << 16)
+                (cardinality - 1) | (<uint32_t>kind << 16) | (n_runs << RUNS_SHIFT if kind == RUN else 0)
             )
             encoder.containers.size += 4
             plan.payload += bytes_
@@ -111,8 +120,8 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
     return True
 
 
-cdef void store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
-    """The second pass."""
+cdef int store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
+    """The second pass; writes as many bytes as were measured, whatever the positions have become."""
     cdef const uint64_t* x = encoder.positions
     cdef const uint32_t* containers = <const uint32_t*>encoder.containers.data
     cdef const BitmapPlan* plans = <const BitmapPlan*>encoder.bitmaps.data
@@ -132,7 +141,7 @@ cdef void store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
         at = start + header_size(count, plans[b].has_run)
         for i in range(count):
             cardinality = (containers[i] & 0xFFFF) + 1
-            kind = containers[i] >> 16
+            kind = (containers[i] >> 16) & 3
             store16(descriptors + 4 * <size_t>i, <uint16_t>(x[0] >> 16))
             store16(descriptors + 4 * <size_t>i + 2, <uint16_t>(cardinality - 1))
             if offsets:
@@ -146,11 +155,14 @@ cdef void store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
                 at += BITMAP_BYTES
             else:
                 start[4 + (i >> 3)] |= <uint8_t>(1 << (i & 7))
-                n_runs = pf_runs_of_positions(x, cardinality, at + 2)
+                n_runs = containers[i] >> RUNS_SHIFT
+                if pf_runs_of_positions(x, cardinality, at + 2, n_runs) != n_runs:
+                    return CHANGED
                 store16(at, <uint16_t>n_runs)
                 at += 2 + 4 * <size_t>n_runs
             x += cardinality
         containers += count
+    return ENCODED
 
 
 cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nogil:
@@ -163,7 +175,7 @@ cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nog
         x[kept] = value
         kept += value != x[kept - 1]
     if not measure_sorted(encoder, x, kept, ~<uint64_t>0 >> 1, &status):
-        return status if status != ENCODED else OUT_OF_MEMORY
+        return status if status != ENCODED else CHANGED
     return ENCODED
 
 
@@ -239,8 +251,12 @@ cdef void survey(const uint64_t* x, size_t n, Survey* found) noexcept nogil:
 
 
 cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, const Survey* found) noexcept nogil:
-    """Scatters positions into buckets of 2^22 and writes bucket after bucket."""
+    """Scatters positions into buckets of 2^22 and writes bucket after bucket.
+
+    A bucket that takes more than were counted runs over into the next one, never past the last, and is found out.
+    """
     cdef uint32_t* ends[MAX_BUCKETS]
+    cdef uint32_t* stop
     cdef uint64_t first = found.low >> BUCKET_BITS, bucket
     cdef uint64_t* words
     cdef uint32_t* parts
@@ -255,6 +271,9 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
         return OUT_OF_MEMORY
     parts = <uint32_t*>encoder.sorted.data
     part = parts
+    stop = parts + n
+    for b in range(MAX_BUCKETS):
+        ends[b] = stop
     for b in range(n_buckets):
         count = found.counts[(first + b) & (MAX_BUCKETS - 1)]
         ends[(first + b) & (MAX_BUCKETS - 1)] = part
@@ -266,8 +285,15 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
         return OUT_OF_MEMORY
     for i in range(n):
         b = (x[i] >> BUCKET_BITS) & (MAX_BUCKETS - 1)
+        if ends[b] == stop:
+            return CHANGED
         ends[b][0] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
         ends[b] += 1
+    part = parts
+    for b in range(n_buckets):
+        part += found.counts[(first + b) & (MAX_BUCKETS - 1)]
+        if ends[(first + b) & (MAX_BUCKETS - 1)] != part:
+            return CHANGED
     encoder.writer.payload.size = 0
     encoder.writer.records.size = 0
     encoder.writer.cardinality = 0
@@ -330,12 +356,12 @@ cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_
     return measure_by_partition(encoder, x, n, &found)
 
 
-cdef void encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil:
-    """Writes the `size` bytes of what was measured last."""
+cdef int encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil:
+    """Writes the `size` bytes of what was measured last; ENCODED or CHANGED."""
     if encoder.by_writer:
         writer_store(&encoder.writer, out)
-    else:
-        store_sorted(encoder, out)
+        return ENCODED
+    return store_sorted(encoder, out)
 
 
 cdef void encoder_free(Encoder* encoder) noexcept nogil:
@@ -356,6 +382,9 @@ def encode(positions, uint64_t maximum):
 
     Returns:
         (bytes, cardinality), or None when a position is out of range.
+
+    Raises:
+        InvalidInputError: another thread changed the positions meanwhile (where that was noticed).
     """
     cdef Py_buffer view
     cdef Encoder encoder
@@ -374,10 +403,13 @@ def encode(positions, uint64_t maximum):
             return None
         if status == OUT_OF_MEMORY:
             raise MemoryError("encoding positions")
-        result = new_bytes(encoder.size)
-        out = <uint8_t*>PyBytes_AsString(result)
-        with nogil:
-            encoder_store(&encoder, out)
+        if status == ENCODED:
+            result = new_bytes(encoder.size)
+            out = <uint8_t*>PyBytes_AsString(result)
+            with nogil:
+                status = encoder_store(&encoder, out)
+        if status == CHANGED:
+            raise InvalidInputError("positions: changed by another thread while they were encoded")
         return result, encoder.cardinality
     finally:
         encoder_free(&encoder)

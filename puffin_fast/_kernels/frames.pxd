@@ -20,7 +20,8 @@ cdef enum FrameFault:
     WRONG_LENGTH
     WRONG_CRC
     WRONG_VECTOR                # the fault inside says which rule
+    NOT_SUMMED                  # memory was out while the checksum was computed
 
-cdef void store_frame(uint8_t* blob, size_t vector_size) noexcept nogil
+cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil
 cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil
 cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t offset)

@@ -32,18 +32,28 @@ MAGIC = b"\xd1\xd3\x39\x64"
 cdef uint32_t magic_word = load32(<const uint8_t*>PyBytes_AsString(MAGIC))
 
 
-cdef uint32_t crc32(const uint8_t* data, size_t size) noexcept nogil:
+cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil:
+    """False when Python's function failed, which it does only for want of memory."""
     if native != NULL:
-        return <uint32_t>native(0, data, size)
+        sum[0] = <uint32_t>native(0, data, size)
+        return True
     with gil:
-        return <uint32_t>fallback(PyMemoryView_FromMemory(<char*>data, <Py_ssize_t>size, PyBUF_READ))
+        try:
+            sum[0] = <uint32_t>fallback(PyMemoryView_FromMemory(<char*>data, <Py_ssize_t>size, PyBUF_READ))
+        except BaseException:
+            return False
+    return True
 
 
-cdef void store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
-    """Frames the vector that stands at blob + HEAD_BYTES."""
+cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
+    """Frames the vector that stands at blob + HEAD_BYTES; False when memory is out."""
+    cdef uint32_t sum
     store32_be(blob, <uint32_t>(MAGIC_BYTES + vector_size))
     memcpy(blob + LENGTH_BYTES, &magic_word, MAGIC_BYTES)
-    store32_be(blob + HEAD_BYTES + vector_size, crc32(blob + LENGTH_BYTES, MAGIC_BYTES + vector_size))
+    if not crc32(blob + LENGTH_BYTES, MAGIC_BYTES + vector_size, &sum):
+        return False
+    store32_be(blob + HEAD_BYTES + vector_size, sum)
+    return True
 
 
 cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil:
@@ -66,7 +76,8 @@ cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* f
         fault.found = load32_be(blob)
         return WRONG_LENGTH
     stored = load32_be(blob + size - CRC_BYTES)
-    found = crc32(blob + LENGTH_BYTES, size - LENGTH_BYTES - CRC_BYTES)
+    if not crc32(blob + LENGTH_BYTES, size - LENGTH_BYTES - CRC_BYTES, &found):
+        return NOT_SUMMED
     if stored != found:
         fault.offset = size - CRC_BYTES
         fault.expected = stored
@@ -81,6 +92,8 @@ cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t off
     """The exception that says what `check_blob` found."""
     expected = fault.expected
     found = fault.found
+    if code == NOT_SUMMED:
+        return MemoryError("checksum of a deletion vector")
     if code == WRONG_VECTOR:
         return corrupt(fault, path, offset + HEAD_BYTES)
     if code == TOO_SHORT:
@@ -104,17 +117,22 @@ def frame(data, size_t start, size_t stop):
     cdef Py_buffer view
     cdef uint8_t* out
     cdef size_t size = stop - start
-    if MAGIC_BYTES + size > MAX_LENGTH:
-        raise LimitExceededError(f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}")
+    cdef bint done
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         if start > stop or stop > <size_t>view.len:
             raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
+        if size > MAX_LENGTH - MAGIC_BYTES:
+            raise LimitExceededError(
+                f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}"
+            )
         blob = new_bytes(FRAME_BYTES + size)
         out = <uint8_t*>PyBytes_AsString(blob)
         with nogil:
             memcpy(out + HEAD_BYTES, pointer(&view) + start, size)
-            store_frame(out, size)
+            done = store_frame(out, size)
+        if not done:
+            raise MemoryError("checksum of a deletion vector")
         return blob
     finally:
         PyBuffer_Release(&view)

@@ -6,8 +6,8 @@ from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, CHUNK, load16, store16
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_bitmap, writer_end, writer_runs,
-    writer_start,
+    Container, Cursor, Record, Writer, cursor_next, cursor_start, finish, reserve, writer_bitmap, writer_end,
+    writer_runs, writer_start,
 )
 from puffin_fast._kernels.views cimport pointer
 
@@ -145,9 +145,12 @@ cdef bint take_flags(Writer* writer, const uint8_t* flags, size_t from_bit, size
 
 
 cdef bint take_range(Writer* writer, uint64_t start, uint64_t stop) noexcept nogil:
-    """A run for each chunk of start … stop - 1; False when memory is out."""
+    """A run for each chunk of start … stop - 1 (one position at least); False when memory is out."""
     cdef uint8_t pair[4]
-    cdef uint64_t end
+    cdef uint64_t end, chunks = ((stop - 1) >> 16) - (start >> 16) + 1
+    # all of it at once: a range that memory cannot hold is refused before any of it is written
+    if not reserve(&writer.payload, 6 * chunks) or not reserve(&writer.records, sizeof(Record) * chunks):
+        return False
     while start < stop:
         end = min((start | (CHUNK - 1)) + 1, stop)
         store16(pair, <uint16_t>start)
@@ -186,10 +189,13 @@ def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
     """
     cdef Py_buffer view
     cdef Writer writer
-    cdef bint done = writer_start(&writer, 0)
+    cdef bint done
+    cdef size_t rows
     PyObject_GetBuffer(flags, &view, PyBUF_SIMPLE)
+    done = writer_start(&writer, 0)
     try:
-        if ((from_bit + n_rows + 7) // 8 if packed else from_bit + n_rows) > <size_t>view.len:
+        rows = <size_t>view.len * 8 if packed else <size_t>view.len
+        if from_bit > rows or n_rows > rows - from_bit:
             raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {view.len} bytes")
         with nogil:
             done = done and take_flags(&writer, pointer(&view) + (0 if packed else from_bit), from_bit, n_rows, packed)

@@ -186,14 +186,16 @@ static void pf_scatter(const uint64_t *x, size_t n, uint8_t *scratch) {
     for (; i < n; i++) scratch[(uint16_t)x[i]] = 1;
 }
 
-/* The runs of n > 0 strictly ascending positions of one chunk as (start, length - 1) pairs; returns their number.
+/* The runs of n > 0 strictly ascending positions of one chunk as (start, length - 1) pairs; returns their number,
+ * or room + 1 when there are more than the `room` that out has (they were counted before: somebody changed them).
  * Ascending without repeats, x[i + k] - x[i] == k says that all between is contiguous: long runs are leapt over. */
-static uint32_t pf_runs_of_positions(const uint64_t *x, size_t n, uint8_t *out) {
+static uint32_t pf_runs_of_positions(const uint64_t *x, size_t n, uint8_t *out, uint32_t room) {
     uint32_t runs = 0;
     size_t i = 0;
     while (i < n) {
         size_t end = i + 1;
         size_t leap = 32;
+        if (runs == room) return room + 1;
         while (end + leap <= n && x[end + leap - 1] - x[i] == end + leap - 1 - i) end += leap;
         while (leap > 0) {
             if (end + leap <= n && x[end + leap - 1] - x[i] == end + leap - 1 - i) end += leap;
