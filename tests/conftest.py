@@ -251,7 +251,7 @@ def _free_port() -> int:
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Asks until the server answers; the waiting is on the process, so that its death ends it at once."""
+    """Asks until the server answers; the waiting is on its process, so that nothing sleeps."""
     for _ in range(REST_START_S * 10):
         try:
             with urllib.request.urlopen(url, timeout=5):
@@ -283,18 +283,21 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
     }
     command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={root}", "-cp", f"{jars.folder('rest')}/*"]
+    # the shell ends the server when its standard input closes, so also when this process is killed
+    until_closed = ["sh", "-c", '"$@" & read -r _; kill $!', "sh", *command]
     log = root / "server.log"
     with (
         log.open("wb") as out,
         subprocess.Popen(
-            [*command, "org.apache.iceberg.rest.RESTCatalogServer"], env=environment, stdout=out, stderr=out
+            [*until_closed, "org.apache.iceberg.rest.RESTCatalogServer"],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
         ) as server,
     ):
-        try:
-            _wait_until_up(server, f"http://127.0.0.1:{port}/v1/config", log)
-            yield rest.RestCatalog("rest", uri=f"http://127.0.0.1:{port}")
-        finally:
-            server.kill()
+        _wait_until_up(server, f"http://127.0.0.1:{port}/v1/config", log)
+        yield rest.RestCatalog("rest", uri=f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture(scope="session")
