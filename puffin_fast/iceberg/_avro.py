@@ -49,6 +49,9 @@ _HEADER = fastavro.parse_schema(
 _NAMED = ("record", "fixed", "enum")
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
+HEAVY = 50
+"""List items per record from which on resolving one schema into another costs fastavro less than decoding them."""
+
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
 """Iceberg's property ``write.avro.compression-codec`` to Avro's own name."""
 
@@ -151,7 +154,7 @@ def read_avro(
         path: the file.
         names: field id to the name that the records shall have; other fields are skipped.
         n_bytes: the length that the metadata states; a shorter file is refused.
-        skip: names that are not wanted: they are passed over, not decoded.
+        skip: names that are not wanted: where records hold much of them they are passed over, not decoded.
 
     Raises:
         CorruptDataError: the bytes are no such Avro file; also while the records are read.
@@ -175,14 +178,28 @@ def read_avro(
         fastavro.schemaless_writer(rewritten, _HEADER, header)
         rewritten.write(memoryview(data)[source.tell() :])
         rewritten.seek(0)
-        # resolving one schema into another costs fastavro more than decoding a few fields too many
-        wanted = _projected(writer, frozenset(names.values()) - skip) if skip else None
+        wanted = None
+        if skip and _weight(rewritten, skip) > HEAVY:
+            wanted = _projected(writer, frozenset(names.values()) - skip)
         reader = fastavro.reader(rewritten, wanted)
     except CorruptDataError:
         raise
     except Exception as error:
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
     return AvroFile(metadata, tuple(plain.partition), _guarded(reader, path))
+
+
+def _weight(file: BytesIO, names: frozenset[str]) -> int:
+    """How many items the named lists of the first record hold; the file stands where it stood."""
+    start = file.tell()
+    try:
+        records = [next(iter(fastavro.reader(file)), {})]
+        records += [value for value in records[0].values() if isinstance(value, dict)]
+        return sum(len(record.get(name) or ()) for record in records for name in names)
+    except Exception:  # whoever reads the records will say it
+        return 0
+    finally:
+        file.seek(start)
 
 
 def _codec_error(error: Exception, path: str) -> UnsupportedError | None:

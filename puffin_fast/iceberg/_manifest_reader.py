@@ -99,9 +99,11 @@ def read_manifest(
     partition_of = _partition_reader(file.partition, None if specs is None else specs.get(manifest.spec_id))
     spec_id, is_data = manifest.spec_id, manifest.content == DATA
     next_row_id = manifest.first_row_id if is_data else None
+    unread = dict.fromkeys(skip)
     result = []
     for record in file.records:
         try:
+            record["data_file"].update(unread)
             entry = _entry(record, spec_id, partition_of)
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptDataError(f"entry of a manifest: {error!r}", path=path) from error

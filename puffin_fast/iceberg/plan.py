@@ -22,6 +22,7 @@ from pyiceberg.table.refs import SnapshotRefType
 
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._applies import FILE_PATH_ID, DeleteIndex, FileTask, only_path
+from puffin_fast.iceberg._gc import paused_gc
 from puffin_fast.iceberg.filters import Matcher, RowFilter
 from puffin_fast.iceberg.manifests import (
     DATA,
@@ -195,13 +196,14 @@ def plan_snapshot(
     ]
     specs = table.specs()
     deletes = DeleteIndex(metadata)
-    for manifest, entries in read_manifests(table.io, delete_manifests, specs, metrics=False):
-        keeps = pruning.keeps_delete(manifest.spec_id)
-        deletes.add(entries if keeps is None else filter(keeps, entries))
-    by_metrics = metrics or pruning.filters
-    for manifest, entries in read_manifests(table.io, data_manifests, specs, metrics=by_metrics):
-        keeps = pruning.keeps_data(manifest.spec_id)
-        plan.tasks.extend(deletes.tasks(entries if keeps is None else filter(keeps, entries)))
+    with paused_gc():
+        for manifest, entries in read_manifests(table.io, delete_manifests, specs, metrics=False):
+            keeps = pruning.keeps_delete(manifest.spec_id)
+            deletes.add(entries if keeps is None else filter(keeps, entries))
+        by_metrics = metrics or pruning.filters
+        for manifest, entries in read_manifests(table.io, data_manifests, specs, metrics=by_metrics):
+            keeps = pruning.keeps_data(manifest.spec_id)
+            plan.tasks.extend(deletes.tasks(entries if keeps is None else filter(keeps, entries)))
     plan.unused = deletes.unused()
     return plan
 

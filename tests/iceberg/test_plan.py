@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg._gc import paused_gc
 from puffin_fast.iceberg.manifests import (
     ADDED,
     DATA,
@@ -25,6 +28,7 @@ from puffin_fast.iceberg.manifests import (
     EXISTING,
     POSITION_DELETES,
     ManifestEntry,
+    read_manifest,
     write_manifest,
     write_manifest_list,
 )
@@ -325,3 +329,50 @@ def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
         *(vector(f"d{i}", 2, f"v{i}") for i in range(n)),
     )
     assert applied(table) == {f"d{i}": [f"v{i}"] for i in range(n)}
+
+
+@pytest.mark.parametrize("columns", [1, 9, 30])
+def test_planning_leaves_metrics_out_however_many_there_are(tmp_path: Path, columns: int) -> None:
+    counts = dict.fromkeys(range(columns), 5)
+    bounds = {number: bytes(8) for number in range(columns)}
+    entry = ManifestEntry(
+        1, None, None, None, 0, "file:///a.parquet", "PARQUET", 0, (), 5, 100,
+        column_sizes=counts, value_counts=counts, null_value_counts=counts,
+        lower_bounds=bounds, upper_bounds=bounds, split_offsets=[4],
+    )  # fmt: skip
+    metadata = table_of(tmp_path).metadata
+    manifest = write_manifest(
+        IO, f"file://{tmp_path}/m.avro", metadata=metadata, spec=metadata.spec(), content=0, snapshot_id=1,
+        entries=[entry, replace(entry, file_path="file:///b.parquet")],
+    )  # fmt: skip
+    whole = read_manifest(IO, manifest)
+    assert [found.lower_bounds for found in whole] == [bounds, bounds]
+    nothing = dict.fromkeys(
+        (
+            "column_sizes",
+            "value_counts",
+            "null_value_counts",
+            "nan_value_counts",
+            "lower_bounds",
+            "upper_bounds",
+        )
+    )
+    assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
+
+
+def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
+    assert gc.isenabled()
+    first, second = paused_gc(), paused_gc()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pytest.raises(KeyError), paused_gc():
+            raise KeyError
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -1,0 +1,62 @@
+"""Contenders of jobs that take seconds, in turn in one process: wall and CPU time, ratios, bars, as JSON."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.timing import OURS, machine
+
+__all__ = ["Contenders", "alternate", "report"]
+
+Contenders = dict[str, Callable[[], Any]]
+
+
+def alternate(job: str, contenders: Contenders, rounds: int, bars: dict[str, float]) -> dict[str, Any]:
+    """Lets each contender do the job in turn; the garbage collector works as it does for users.
+
+    Args:
+        job: its name, for the log on standard error.
+        contenders: ours under `OURS`; each asserts its own result.
+        rounds: after one that warms up, which only a single round leaves out.
+        bars: contender to the ratio of its CPU time to ours that is to be reached.
+    """
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
+    for number in range(rounds if rounds == 1 else rounds + 1):
+        for name, call in contenders.items():
+            gc.collect()
+            wall, cpu = time.perf_counter(), time.process_time()
+            call()
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            if number or rounds == 1:
+                samples[name].append((wall, cpu))
+                print(f"{job}: {name}: {wall:.3f} s, cpu {cpu:.3f} s", file=sys.stderr, flush=True)
+    rows = {
+        name: {
+            "seconds": statistics.median(wall for wall, _ in some),
+            "cpu": statistics.median(cpu for _, cpu in some),
+        }
+        for name, some in samples.items()
+    }
+    verdicts = [
+        {"peer": peer, "bar": bar, "ratio": ratio, "met": ratio >= bar}
+        for peer, bar in bars.items()
+        if peer in rows
+        for ratio in [rows[peer]["cpu"] / rows[OURS]["cpu"]]
+    ]
+    for verdict in verdicts:
+        said = "met" if verdict["met"] else "MISSED"
+        print(
+            f"{job}: {verdict['ratio']:.2f}x {verdict['peer']}, bar {verdict['bar']}: {said}", file=sys.stderr
+        )
+    return {"contenders": rows, "bars": verdicts}
+
+
+def report(jobs: dict[str, Any]) -> None:
+    """Prints the jobs with machine, versions and commit as JSON."""
+    print(json.dumps({"machine": machine(), "jobs": jobs}, indent=1))

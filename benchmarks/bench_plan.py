@@ -1,0 +1,202 @@
+"""Planning side by side with PyIceberg: a script of its own, JSON on standard output.
+
+    python -m benchmarks.bench_plan                    100,000 data files with as many vectors
+    python -m benchmarks.bench_plan --files 1000
+
+The tables have metadata only. Vectors with path bounds as we and DuckDB write them, and without as Java writes
+them: then PyIceberg gives every vector to every data file of the partition, so that job is kept small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+from benchmarks.alternate import alternate, report
+from benchmarks.timing import OURS
+
+ROWS_PER_FILE = 40_000
+PER_MANIFEST = 10_000
+PER_PUFFIN = 1000
+PATH_ID = 2147483546
+BAR = 10.0
+FILES_WITHOUT_BOUNDS = 2000
+PYICEBERG, ACCELERATED = "PyIceberg", "PyIceberg accelerated"
+
+
+def metadata_of(root: Path) -> dict[str, Any]:
+    """Table metadata of format version 3 with one snapshot, as JSON."""
+    snapshot = {
+        "snapshot-id": 1,
+        "timestamp-ms": 1,
+        "sequence-number": 2,
+        "first-row-id": 0,
+        "added-rows": 0,
+        "summary": {"operation": "append"},
+        "manifest-list": f"file://{root}/metadata/snap.avro",
+        "schema-id": 0,
+    }
+    columns = [("id", "long"), ("k", "int")]
+    fields = [
+        {"id": n, "name": name, "required": False, "type": kind} for n, (name, kind) in enumerate(columns, 1)
+    ]
+    return {
+        "format-version": 3,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": f"file://{root}",
+        "last-sequence-number": 2,
+        "next-row-id": 0,
+        "last-updated-ms": 1,
+        "last-column-id": 2,
+        "current-schema-id": 0,
+        "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-partition-id": 999,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": {},
+        "snapshots": [snapshot],
+        "current-snapshot-id": 1,
+        "refs": {"main": {"snapshot-id": 1, "type": "branch"}},
+    }
+
+
+def make(root: Path, n_files: int, *, bounds: bool) -> Any:
+    """A table of that many data files, each with a vector; made once, then kept."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+    from pyiceberg.table import StaticTable
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    from puffin_fast.iceberg.manifests import write_manifest, write_manifest_list
+
+    document = root / "metadata" / "v1.metadata.json"
+    if not document.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        document.parent.mkdir(parents=True)
+        content = metadata_of(root)
+        metadata, io = TableMetadataUtil.parse_obj(content), PyArrowFileIO()
+        manifests = [
+            write_manifest(
+                io,
+                f"file://{root}/metadata/m{kind}-{start}.avro",
+                metadata=metadata,
+                spec=metadata.spec(),
+                content=kind,
+                snapshot_id=1,
+                entries=[
+                    _vector(root, n, bounds) if kind else _data(root, n)
+                    for n in range(start, min(n_files, start + PER_MANIFEST))
+                ],
+            )
+            for kind in (0, 1)
+            for start in range(0, n_files, PER_MANIFEST)
+        ]
+        write_manifest_list(
+            io,
+            f"file://{root}/metadata/snap.avro",
+            snapshot_id=1,
+            parent_snapshot_id=None,
+            sequence_number=2,
+            manifests=manifests,
+            first_row_id=0,
+            format_version=3,
+        )
+        document.write_text(json.dumps(content))
+    return StaticTable.from_metadata(f"file://{document}")
+
+
+def _path(root: Path, number: int) -> str:
+    return f"file://{root}/data/00000-{number}-abcdef01-2345-6789-abcd-ef0123456789-00001.parquet"
+
+
+def _entry(content: int, path: str, kind: str, rows: int, size: int, **more: Any) -> Any:
+    from puffin_fast.iceberg.manifests import ADDED, ManifestEntry
+
+    return ManifestEntry(ADDED, None, None, None, content, path, kind, 0, (), rows, size, **more)
+
+
+def _data(root: Path, number: int) -> Any:
+    first = number * ROWS_PER_FILE
+    return _entry(
+        0,
+        _path(root, number),
+        "PARQUET",
+        ROWS_PER_FILE,
+        1_000_000,
+        column_sizes={1: 500_000, 2: 300_000},
+        value_counts={1: ROWS_PER_FILE, 2: ROWS_PER_FILE},
+        null_value_counts={1: 0, 2: 0},
+        lower_bounds={1: struct.pack("<q", first), 2: struct.pack("<i", 0)},
+        upper_bounds={1: struct.pack("<q", first + ROWS_PER_FILE - 1), 2: struct.pack("<i", 9)},
+        split_offsets=[4],
+    )
+
+
+def _vector(root: Path, number: int, bounds: bool) -> Any:
+    data = _path(root, number)
+    bound = {PATH_ID: data.encode()} if bounds else None
+    return _entry(
+        1,
+        f"file://{root}/data/{number // PER_PUFFIN}-deletes.puffin",
+        "PUFFIN",
+        ROWS_PER_FILE // 2,
+        9_000_000,
+        lower_bounds=bound,
+        upper_bounds=bound,
+        referenced_data_file=data,
+        content_offset=4 + number % PER_PUFFIN * 5000,
+        content_size_in_bytes=5000,
+    )
+
+
+def contenders(table: Any, n_files: int, where: str | None) -> dict[str, Any]:
+    """Ours, PyIceberg, and PyIceberg while `accelerate` is on; `where` leaves a tenth of the files."""
+    from puffin_fast import iceberg
+
+    wanted = n_files if where is None else n_files // 10
+
+    def ours() -> None:
+        plan = iceberg.plan_files(table) if where is None else iceberg.plan_files(table, row_filter=where)
+        assert len(plan.tasks) == wanted
+        assert all(task.vector for task in plan.tasks)
+
+    def theirs() -> None:
+        scan = table.scan() if where is None else table.scan(where)
+        tasks = list(scan.plan_files())
+        assert len(tasks) == wanted
+        assert all(task.delete_files for task in tasks)
+
+    def accelerated() -> None:
+        with iceberg.accelerate():
+            theirs()
+
+    return {OURS: ours, PYICEBERG: theirs, ACCELERATED: accelerated}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/plan"))
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    n, few, folder = options.files, min(options.files, FILES_WITHOUT_BOUNDS), options.folder.resolve()
+    bounded = make(folder / f"bounds-{n}", n, bounds=True)
+    unbounded = make(folder / f"none-{few}", few, bounds=False)
+    where = f"id < {n // 10 * ROWS_PER_FILE}"
+    jobs = {
+        f"plan {n} files with as many vectors": contenders(bounded, n, None),
+        f"plan a tenth of {n} files": contenders(bounded, n, where),
+        f"plan {few} files with vectors without bounds": contenders(unbounded, few, None),
+    }
+    report({job: alternate(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()})
+
+
+if __name__ == "__main__":
+    main()
