@@ -193,8 +193,8 @@ def _weight(file: BytesIO, names: frozenset[str]) -> int:
     """How many items the named lists of the first record hold; the file stands where it stood."""
     start = file.tell()
     try:
-        records = [next(iter(fastavro.reader(file)), {})]
-        records += [value for value in records[0].values() if isinstance(value, dict)]
+        first: Any = next(iter(fastavro.reader(file)), {})
+        records = [first, *(value for value in first.values() if isinstance(value, dict))]
         return sum(len(record.get(name) or ()) for record in records for name in names)
     except Exception:  # whoever reads the records will say it
         return 0

@@ -1,0 +1,157 @@
+"""Scans of one large data file under deletes, side by side: a script of its own, JSON on standard output.
+
+    python -m benchmarks.bench_scan                       10M rows with 0, 100k, 1M and 5M deletes
+    python -m benchmarks.bench_scan --with pyiceberg      beside PyIceberg and Polars, plain and accelerated
+
+The scan of 1000 data files beside DuckDB is a job of `bench_iceberg`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.alternate import Contenders, alternate, report
+from benchmarks.timing import OURS
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+NONE_DELETED = "no deletes"
+SHARES = {"100k": 0.01, "1M": 0.1, "5M": 0.5}
+"""Names at full size, and the share of the rows that is deleted."""
+
+
+def tables(folder: Path, n_rows: int) -> dict[str, Table]:
+    """A table without deletes, and one per share; made once, then kept."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from puffin_fast import iceberg
+
+    root = folder / f"rows-{n_rows}"
+    new = not (root / "done").exists()
+    if new:
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+    catalog = SqlCatalog("bench", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}/wh")
+    names = {NONE_DELETED: "n.none", **{name: f"n.t{name}" for name in SHARES}}
+    if new:
+        catalog.create_namespace("n")
+        rng = np.random.default_rng(0)
+        rows = pa.table({"id": np.arange(n_rows), "k": rng.integers(0, 1000, n_rows, dtype=np.int32)})
+        for name, identifier in names.items():
+            table = iceberg.create_table(catalog, identifier, rows.schema)
+            iceberg.append(table, rows)
+            if name in SHARES:
+                (task,) = iceberg.plan_files(table).tasks
+                gone = rng.choice(n_rows, int(n_rows * SHARES[name]), replace=False)
+                paths = pa.DictionaryArray.from_arrays(
+                    pa.array(np.zeros(len(gone), np.int32)), [task.data.file_path]
+                )
+                iceberg.delete_positions(table, pa.table({"file_path": paths.cast(pa.string()), "pos": gone}))
+        (root / "done").touch()
+    return {name: catalog.load_table(identifier) for name, identifier in names.items()}
+
+
+def contenders(table: Table, none: Table, expected: int, beside: bool) -> Contenders:
+    """Scans of a table with deletes, and ours of the same rows without any."""
+    from puffin_fast import iceberg
+
+    def check(found: Any) -> None:
+        assert len(found) == expected, len(found)
+
+    def accelerated(read: Any) -> None:
+        with iceberg.accelerate():
+            check(read())
+
+    def pyiceberg() -> pa.Table:
+        return table.scan().to_arrow()
+
+    result: Contenders = {
+        OURS: lambda: check(iceberg.scan(table).to_arrow()),
+        NONE_DELETED: lambda: iceberg.scan(none).to_arrow(),
+        "PyIceberg accelerated": lambda: accelerated(pyiceberg),
+    }
+    if beside:
+        result["PyIceberg"] = lambda: check(pyiceberg())
+    return result
+
+
+def vectors(table: Table, expected: int) -> dict[str, Contenders]:
+    """One vector to a mask of its data file's rows, and Polars' own function that loads vectors."""
+    from polars.io.iceberg._utils import load_puffin_deletion_file
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+    from pyiceberg.table.puffin import PuffinFile
+
+    from puffin_fast import iceberg
+    from puffin_fast.files import read_vector
+
+    (task,) = iceberg.plan_files(table).tasks
+    assert task.vector is not None
+    vector, n_rows = task.vector, task.data.record_count
+    offset, length = vector.content_offset, vector.content_size_in_bytes
+    assert offset is not None
+    assert length is not None
+    local = Path(vector.file_path.removeprefix("file://"))
+
+    def ours() -> np.ndarray[Any, Any]:
+        return read_vector(vector.file_path, offset, length, filesystem=table.io).mask(n_rows)
+
+    def theirs() -> np.ndarray[Any, Any]:
+        (found,) = deletion_vectors_from_puffin_file(PuffinFile(local.read_bytes()))
+        mask = np.zeros(n_rows, bool)
+        mask[found.to_vector().to_numpy()] = True
+        return mask
+
+    assert ours().sum() == expected
+    assert (ours() == theirs()).all()
+
+    def polars() -> None:
+        ((_, _, positions),) = load_puffin_deletion_file(local.read_bytes())
+        assert len(positions) == expected
+
+    def polars_accelerated() -> None:
+        with iceberg.accelerate():
+            polars()
+
+    return {
+        "vector to mask": {OURS: ours, "PyIceberg": theirs},
+        "Polars loads a vector": {OURS: polars_accelerated, "Polars": polars},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/scan"))
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--with", dest="beside", action="append", default=[], choices=["pyiceberg"])
+    options = parser.parse_args()
+    made, n = tables(options.folder.resolve(), options.rows), options.rows
+    jobs = {}
+    for name, share in SHARES.items():
+        deleted = int(n * share)
+        beside = bool(options.beside) and name == "1M"
+        bars = {NONE_DELETED: 1 / 1.3, "PyIceberg": 40.0}
+        job, those = f"scan, {name} deleted", contenders(made[name], made[NONE_DELETED], n - deleted, beside)
+        jobs[job] = alternate(job, those, 1 if beside else options.rounds, bars)
+        if beside:
+            found = jobs[job]["contenders"]
+            ratio = found["PyIceberg"]["cpu"] / found["PyIceberg accelerated"]["cpu"]
+            verdict = {"peer": "PyIceberg, to accelerated", "bar": 20.0, "ratio": ratio, "met": ratio >= 20}
+            jobs[job]["bars"].append(verdict)
+    for job, those in vectors(made["1M"], int(n * SHARES["1M"])).items():
+        bars = {"PyIceberg": 100.0, "Polars": 20.0}
+        jobs[job] = alternate(job, those, options.rounds, bars)
+    report(jobs)
+
+
+if __name__ == "__main__":
+    main()
