@@ -1,0 +1,119 @@
+"""A bound filter evaluated on Arrow columns, in SQL's three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import BoundTerm
+from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import IcebergType
+
+__all__ = ["Matches"]
+
+
+class Matches(BoundBooleanExpressionVisitor[Any]):
+    """Evaluates a bound expression; results are Arrow boolean arrays (NULL: unknown) or a plain bool."""
+
+    def __init__(self, columns: Mapping[int, pa.Array]) -> None:
+        self._columns = columns
+
+    def column(self, term: BoundTerm) -> pa.Array:
+        return _storage(self._columns[term.ref().field.field_id])
+
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.not_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.greater(self.column(term), _scalar(literal.value, term))
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.greater_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.less(self.column(term), _scalar(literal.value, term))
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.less_equal(self.column(term), _scalar(literal.value, term))
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        values = _array(literals, term.ref().field.field_type)
+        return pc.is_in(self.column(term), value_set=values)
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
+
+    def visit_is_nan(self, term: BoundTerm) -> Any:
+        return pc.is_nan(self.column(term))
+
+    def visit_not_nan(self, term: BoundTerm) -> Any:
+        return pc.invert(pc.is_nan(self.column(term)))
+
+    def visit_is_null(self, term: BoundTerm) -> Any:
+        return pc.is_null(self.column(term))
+
+    def visit_not_null(self, term: BoundTerm) -> Any:
+        return pc.is_valid(self.column(term))
+
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.starts_with(self.column(term), pattern=literal.value)
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.invert(self.visit_starts_with(term, literal))
+
+    def visit_true(self) -> Any:
+        return True
+
+    def visit_false(self) -> Any:
+        return False
+
+    def visit_not(self, child_result: Any) -> Any:
+        return not child_result if isinstance(child_result, bool) else pc.invert(child_result)
+
+    def visit_and(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return right_result if left_result else False
+        if isinstance(right_result, bool):
+            return left_result if right_result else False
+        return pc.and_kleene(left_result, right_result)
+
+    def visit_or(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return True if left_result else right_result
+        if isinstance(right_result, bool):
+            return True if right_result else left_result
+        return pc.or_kleene(left_result, right_result)
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    """Extension types (uuid) compare as what they are stored as."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+def _array(values: set[Any], field_type: IcebergType) -> pa.Array:
+    return pa.concat_arrays(
+        [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
+    )
+
+
+def _scalar(value: Any, term: BoundTerm) -> pa.Scalar:
+    return _scalar_array(value, term.ref().field.field_type)[0]
+
+
+def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
+    plain = _plain_type(field_type)
+    if pa.types.is_fixed_size_binary(plain) and hasattr(value, "bytes"):
+        value = value.bytes
+    return pa.array([value], plain)
+
+
+def _plain_type(field_type: IcebergType) -> pa.DataType:
+    arrow = schema_to_pyarrow(field_type)
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
