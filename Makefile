@@ -72,7 +72,7 @@ format: $(VENV)/.installed  ## apply ruff's formatting and safe fixes
 
 types: build  ## mypy on the package, stubtest on the kernels
 	$(PY) -m mypy
-	$(if $(STUBS),$(PY) -m mypy.stubtest $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
+	$(if $(STUBS),$(PY) -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist tests/stubtest.txt --ignore-unused-allowlist $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
 
 jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the user's cache
 	@$(PY) tests/jars.py || { [ "$${CI:-}" != true ] && echo "going on without: tests that need jars say so" >&2; }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ def refuse_masked(array: np.ndarray[Any, Any], what: str) -> None:
     """
     if type(array) is np.ndarray or not np.ma.is_masked(array):
         return
-    row = np.flatnonzero(np.ma.getmaskarray(array))[0]  # type: ignore[no-untyped-call]
+    row = np.flatnonzero(np.ma.getmaskarray(array))[0]
     raise InvalidInputError(f"{what}: element {row} is masked")
 
 
@@ -173,7 +173,7 @@ def as_bytes(data: Any, what: str) -> bytes:
     return view.tobytes()
 
 
-def refuse_position(positions: Integers, what: str = "positions") -> None:
+def refuse_position(positions: Integers, what: str = "positions") -> NoReturn:
     """Raises the error for the first position that is negative or above MAX_POSITION.
 
     Raises:

@@ -224,9 +224,10 @@ def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
     if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
         return pa.array(iceberg.decode(blobs).contains(as_positions(positions)))
     column = _column(blobs, "blobs")
+    asked: npt.NDArray[Any]
     if isinstance(positions, int | np.integer):
-        asked = as_positions([int(positions)])
-        asked = np.full(len(column), asked[0], asked.dtype)
+        one = as_positions([int(positions)])
+        asked = np.full(len(column), one[0], one.dtype)
     else:
         asked = as_positions(positions)
     if len(asked) != len(column):
@@ -235,7 +236,7 @@ def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
         return _contains_by_dictionary(column, asked)
     data, offsets, n = _blobs(column, "blobs")
     answers = batch.contains_each(data, offsets, n, asked, _row("blobs"))
-    return pa.array(np.frombuffer(answers, np.bool_))
+    return pa.array(np.frombuffer(memoryview(answers), np.bool_))
 
 
 def _contains_by_dictionary(column: pa.DictionaryArray, asked: npt.NDArray[Any]) -> pa.BooleanArray:
@@ -279,8 +280,8 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
             f"n_rows: row {row}: expected 0 to 2^60 in all {n} rows together, found {rows[row]}"
         )
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(rows.astype(np.int64))))
-    bits = batch.mask_blobs(data, offsets, n, ends, _row("blobs"))
-    flags = pa.Array.from_buffers(pa.bool_(), int(ends[-1]), [None, pa.py_buffer(bits)])
+    packed = batch.mask_blobs(data, offsets, n, ends, _row("blobs"))
+    flags = pa.Array.from_buffers(pa.bool_(), int(ends[-1]), [None, pa.py_buffer(packed)])
     return pa.Array.from_buffers(pa.large_list(pa.bool_()), n, [None, pa.py_buffer(ends)], children=[flags])
 
 
@@ -343,4 +344,4 @@ def _gather(
     if len(ids) == 0 or bool((ids[1:] >= ids[:-1]).all()):
         return positions, np.searchsorted(ids, np.arange(n_groups + 1)).astype(np.int64)
     items, offsets = batch.group(ids, positions, n_groups)
-    return np.frombuffer(items, positions.dtype), np.frombuffer(offsets, np.int64)
+    return np.frombuffer(memoryview(items), positions.dtype), np.frombuffer(memoryview(offsets), np.int64)

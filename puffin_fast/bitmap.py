@@ -1,4 +1,7 @@
-"""`PositionBitmap`: an immutable set of row positions, held as its serialised bytes."""
+"""`PositionBitmap`: an immutable set of row positions, held as its serialised bytes.
+
+More than 400 lines, since it is one class: what it does is in the kernels.
+"""
 
 from __future__ import annotations
 
@@ -311,7 +314,8 @@ class PositionBitmap:
     def __contains__(self, position: object) -> bool:
         if not isinstance(position, int | np.integer):
             return False
-        return 0 <= position < 1 << 63 and bool(self._lookup().contains_one(int(position)))
+        position = int(position)
+        return 0 <= position < 1 << 63 and self._lookup().contains_one(position)
 
     def rank(self, position: int) -> int:
         """How many positions of the set are <= position."""
@@ -370,7 +374,7 @@ class PositionBitmap:
 
     def _combine(self, operation: int, other: object) -> PositionBitmap:
         if not isinstance(other, PositionBitmap):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]  # what the operators that call this return
         return self._of(*setops.combine(operation, self._data, self._start, other._data, other._start))
 
     @staticmethod

@@ -1,0 +1,10 @@
+"""Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
+
+from typing import Any
+
+MAGIC: bytes
+
+def frame(data: Any, start: int, stop: int) -> bytes: ...
+def check(
+    blob: Any, path: str | None = None, offset: int = 0
+) -> tuple[int, int, int, int, int, int, bool]: ...

@@ -1,0 +1,6 @@
+"""Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
+
+from typing import Any
+
+def count_runs(bits: Any, from_bit: int, n_rows: int) -> int: ...
+def rows_into(bits: Any, from_bit: int, n_rows: int, out: Any) -> int: ...
