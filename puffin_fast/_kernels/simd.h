@@ -16,9 +16,14 @@
 #define PF_X86 1
 #include <immintrin.h>
 #define PF_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
+#if defined(__clang__)
+#define PF_WIDE "" /* clang drops the whole attribute for a word it does not know */
+#else
+#define PF_WIDE ",prefer-vector-width=512"
+#endif
 #define PF_AVX512                                                                                            \
     __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,"        \
-                          "avx512vbmi2,avx512vpopcntdq,prefer-vector-width=512")))
+                          "avx512vbmi2,avx512vpopcntdq" PF_WIDE)))
 #else
 #define PF_X86 0
 #endif
