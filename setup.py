@@ -17,6 +17,8 @@ from setuptools.command.bdist_wheel import bdist_wheel
 ROOT = Path(__file__).parent
 KERNELS = Path("puffin_fast/_kernels")
 ABI3 = "0x030B0000"
+CYTHON_WARNINGS = ("unused-function", "sign-compare", "maybe-uninitialized")
+"""What compilers say of the C that Cython writes and of nothing else."""
 
 debug = os.environ.get("PUFFIN_FAST_DEBUG") == "1"
 sanitize = os.environ.get("PUFFIN_FAST_SANITIZE") == "1"
@@ -33,7 +35,7 @@ def extension(source: Path) -> Extension:
     """One abi3 extension per .pyx; headers are dependencies so that a change rebuilds."""
     name = ".".join(source.with_suffix("").parts)
     macros = [("Py_LIMITED_API", ABI3), ("CYTHON_LIMITED_API", "1")]
-    compile_args = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function", "-std=c11"]
+    compile_args = ["-O3", "-fno-strict-aliasing", "-std=c11", *(f"-Wno-{name}" for name in CYTHON_WARNINGS)]
     link_args: list[str] = []
     if debug:
         compile_args[0] = "-O0"
