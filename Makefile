@@ -102,7 +102,7 @@ $(VENV)/.built: $(VENV)/.installed $(KERNELS)
 $(NEWEST)/.installed: pyproject.toml $(VENV)/.built
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
-	$(NEWEST)/bin/python -m pip install -q --no-build-isolation -e ".[all,test]"
+	$(NEWEST)/bin/python -m pip install -q --no-build-isolation -e ".[all,demo,test]"
 	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
 	touch $@
 

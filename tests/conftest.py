@@ -126,6 +126,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under pytest-xdist, all tests of the Spark session and of the REST server run in one worker."""
     heavy = {"spark", "rest_catalog"}
