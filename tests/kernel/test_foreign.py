@@ -123,9 +123,7 @@ def test_numpys_integers_of_different_types_are_positions() -> None:
     assert list(largest) == [5, 6, 0x7FFFFFFE80000000]
 
 
-@pytest.mark.parametrize(
-    "far", [range(0, 1 << 70, 1 << 69), range(-(1 << 70), 5, 1 << 69), range(1 << 80)]
-)
+@pytest.mark.parametrize("far", [range(0, 1 << 70, 1 << 69), range(-(1 << 70), 5, 1 << 69), range(1 << 80)])
 def test_ranges_past_64_bits_are_refused(far: range) -> None:
     with pytest.raises(errors.InvalidInputError):
         PositionBitmap.from_positions(far)
