@@ -126,14 +126,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Under pytest-xdist, all tests of the Spark session and of the REST server run in one worker."""
-    heavy = {"spark", "rest_catalog"}
-    for item in items:
-        marked = item.get_closest_marker("spark") or item.get_closest_marker("jar")
-        if marked or heavy & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("jvm"))
+    marked = item.get_closest_marker("spark") or item.get_closest_marker("jar")
+    if marked or {"spark", "rest_catalog"} & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.xdist_group("jvm"))
 
 
 # One catalog, three worlds ------------------------------------------------------------------------------
