@@ -115,7 +115,7 @@ def test_scan_shows_counts_and_writes(run: Run, catalog_options: Options, tmp_pa
         ("scan", "ns.t", "--columns", "nothing"),
         ("scan", "ns.t", "--branch", "twig"),
         ("scan", "ns.t", "--snapshot-id", "7"),
-        ("scan", "ns.t", "--to", "/tmp/x.txt"),
+        ("scan", "ns.t", "--to", "x.txt"),
         ("deletes", "ns.t", "--branch", "twig"),
         ("upgrade", "ns.other"),
     ],
