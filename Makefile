@@ -41,7 +41,7 @@ demo: build java  ## delete rows of real Iceberg v3 tables through Spark and pro
 	$(VENV)/bin/puffin-fast demo $(args)
 
 test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows, workers=0 is one process)
-	$(PYTEST) -n $(workers) --dist loadscope $(args)
+	$(PYTEST) -n $(workers) --dist loadgroup $(args)
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'

@@ -126,25 +126,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Under pytest-xdist a file's tests stay together, and all files that use a JVM share one worker.
-
-    The session, the REST server and what they cost then exist once. (xdist's own groups write into item ids,
-    which pytest 9 no longer lets them.)
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class OneJvm(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]
-        def _split_scope(self, nodeid: str) -> str:
-            return _scope(config.rootpath / nodeid.partition("::")[0])
-
-    return OneJvm(config, log)
-
-
-@cache
-def _scope(file: Path) -> str:
-    return "jvm" if re.search(r"\b(spark|iceberg_spark|rest_catalog)\b", file.read_text()) else str(file)
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under pytest-xdist, all tests of the Spark session and of the REST server run in one worker."""
+    heavy = {"spark", "rest_catalog"}
+    for item in items:
+        marked = item.get_closest_marker("spark") or item.get_closest_marker("jar")
+        if marked or heavy & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("jvm"))
 
 
 # One catalog, three worlds ------------------------------------------------------------------------------
