@@ -6,8 +6,9 @@ attempt id, so it never touches what its twin wrote; whose rows the driver gets 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -42,11 +43,13 @@ class Place:
         location: a folder.
         job: the first part of each file's name.
         target_file_size: bytes of blobs after which a task begins another file.
+        dry_run: write into memory, one file after the other, and forget it.
     """
 
     location: str
     job: str
     target_file_size: int
+    dry_run: bool = False
 
 
 class _Bins:
@@ -81,7 +84,11 @@ def write_files(
     assert context is not None, "only tasks write"
     stem = f"{place.location}/{place.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
     for number, run in groupby(vectors, key=_Bins(place.target_file_size)):
-        written = write_vectors(f"{stem}-{number:04d}.puffin", run, filesystem=filesystem)
+        path = f"{stem}-{number:04d}.puffin"
+        if place.dry_run:
+            written = [replace(v, path=path) for v in write_vectors(io.BytesIO(), run)]
+        else:
+            written = write_vectors(path, run, filesystem=filesystem)
         columns = [[getattr(v, name) for v in written] for name in WRITTEN_SCHEMA.names]
         yield pa.RecordBatch.from_arrays(
             [pa.array(values, field.type) for values, field in zip(columns, WRITTEN_SCHEMA, strict=True)],

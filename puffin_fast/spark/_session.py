@@ -22,7 +22,16 @@ from puffin_fast.errors import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["INTEGERS", "check_dataframe", "own_errors", "pyspark_version", "register", "session_of", "take"]
+__all__ = [
+    "INTEGERS",
+    "check_dataframe",
+    "own_errors",
+    "pyspark_version",
+    "register",
+    "session_of",
+    "tagged",
+    "take",
+]
 
 OLDEST = (4, 0)
 """The first PySpark series with `DataFrame.toArrow` and one DataFrame class for classic and Connect."""
@@ -158,6 +167,16 @@ def _rebuild(text: str) -> PuffinFastError | None:
         return PuffinFastError(ours[2].strip())
     rebuilt: PuffinFastError = kind(ours[2].strip())
     return rebuilt
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    """Marks the Spark jobs that this thread starts meanwhile: for Spark's UI, and for `interruptTag`."""
+    session.addTag(tag)
+    try:
+        yield
+    finally:
+        session.removeTag(tag)
 
 
 @contextmanager

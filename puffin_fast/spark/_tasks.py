@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORT", "Target", "extend", "pack", "search", "unpack"]
 
-REPORT = f"{WRITTEN}, n_new long"
-"""A row per data file that lost rows, as Spark's DDL; without ``path`` when the file lost all of them, without
-``data_file`` for the rows that named no data file of the table."""
+REPORT = f"{WRITTEN}, n_new long, n_hidden long"
+"""A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows, without
+``data_file`` for the rows that named no data file of the table. With ``n_hidden`` the data file stays as it
+is, because its vector hides so many positions that it does not hold."""
 
-REPORT_SCHEMA = WRITTEN_SCHEMA.append(pa.field("n_new", pa.int64()))
+REPORT_SCHEMA = WRITTEN_SCHEMA.append(pa.field("n_new", pa.int64())).append(pa.field("n_hidden", pa.int64()))
 
 
 def pack(value: Any) -> bytes:
@@ -114,34 +115,59 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
 
     yield from _written(found(), table)
     if dangling:
-        yield _report([(None, None, None, None, None, None, dangling)])
+        yield _report([Row(n_new=dangling)])
 
 
-def _report(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+class Row(NamedTuple):
+    """A row of `REPORT` without a vector."""
+
+    data_file: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    length: int | None = None
+    cardinality: int | None = None
+    file_size: int | None = None
+    n_new: int | None = None
+    n_hidden: int | None = None
+
+
+def _report(rows: Sequence[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, REPORT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
 
 
-def _written(deletes: Iterator[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
-    """Writes the vectors of one task as they are found."""
+def _written(
+    deletes: Iterable[NewDeletes | Row], table: Target, *, only_new: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Writes the vectors of one task as they are found; rows without a vector are reported at the end.
+
+    Args:
+        deletes: at most one per data file.
+        table: where to.
+        only_new: pass over those without a new position.
+    """
     new: dict[str, int] = {}
-    dropped: list[tuple[Any, ...]] = []
+    others: list[Row] = []
 
     def vectors() -> Iterator[tuple[str, PositionBitmap]]:
         for found in deletes:
+            if isinstance(found, Row):
+                others.append(found)
+                continue
             path = found.task.data.file_path
-            if found.n_new == 0:
+            if only_new and found.n_new == 0:
                 continue
             if found.drops:
-                dropped.append((path, None, None, None, None, None, found.n_new))
+                others.append(Row(path, n_new=found.n_new))
                 continue
             assert found.positions is not None
             new[path] = found.n_new
             yield path, found.positions
 
     for batch in write_files(vectors(), table.place, filesystem=table.io):
-        counts = [new.pop(path) for path in batch["data_file"].to_pylist()]
-        yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(counts, pa.int64())], schema=REPORT_SCHEMA)
-    if dropped:
-        yield _report(dropped)
+        counts = pa.array([new.pop(path) for path in batch["data_file"].to_pylist()], pa.int64())
+        columns = [*batch.columns, counts, pa.nulls(len(counts), pa.int64())]
+        yield pa.RecordBatch.from_arrays(columns, schema=REPORT_SCHEMA)
+    if others:
+        yield _report(others)

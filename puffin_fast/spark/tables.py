@@ -7,81 +7,29 @@ into a folder of its own in the table's data folder. Reading needs no jar: PyIce
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from puffin_fast.files import VectorFile
-from puffin_fast.iceberg._entries import METRICS
-from puffin_fast.iceberg._pyiceberg import filesystem
 from puffin_fast.iceberg.delete import DeleteResult, Finder, Matters, OnConflict, start
 from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.plan import FileTask, plan_files
-from puffin_fast.iceberg.vectors import Outcome, VectorChanges, target_file_size
+from puffin_fast.iceberg.vectors import Outcome, VectorChanges
+from puffin_fast.spark._job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, lean, spread, task_rows
 from puffin_fast.spark._known import MARKED, pack_files
-from puffin_fast.spark._pack import Place
 from puffin_fast.spark._session import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark._ship import over_batches
-from puffin_fast.spark._tasks import REPORT, Target, pack
+from puffin_fast.spark._tasks import REPORT, pack
 from puffin_fast.spark.transforms import TASK_MEMORY, by_file, check_memory
-from puffin_fast.spark.write import check_job, collect_written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.manifests import ManifestEntry
-
 __all__ = ["delete", "delete_positions"]
 
-MAIN = "main"
-
-TASK_BYTES = 64 << 20
-"""Bytes of data files that one task searches, a single larger file apart."""
-
-OPEN_BYTES = 1 << 20
-"""What opening a data file costs, in bytes of reading."""
-
 _LOG = logging.getLogger(__name__)
-
-
-class _Job:
-    """One plan of a job: where its executors write, and what became of the data files."""
-
-    def __init__(self, table: Table, job_id: str | None) -> None:
-        self.table = table
-        self.name = f"{'delete' if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
-        root = table.properties.get("write.data.path") or f"{table.location()}/data"
-        self.place = Place(f"{root.rstrip('/')}/{self.name}", self.name, target_file_size(table))
-        self.dangling = 0
-
-    def target(self) -> bytes:
-        """The table for the executors, without its history."""
-        forgotten: dict[str, Any] = {
-            "snapshots": [],
-            "snapshot_log": [],
-            "metadata_log": [],
-            "refs": {},
-            "statistics": [],
-        }
-        metadata = self.table.metadata.model_copy(update=forgotten)
-        return pack(Target(self.table.io, metadata, self.place))
-
-    def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
-        """Runs the executors' part, once."""
-        listing, _ = filesystem(self.table.io, self.place.location)
-        rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
-        outcomes = []
-        for row in rows:
-            n_new, data_file = row.pop("n_new"), row["data_file"]
-            if data_file is None:
-                self.dangling += n_new
-            else:
-                vector = None if row["path"] is None else VectorFile(**row)
-                outcomes.append(Outcome(tasks[data_file], n_new, vector))
-        return outcomes
 
 
 def delete(
@@ -112,12 +60,12 @@ def delete(
         As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
     """
     session = session_of(spark)
-    job = start(table, branch, None if job_id is None else check_job(job_id))
+    job = start(table, branch, checked_id(job_id))
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
         known, others = _settled(tasks, finder)
         if others:
-            part = _Job(table, job_id)
+            part = Job(table, job_id)
             body = over_batches(
                 "puffin_fast.spark._tasks",
                 "search",
@@ -125,7 +73,9 @@ def delete(
                 row_filter=pack(filter),
                 case_sensitive=case_sensitive,
             )
-            known += part.run(_spread(session, _bins(others.values())).mapInArrow(body, REPORT), others)
+            known += part.run(
+                spread(session, bins_of(others.values(), _cost)).mapInArrow(body, REPORT), others
+            )
         return VectorChanges.of(known, matters=matters)
 
     return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
@@ -173,17 +123,15 @@ def delete_positions(
         take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
     )
     check_memory(task_memory)
-    job = start(table, branch, None if job_id is None else check_job(job_id))
+    job = start(table, branch, checked_id(job_id))
     dangling = 0
 
     def plan(base: Snapshot | None) -> VectorChanges:
         nonlocal dangling
         tasks = {}
         if base is not None:
-            tasks = {
-                t.data.file_path: _lean(t) for t in plan_files(table, snapshot_id=base.snapshot_id).tasks
-            }
-        part = _Job(table, job_id)
+            tasks = {t.data.file_path: lean(t) for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
+        part = Job(table, job_id)
         marked = rows.mapInArrow(
             over_batches(
                 "puffin_fast.spark._known",
@@ -195,7 +143,7 @@ def delete_positions(
             ),
             MARKED,
         )
-        marked = marked.unionAll(_task_rows(deletes_df.sparkSession, tasks))
+        marked = marked.unionAll(task_rows(deletes_df.sparkSession, tasks))
         body = over_batches("puffin_fast.spark._tasks", "extend", target=part.target(), memory=task_memory)
         outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
         dangling = part.dangling
@@ -207,13 +155,6 @@ def delete_positions(
     return replace(result, rows_dangling=dangling)
 
 
-def _lean(task: FileTask) -> FileTask:
-    """A task without the metrics of its data file, which executors do not need."""
-    nothing: dict[str, Any] = dict.fromkeys(METRICS)
-    data: ManifestEntry = replace(task.data, **nothing)
-    return replace(task, data=data)
-
-
 def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
     """What is known without reading anything, and the tasks for the executors by path."""
     known, others = [], {}
@@ -223,39 +164,9 @@ def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], 
             if found.n_new:
                 known.append(Outcome(task, found.n_new))
         else:
-            others[task.data.file_path] = _lean(task)
+            others[task.data.file_path] = lean(task)
     return known, others
 
 
-def _bins(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
-    """Neighbours together, so much that each task has about the same to read."""
-    bins: list[list[FileTask]] = []
-    filled = TASK_BYTES
-    for task in tasks:
-        cost = task.data.file_size_in_bytes + OPEN_BYTES
-        if filled + cost > TASK_BYTES:
-            bins.append([])
-            filled = 0
-        bins[-1].append(task)
-        filled += cost
-    return bins
-
-
-def _spread(session: SparkSession, bins: list[list[FileTask]]) -> DataFrame:
-    """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
-    import pyarrow as pa
-    from pyspark.sql import functions
-
-    packed = pa.array([pack(tasks) for tasks in bins], pa.binary())
-    rows = session.createDataFrame(pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed}))
-    return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
-
-
-def _task_rows(session: SparkSession, tasks: Mapping[str, FileTask]) -> DataFrame:
-    """Rows of `MARKED` that bring each file's task to where its vectors come together."""
-    import pyarrow as pa
-
-    schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
-    extra = pa.array([pack(task) for task in tasks.values()], pa.binary())
-    columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
-    return session.createDataFrame(pa.Table.from_arrays(columns, schema=schema), schema=MARKED)
+def _cost(task: FileTask) -> int:
+    return task.data.file_size_in_bytes + OPEN_BYTES

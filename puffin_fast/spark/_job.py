@@ -1,0 +1,151 @@
+"""What the jobs on tables share, on the driver: a folder to write to, tasks of about equal work, what came back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from puffin_fast.files import VectorFile
+from puffin_fast.iceberg._entries import METRICS
+from puffin_fast.iceberg._pyiceberg import filesystem
+from puffin_fast.iceberg.plan import FileTask
+from puffin_fast.iceberg.vectors import Outcome
+from puffin_fast.iceberg.vectors import target_file_size as size_of
+from puffin_fast.spark._known import MARKED
+from puffin_fast.spark._pack import Place
+from puffin_fast.spark._session import tagged
+from puffin_fast.spark._tasks import Target, pack
+from puffin_fast.spark.write import check_job, collect_written
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.manifests import ManifestEntry
+
+__all__ = ["MAIN", "OPEN_BYTES", "TASK_BYTES", "Job", "bins_of", "checked_id", "lean", "spread", "task_rows"]
+
+MAIN = "main"
+
+TASK_BYTES = 64 << 20
+"""Bytes of data files that one task reads, a single larger file apart."""
+
+OPEN_BYTES = 1 << 20
+"""What opening a data file costs, in bytes of reading."""
+
+Item = TypeVar("Item")
+
+
+def checked_id(job_id: str | None) -> str | None:
+    """A job's id that can begin the name of a file.
+
+    Raises:
+        InvalidInputError: it cannot.
+    """
+    return None if job_id is None else check_job(job_id)
+
+
+class Job:
+    """One plan of a job: where its executors write, and what became of the data files.
+
+    Args:
+        table: what it changes.
+        job_id: begins the names of its files; `kind` where there is none.
+        kind: what it does, a word.
+        target_file_size: bytes of blobs after which a task begins another file; the table's by default.
+        dry_run: executors write into memory and forget it.
+
+    Attributes:
+        name: begins the name of each file; a tag of the Spark jobs that it runs.
+        dangling: rows that named no data file of the table.
+        hidden: positions that the vector of a data file hides and does not hold, by path.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        job_id: str | None,
+        kind: str = "delete",
+        *,
+        target_file_size: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self.table = table
+        self.name = f"{checked_id(job_id) or kind}-{uuid.uuid4().hex[:12]}"
+        root = table.properties.get("write.data.path") or f"{table.location()}/data"
+        limit = size_of(table) if target_file_size is None else target_file_size
+        self.place = Place(f"{root.rstrip('/')}/{self.name}", self.name, limit, dry_run)
+        self.dangling = 0
+        self.hidden: dict[str, int] = {}
+
+    def target(self) -> bytes:
+        """The table for the executors, without its history."""
+        forgotten: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "statistics": [],
+        }
+        metadata = self.table.metadata.model_copy(update=forgotten)
+        return pack(Target(self.table.io, metadata, self.place))
+
+    def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
+        """Runs the executors' part, once."""
+        listing, _ = filesystem(self.table.io, self.place.location)
+        with tagged(report.sparkSession, self.name):
+            rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
+        outcomes = []
+        for row in rows:
+            n_new, n_hidden, data_file = row.pop("n_new"), row.pop("n_hidden"), row["data_file"]
+            if data_file is None:
+                self.dangling += n_new
+            elif n_hidden is not None:
+                self.hidden[data_file] = n_hidden
+            else:
+                vector = None if row["path"] is None else VectorFile(**row)
+                outcomes.append(Outcome(tasks[data_file], n_new, vector))
+        return outcomes
+
+
+def lean(task: FileTask) -> FileTask:
+    """A task without the metrics of its data file, which executors do not need."""
+    nothing: dict[str, Any] = dict.fromkeys(METRICS)
+    data: ManifestEntry = replace(task.data, **nothing)
+    return replace(task, data=data)
+
+
+def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
+    """Neighbours together, so much that each task has about the same to do."""
+    bins: list[list[Item]] = []
+    filled = limit
+    for item in items:
+        n_bytes = cost(item)
+        if filled + n_bytes > limit:
+            bins.append([])
+            filled = 0
+        bins[-1].append(item)
+        filled += n_bytes
+    return bins
+
+
+def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
+    """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
+    import pyarrow as pa
+    from pyspark.sql import functions
+
+    packed = pa.array([pack(items) for items in bins], pa.binary())
+    rows = session.createDataFrame(pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed}))
+    return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
+
+
+def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
+    """Rows of `MARKED` that bring each file's task to where its vectors come together."""
+    import pyarrow as pa
+
+    schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
+    extra = pa.array([pack(task) for task in tasks.values()], pa.binary())
+    columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
+    return session.createDataFrame(pa.Table.from_arrays(columns, schema=schema), schema=MARKED)
