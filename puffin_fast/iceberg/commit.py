@@ -141,6 +141,12 @@ def commit(
                 return attempt_of.run(attempt.retry_state.attempt_number)
     except CommitUnknownError:
         raise
+    except LostRaceError:
+        last = attempt_of.landed()
+        if last is not None:
+            return last
+        attempt_of.give_up()
+        raise
     except OSError as error:
         attempt_of.give_up()
         raise PuffinFastError(
@@ -183,13 +189,15 @@ class _Attempt:
     merge: bool
     last: Snapshot | None = None
     metadata_files: list[str] | None = None
+    number: int = 0
 
     def run(self, number: int) -> Committed | None:
         table = self.table
+        self.number = number
         if number > 1:
-            table.refresh()
-            if self.last is not None and table.metadata.snapshot_by_id(self.last.snapshot_id) is not None:
-                return self.result(self.last, number)  # it had landed, whatever the catalog said
+            last = self.landed()
+            if last is not None:
+                return last
             self.clean()
         done = repeated(table.metadata, self.branch, self.job_id)
         if done is not None:
@@ -207,6 +215,24 @@ class _Attempt:
         self.last = snapshot
         commit_snapshot(table, snapshot, branch=self.branch)
         return self.result(snapshot, number)
+
+    def landed(self) -> Committed | None:
+        """The last attempt if it stands in the table, whatever the catalog said; moves to the new metadata.
+
+        Raises:
+            CommitUnknownError: nobody can say.
+        """
+        table = self.table
+        try:
+            table.refresh()
+        except Exception as error:
+            raise CommitUnknownError(
+                f"{'.'.join(table.name())}: the catalog refused the commit, and then did not answer "
+                f"({type(error).__name__}: {error}); nothing was removed"
+            ) from error
+        if self.last is None or table.metadata.snapshot_by_id(self.last.snapshot_id) is None:
+            return None
+        return self.result(self.last, self.number)
 
     def move(self, head: Snapshot | None) -> bool:
         """Holds the changes against what came in, or plans them anew; False: nothing is left to do."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from puffin_fast.errors import (
     CommitUnknownError,
@@ -170,6 +171,25 @@ def test_a_commit_that_happened_though_the_answer_was_lost_is_a_success(
     racing: RacingCatalog, table: Table
 ) -> None:
     racing.after.append(broken)
+    done = delete(table, "id < 10")
+    assert done.snapshot_id == table.metadata.current_snapshot_id
+    assert ids(table) == list(range(10, 100))
+    assert tidy(table)
+
+
+@pytest.mark.parametrize("retries", ["0", "4"])
+def test_a_commit_that_happened_though_the_catalog_refused_it_is_a_success(
+    racing: RacingCatalog, retries: str
+) -> None:
+    """A request that something between repeated: the second was refused, for the first had come through."""
+    properties = {"commit.retry.num-retries": retries, "commit.retry.min-wait-ms": "1"}
+    table = create_table(racing, "n.patient", ROWS.schema, properties=properties)
+    append(table, ROWS)
+
+    def refused() -> None:
+        raise CommitFailedException("another commit came first: your own")
+
+    racing.after.append(refused)
     done = delete(table, "id < 10")
     assert done.snapshot_id == table.metadata.current_snapshot_id
     assert ids(table) == list(range(10, 100))
