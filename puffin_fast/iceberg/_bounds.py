@@ -16,7 +16,7 @@ from pyiceberg.conversions import from_bytes
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
-__all__ = ["Sorted", "bound_of", "raw_values"]
+__all__ = ["Range", "Sorted", "bound_of", "raw_values"]
 
 
 class _Lazy(Sequence[Any]):
@@ -60,6 +60,18 @@ class Sorted:
             else:
                 at = bisect_left(self.values, low)
         return at < len(self.values) and (high is None or bool(self.values[at] <= high))
+
+
+@dataclass(frozen=True)
+class Range:
+    """All values from `low` to `high`, as `Sorted` has them."""
+
+    low: Any
+    high: Any
+
+    def any_between(self, low: Any, high: Any) -> bool:
+        """Whether the range has a value from `low` to `high`, both included; None is no bound."""
+        return (low is None or bool(low <= self.high)) and (high is None or bool(self.low <= high))
 
 
 def bound_of(kind: IcebergType, raw: bytes | None) -> Any:

@@ -13,7 +13,7 @@ from puffin_fast.iceberg.plan import FILE_PATH_ID
 if TYPE_CHECKING:
     from puffin_fast.files import VectorFile
 
-__all__ = ["Changes", "key_of", "summarise", "vector_entry"]
+__all__ = ["Changes", "Key", "key_of", "summarise", "vector_entry"]
 
 Key = tuple[str, int | None]
 

@@ -20,6 +20,7 @@ from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.vectors import NewDeletes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
@@ -30,13 +31,17 @@ __all__ = ["Finder"]
 
 
 class Finder:
-    """Finds the rows of data files that match. Safe to use from several threads."""
+    """Finds the rows of data files that match. Safe to use from several threads.
+
+    Attributes:
+        matcher: what picks them.
+    """
 
     def __init__(
         self, io: FileIO, metadata: TableMetadata, row_filter: Matcher, case_sensitive: bool
     ) -> None:
         schema = metadata.schema()
-        self._filter = row_filter
+        self.matcher = row_filter
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match)
         self._equality = EqualityDeletes(io, metadata)
@@ -45,12 +50,16 @@ class Finder:
 
     def proves(self, task: FileTask) -> bool:
         """Whether the file's metrics alone say that every row matches."""
-        return self._filter.everything or self._proved(task.data)
+        return self.matcher.everything or self._proved(task.data)
 
     def deletes(self, task: FileTask) -> NewDeletes:
         """What becomes of a data file; it is read unless `proves` holds."""
         (found,) = _Search(self, task, 1).part(0)
         return found
+
+    def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+        """The batches of a data file: first position, which rows match, the matcher's columns by field id."""
+        return _Search(self, task, 1).matches(0)
 
     def search(self, tasks: Sequence[FileTask], threads: int | None = None) -> Iterator[NewDeletes]:
         """What becomes of data files, in their order; large files are searched by several threads.
@@ -96,19 +105,25 @@ class _Search:
                 self._opened = file, keys, np.zeros(task.data.record_count, np.bool_)
             return self._opened
 
+    def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+        """The batches of one part: first position, which rows match, the matcher's columns."""
+        file, keys, _ = self._open()
+        matcher = self._finder.matcher
+        for first, count, columns in file.batches(number, self._n_parts, batch_rows=matcher.batch_rows):
+            found = matcher.mask(columns, count)
+            for key in keys:  # what equality deletes hide they go on hiding: no vector need name it
+                found = found & ~key.contains(columns).to_numpy(zero_copy_only=False)
+            yield first, found, columns
+
     def part(self, number: int) -> Iterator[NewDeletes]:
         """Searches one part; yields the result after the last."""
         finder, task = self._finder, self._task
         if finder.proves(task):
             yield finder._known(task)
             return
-        file, keys, mask = self._open()
-        matcher = finder._filter
-        for first, count, columns in file.batches(number, self._n_parts, batch_rows=matcher.batch_rows):
-            found = matcher.mask(columns, count)
-            for key in keys:  # what equality deletes hide they go on hiding: no vector need name it
-                found = found & ~key.contains(columns).to_numpy(zero_copy_only=False)
-            mask[first : first + count] = found
+        mask = self._open()[2]
+        for first, found, _ in self.matches(number):
+            mask[first : first + len(found)] = found
         with self._lock:
             self._left -= 1
             if self._left:

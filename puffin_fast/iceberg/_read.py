@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["FileReader", "Split", "parts_of", "splits_of"]
+__all__ = ["FileReader", "Split", "parts_of", "row_groups_of", "splits_of"]
 
 BATCH_ROWS = 1 << 17
 
@@ -73,9 +73,20 @@ class Split:
     count: int
     alone: bool
 
+    @classmethod
+    def of(cls, task: FileTask, number: int, count: int) -> Split:
+        """A share by itself: nobody else reads the data file here."""
+        return cls(_Shared(task), number, count, False)
+
     @property
     def task(self) -> FileTask:
         return self.shared.task
+
+
+def row_groups_of(task: FileTask) -> int:
+    """How many row groups a data file has by its manifest, which may guess too high."""
+    data = task.data
+    return len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
 
 
 def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
@@ -89,8 +100,7 @@ def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
     data = task.data
     if threads < 2 or (n_tasks >= 8 * threads and data.file_size_in_bytes < LARGE_FILE):
         return 1
-    row_groups = len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
-    return max(1, min(4 * threads, row_groups))
+    return max(1, min(4 * threads, row_groups_of(task)))
 
 
 def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:

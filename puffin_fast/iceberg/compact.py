@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -14,16 +14,18 @@ from puffin_fast.files import read_ranges
 from puffin_fast.iceberg._current import within
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg._rewrite import REPLACE, RewriteResult, Rewritten, rewrite
-from puffin_fast.iceberg.vectors import NewDeletes, target_file_size, write_changes
+from puffin_fast.iceberg.vectors import NewDeletes, write_changes
+from puffin_fast.iceberg.vectors import target_file_size as target_file_size_of
 from puffin_fast.puffin import PuffinReader
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg._survey import Survey
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["compact"]
+__all__ = ["compact", "moved", "n_bytes_of", "worth_moving"]
 
 FULL = 0.75
 """A file stays as it is if live vectors fill this share of the target size, and of what it holds."""
@@ -62,50 +64,47 @@ def compact(
         raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
 
     def work(survey: Survey) -> Rewritten:
-        return _compact(table, survey, target_file_size, threads, dry_run)
+        limit = target_file_size_of(table) if target_file_size is None else target_file_size
+        chosen, changes = worth_moving(table, survey, limit, threads)
+
+        def found() -> Iterator[NewDeletes]:
+            for some in on_threads(lambda tasks: list(moved(table.io, tasks)), chosen, threads):
+                yield from some
+
+        return Rewritten(
+            write_changes(table, found(), only_new=False, dry_run=dry_run, limit=limit, **changes)
+        )
 
     return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
 
 
-def _compact(
-    table: Table, survey: Survey, limit: int | None, threads: int | None, dry_run: bool
-) -> Rewritten:
-    limit = target_file_size(table) if limit is None else limit
-    dangling = [entry for entry in survey.dangling if entry.is_vector]
-    chosen = _worth_moving(table, survey, limit, threads)
-
-    def moved(tasks: Sequence[FileTask]) -> list[NewDeletes]:
-        vectors = [task.vector for task in tasks if task.vector is not None]
-        ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
-        return [
-            NewDeletes(tasks[at], within(bitmap, tasks[at].data), 0)
-            for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=table.io)
-        ]
-
-    def found() -> Iterator[NewDeletes]:
-        for some in on_threads(moved, chosen, threads):
-            yield from some
-
-    written = write_changes(
-        table,
-        found(),
-        only_new=False,
-        dry_run=dry_run,
-        limit=limit,
-        also_removed=dangling,
-        same_age=True,
-        operation=REPLACE,
-    )
-    return Rewritten(written)
+def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
+    """The vectors of data files, all of one Puffin file, read and checked."""
+    vectors = [task.vector for task in tasks if task.vector is not None]
+    ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
+    for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=io):
+        yield NewDeletes(tasks[at], within(bitmap, tasks[at].data), 0)
 
 
-def _worth_moving(table: Table, survey: Survey, limit: int, threads: int | None) -> list[list[FileTask]]:
-    """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors."""
+def worth_moving(
+    table: Table, survey: Survey, limit: int, threads: int | None
+) -> tuple[list[list[FileTask]], dict[str, Any]]:
+    """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors.
+
+    Args:
+        table: whose FileIO reads the footers of the others.
+        survey: of its branch.
+        limit: the target size.
+        threads: footers read at a time.
+
+    Returns:
+        also what `VectorChanges.of` takes.
+    """
     by_path: dict[str, list[FileTask]] = defaultdict(list)
     for file in survey.files:
         if file.vectors:
             by_path[file.vectors[0].file_path].append(file.task)
-    live = {path: sum(_n_bytes(task) for task in tasks) for path, tasks in by_path.items()}
+    live = {path: sum(n_bytes_of(task) for task in tasks) for path, tasks in by_path.items()}
     small = [path for path, n_bytes in live.items() if n_bytes < FULL * limit]
     if len(small) <= math.ceil(sum(live[path] for path in small) / limit):
         small = []
@@ -121,8 +120,14 @@ def _worth_moving(table: Table, survey: Survey, limit: int, threads: int | None)
     chosen = set(small) | {
         path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
     }
-    return [tasks for path, tasks in by_path.items() if path in chosen]
+    dangling = [entry for entry in survey.dangling if entry.is_vector]
+    return [tasks for path, tasks in by_path.items() if path in chosen], {
+        "also_removed": dangling,
+        "same_age": True,
+        "operation": REPLACE,
+    }
 
 
-def _n_bytes(task: FileTask) -> int:
+def n_bytes_of(task: FileTask) -> int:
+    """Bytes of a data file's vector."""
     return 0 if task.vector is None else task.vector.content_size_in_bytes or 0

@@ -7,27 +7,38 @@ files that somebody wrote about it. A delete file goes only when no live data fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg._changes import key_of
-from puffin_fast.iceberg._current import CurrentDeletes
+from puffin_fast.iceberg._changes import Key, key_of
+from puffin_fast.iceberg._current import CurrentDeletes, within
 from puffin_fast.iceberg._datafile import Columns
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg._rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
 from puffin_fast.iceberg.equality import EqualityDeletes
 from puffin_fast.iceberg.manifests import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges, write_changes
+from puffin_fast.iceberg.vectors import NewDeletes, write_changes
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.iceberg._survey import FileDeletes, Survey
 
-__all__ = ["convert_equality_deletes", "convert_position_deletes"]
+__all__ = [
+    "EqualityConverter",
+    "Hidden",
+    "PositionConversion",
+    "convert_equality_deletes",
+    "convert_position_deletes",
+    "convert_positions",
+    "equality_conversion",
+]
 
 
 def convert_position_deletes(
@@ -65,48 +76,90 @@ def convert_position_deletes(
     """
 
     def work(survey: Survey) -> Rewritten:
-        return _convert_positions(table, survey, threads, dry_run)
+        conversion, current = PositionConversion.of(survey), CurrentDeletes(table.io)
+
+        def convert(file: FileDeletes) -> NewDeletes | Hidden | None:
+            held = current.by_files(file.data.file_path, file.position_deletes)
+            return convert_positions(file, held, current)
+
+        def found() -> Iterator[NewDeletes]:
+            for new in on_threads(convert, list(conversion.files.values()), threads):
+                if isinstance(new, Hidden):
+                    conversion.leave(new)
+                elif new is not None:
+                    yield new
+
+        written = write_changes(table, found(), only_new=False, dry_run=dry_run, **conversion.changes())
+        return Rewritten(written, conversion.left)
 
     return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
 
 
-def _convert_positions(table: Table, survey: Survey, threads: int | None, dry_run: bool) -> Rewritten:
-    entries = {key_of(entry): entry for file in survey.files for entry in file.position_deletes}
-    for entry in survey.dangling:
-        if not entry.is_vector and entry.content != EQUALITY_DELETES:
-            entries[key_of(entry)] = entry
-    current = CurrentDeletes(table.io)
-    result = Rewritten(VectorChanges())
-    needed: set[tuple[str, int | None]] = set()
+@dataclass(frozen=True)
+class Hidden:
+    """A data file whose vector hides deleted positions that it does not hold, and how many they are."""
 
-    def deletes(file: FileDeletes) -> NewDeletes | None:
-        task = file.task
-        if not file.hidden:
-            return NewDeletes(task, current.of(task), 0)
-        lost = current.by_files(file.data.file_path, file.hidden) - current.of(task)
-        if lost:
-            needed.update(map(key_of, file.hidden))
-            result.left.append(
-                f"{file.data.file_path}: its vector hides {len(lost)} deleted positions that it does not hold; "
-                "puffin_fast.iceberg.repair adds them"
-            )
-        return None
+    path: str
+    n_positions: int
 
-    def found() -> Iterator[NewDeletes]:
-        for new in on_threads(deletes, [file for file in survey.files if file.position_deletes], threads):
-            if new is not None and new.positions:
-                yield new
 
-    result.written = write_changes(
-        table,
-        found(),
-        only_new=False,
-        dry_run=dry_run,
-        also_removed=(entry for key, entry in entries.items() if key not in needed),
-        operation=REPLACE,
-        matters=older_than(entries.values(), same=True),
-    )
-    return result
+def convert_positions(
+    file: FileDeletes, held: PositionBitmap, current: CurrentDeletes
+) -> NewDeletes | Hidden | None:
+    """What becomes of one data file.
+
+    Args:
+        file: with its vector, if it has one.
+        held: what its position-delete files hold.
+        current: reads the vector.
+
+    Returns:
+        None where nothing does.
+    """
+    if not file.vectors:
+        return NewDeletes(file.task, within(held, file.data), 0) if held else None
+    lost = held - current.of(file.task)
+    return Hidden(file.data.file_path, len(lost)) if lost else None
+
+
+@dataclass
+class PositionConversion:
+    """The position-delete files of a survey, and which of them have to stay.
+
+    Attributes:
+        files: the data files that they are about, by path.
+        left: why some stay, one sentence each.
+    """
+
+    files: dict[str, FileDeletes]
+    left: list[str]
+    _entries: dict[Key, ManifestEntry]
+    _needed: set[Key]
+
+    @classmethod
+    def of(cls, survey: Survey) -> PositionConversion:
+        files = {file.data.file_path: file for file in survey.files if file.position_deletes}
+        entries = {key_of(entry): entry for file in files.values() for entry in file.position_deletes}
+        for entry in survey.dangling:
+            if not entry.is_vector and entry.content != EQUALITY_DELETES:
+                entries[key_of(entry)] = entry
+        return cls(files, [], entries, set())
+
+    def leave(self, hidden: Hidden) -> None:
+        """Keeps the files that hold positions which no vector holds."""
+        self._needed.update(map(key_of, self.files[hidden.path].hidden))
+        self.left.append(
+            f"{hidden.path}: its vector hides {hidden.n_positions} deleted positions that it does not hold; "
+            "puffin_fast.iceberg.repair adds them"
+        )
+
+    def changes(self) -> dict[str, Any]:
+        """What `VectorChanges.of` takes; looks at what is left when it comes to it."""
+        return {
+            "also_removed": (entry for key, entry in self._entries.items() if key not in self._needed),
+            "operation": REPLACE,
+            "matters": older_than(self._entries.values(), same=True),
+        }
 
 
 def convert_equality_deletes(
@@ -133,37 +186,40 @@ def convert_equality_deletes(
     """
 
     def work(survey: Survey) -> Rewritten:
-        return _convert_equality(table, survey, threads, dry_run)
+        files, changes = equality_conversion(survey)
+        found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
+        return Rewritten(write_changes(table, found, dry_run=dry_run, **changes))
 
     return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
 
 
-def _convert_equality(table: Table, survey: Survey, threads: int | None, dry_run: bool) -> Rewritten:
-    entries: dict[str, ManifestEntry] = {}
-    for file in survey.files:
-        entries.update((entry.file_path, entry) for entry in file.equality_deletes)
+def equality_conversion(survey: Survey) -> tuple[list[FileDeletes], dict[str, Any]]:
+    """The data files that equality deletes apply to, and what `VectorChanges.of` takes."""
+    files = [file for file in survey.files if file.equality_deletes]
+    entries = {entry.file_path: entry for file in files for entry in file.equality_deletes}
     entries.update((e.file_path, e) for e in survey.dangling if e.content == EQUALITY_DELETES)
-    current = CurrentDeletes(table.io)
-    equality = EqualityDeletes(table.io, table.metadata)
-    columns = Columns(table.io, table.metadata, table.schema(), (), lambda metrics: True)
+    return files, {
+        "also_removed": entries.values(),
+        "operation": REPLACE,
+        "matters": older_than(entries.values(), same=False),
+    }
 
-    def deletes(file: FileDeletes) -> NewDeletes:
+
+class EqualityConverter:
+    """Finds the rows of data files that equality deletes hide. Safe to use from several threads."""
+
+    def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
+        self._current = CurrentDeletes(io)
+        self._equality = EqualityDeletes(io, metadata)
+        self._columns = Columns(io, metadata, metadata.schema(), (), lambda metrics: True)
+
+    def __call__(self, file: FileDeletes) -> NewDeletes:
+        """What becomes of a data file."""
         mask = np.zeros(file.data.record_count, np.bool_)
-        keys = equality.of(file.equality_deletes)
+        keys = self._equality.of(file.equality_deletes)
         fields = {field.field_id: field for key in keys for field in key.fields}
-        for first, count, values in columns.open(file.data, fields.values()).batches():
+        for first, count, values in self._columns.open(file.data, fields.values()).batches():
             found = mask[first : first + count]
             for key in keys:
                 found |= key.contains(values).to_numpy(zero_copy_only=False)
-        return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), current)
-
-    older = [file for file in survey.files if file.equality_deletes]
-    written = write_changes(
-        table,
-        on_threads(deletes, older, threads),
-        dry_run=dry_run,
-        also_removed=entries.values(),
-        operation=REPLACE,
-        matters=older_than(entries.values(), same=False),
-    )
-    return Rewritten(written)
+        return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

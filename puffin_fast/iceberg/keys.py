@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from puffin_fast.iceberg._bounds import Sorted, bound_of, raw_values
+from puffin_fast.iceberg._bounds import Range, Sorted, bound_of, raw_values
 from puffin_fast.iceberg._delete_job import DeleteResult, Matters, OnConflict, start
 from puffin_fast.iceberg._find import Finder
 from puffin_fast.iceberg._key_columns import distinct_keys, key_fields, normal
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Keys", "delete_keys"]
+__all__ = ["KeyBounds", "Keys", "delete_keys"]
 
 MANY = 10_000
 """Up to so many values of a partition column are projected to partitions one by one, else as a range."""
@@ -117,7 +117,7 @@ class _Column:
     """
 
     field: NestedField
-    sorted: Sorted | None
+    sorted: Sorted | Range | None
     has_null: bool
 
     def may_match(self, entry: Any) -> bool:
@@ -136,22 +136,62 @@ class _Column:
 
 
 @dataclass(frozen=True)
-class Keys:
-    """Distinct keys bound to a table: a `Matcher`.
+class KeyBounds:
+    """Where keys lie that nobody holds: a `Matcher` that prunes files, and cannot tell rows apart.
 
     Attributes:
-        set: the keys, in the order in which they came first.
         expression: what manifests and partitions are pruned by.
         field_ids: the key's columns.
         nothing: there are no keys.
     """
 
-    set: KeySet
     expression: BooleanExpression
     field_ids: tuple[int, ...]
     nothing: bool
     _columns: tuple[_Column, ...]
-    everything: bool = False
+    everything: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def between(
+        cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], ends: Sequence[Any]
+    ) -> KeyBounds:
+        """Bounds of keys in some columns.
+
+        Args:
+            metadata: the table's.
+            fields: the key's columns.
+            ends: of each column the lowest and the highest value (NaN is higher than all) and a null if the
+                keys have one, in any order, in its storage type.
+        """
+        return cls(*_bounds(metadata, fields, ends, ends_only=True))
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch below which `mask` wastes time."""
+        return 1
+
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold a key."""
+        return lambda entry: all(column.may_match(entry) for column in self._columns)
+
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        """Which rows may have a key: all of them."""
+        return np.ones(n_rows, np.bool_)
+
+    def certain(self) -> BooleanExpression:
+        """Metrics never prove that all rows match."""
+        return AlwaysFalse()
+
+
+@dataclass(frozen=True)
+class Keys(KeyBounds):
+    """Distinct keys bound to a table: a `Matcher`.
+
+    Attributes:
+        set: the keys, in the order in which they came first.
+    """
+
+    set: KeySet
 
     @classmethod
     def bind(
@@ -177,41 +217,48 @@ class Keys:
     ) -> Keys:
         """The keys in some columns, as `as_key` makes them."""
         distinct = KeySet.of([field for _, field in fields], columns)
-        sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
-        parts, ranges = [], []
-        for (name, field), column in zip(fields, columns, strict=True):
-            values = pc.unique(column)
-            part, expression = _pruned(name, field, values, many=MANY if field.field_id in sources else 0)
-            parts.append(part)
-            ranges.append(expression)
-        return cls(
-            distinct,
-            reduce(And, ranges),
-            tuple(field.field_id for _, field in fields),
-            len(columns[0]) == 0,
-            tuple(parts),
-        )
+        return cls(*_bounds(metadata, fields, columns), distinct)
 
     @property
     def batch_rows(self) -> int:
         """Rows of a batch below which `mask` wastes time."""
         return self.set.batch_rows
 
-    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
-        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold a key."""
-        return lambda entry: all(column.may_match(entry) for column in self._columns)
-
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Which rows have a key of the set; arguments as of `RowFilter.mask`."""
         found: np.ndarray = self.set.contains(normal(columns)).to_numpy(zero_copy_only=False)
         return found
 
-    def certain(self) -> BooleanExpression:
-        """Metrics never prove that all rows match."""
-        return AlwaysFalse()
-
 
 # What files are pruned by -----------------------------------------------------------------------------------
+
+
+def _bounds(
+    metadata: TableMetadata,
+    fields: list[tuple[str, NestedField]],
+    columns: Sequence[Any],
+    *,
+    ends_only: bool = False,
+) -> tuple[BooleanExpression, tuple[int, ...], bool, tuple[_Column, ...]]:
+    """What `KeyBounds` is made of.
+
+    Args:
+        metadata: the table's.
+        fields: the key's columns.
+        columns: their values, in storage types.
+        ends_only: of the values only the lowest, the highest and null are there.
+    """
+    sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
+    parts, ranges = [], []
+    for (name, column), values in zip(fields, columns, strict=True):
+        many = MANY if column.field_id in sources and not ends_only else 0
+        part, expression = _pruned(name, column, pc.unique(values), many=many)
+        if ends_only and isinstance(part.sorted, Sorted) and len(part.sorted.values):
+            part = replace(part, sorted=Range(*part.sorted.ends()))
+        parts.append(part)
+        ranges.append(expression)
+    ids = tuple(column.field_id for _, column in fields)
+    return reduce(And, ranges), ids, len(columns[0]) == 0, tuple(parts)
 
 
 def _pruned(name: str, field: NestedField, values: Any, *, many: int) -> tuple[_Column, BooleanExpression]:

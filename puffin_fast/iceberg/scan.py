@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 __all__ = ["Scan", "scan"]
 
@@ -71,6 +72,24 @@ class Scan:
             self._table, self._snapshot, self._read_schema, self._filter, case_sensitive=self._case_sensitive
         )
 
+    def reader(self, metadata: TableMetadata) -> Callable[[], FileReader]:
+        """Makes what reads the plan's files, here or where it was sent to.
+
+        Args:
+            metadata: the table's; its history does not matter.
+        """
+        return partial(
+            FileReader,
+            self._table.io,
+            metadata,
+            self._read_schema,
+            self._fields,
+            self._extra,
+            self._filter,
+            self.schema,
+            self._case_sensitive,
+        )
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Streams the answer; no batch is empty, and closing the iterator ends the reading.
 
@@ -82,16 +101,7 @@ class Scan:
         left = self._limit
         if left == 0:
             return
-        reader = FileReader(
-            self._table.io,
-            self._table.metadata,
-            self._read_schema,
-            self._fields,
-            self._extra,
-            self._filter,
-            self.schema,
-            self._case_sensitive,
-        )
+        reader = self.reader(self._table.metadata)()
         batches = in_order(self._splits(), reader.read, self._threads)
         try:
             for batch in batches:
