@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "open_sink", "remove"]
 
+LONGEST_STEM = 232
+"""Bytes of a file's name that its temporary name repeats: with ``.``, ``.``, 16 digits and ``.tmp`` at most 254."""
+
 
 class Sink:
     """Bytes in order into a file that nobody sees, or may take for whole, before `commit`."""
@@ -77,8 +80,9 @@ class _LocalSink(Sink):
         folder, name = os.path.split(path)
         if not name:
             raise InvalidInputError(f"{path!r}: a file to write needs a name")
-        # the temporary name must fit wherever the name itself does
-        self._temporary = os.path.join(folder, f".{uuid.uuid4().hex[:16]}.tmp")
+        # the file's name in it tells whose it is when its writer was killed; cut, so that it fits where that fits
+        whose = os.fsdecode(os.fsencode(name)[:LONGEST_STEM])
+        self._temporary = os.path.join(folder, f".{whose}.{uuid.uuid4().hex[:16]}.tmp")
         with errors_of(path):
             if os.path.isdir(path) or (not overwrite and os.path.lexists(path)):
                 raise FileExistsError(errno.EEXIST, "exists", path)

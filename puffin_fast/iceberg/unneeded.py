@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["unneeded_files"]
+__all__ = ["key_of_location", "needed_files", "unneeded_files"]
 
 IN_FLIGHT = timedelta(days=3)
 """Younger files may belong to a commit that is still to come."""
@@ -56,12 +56,12 @@ def unneeded_files(
         UnsupportedError: a FileIO that cannot list.
     """
     table.refresh()
-    needed = {_key(path) for path in _needed(table, _kept(table, keep), threads)}
+    needed = {key_of_location(path) for path in needed_files(table, _kept(table, keep), threads)}
     limit = datetime.now(UTC) - older_than
     rows = sorted(
         (path, size, modified)
         for path, size, modified in _listed(table)
-        if _key(path) not in needed and (modified is None or modified < limit)
+        if key_of_location(path) not in needed and (modified is None or modified < limit)
     )
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -79,10 +79,11 @@ def _kept(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
     return found
 
 
-def _needed(table: Table, snapshots: list[Snapshot], threads: int | None) -> set[str]:
+def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | None = None) -> set[str]:
     """Every location that the metadata or one of the snapshots names."""
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    snapshots = list(snapshots)
     kept = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         if statistics.snapshot_id in kept:
@@ -101,7 +102,7 @@ def _needed(table: Table, snapshots: list[Snapshot], threads: int | None) -> set
     return found
 
 
-def _key(location: str) -> str:
+def key_of_location(location: str) -> str:
     """The same file whichever way it is spelt: ``file:/x`` and ``/x``, ``s3a://b/x`` and ``s3://b/x``."""
     scheme, authority, path = split_location(location)
     return f"{authority}/{path.lstrip('/')}" if scheme not in ("", "file") else f"/{path.lstrip('/')}"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast.spark import functions
 from puffin_fast.spark._session import register
+from puffin_fast.spark.runs import job_files, remove_job_files
 from puffin_fast.spark.transforms import decode_vectors, encode_deletes, union_vectors
-from puffin_fast.spark.write import job_files, remove_job_files, write_deletion_vectors
+from puffin_fast.spark.write import write_deletion_vectors
 
 if TYPE_CHECKING:
     from puffin_fast.spark.tables import delete, delete_positions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +16,8 @@ from puffin_fast.spark._known import MARKED
 from puffin_fast.spark._pack import Place
 from puffin_fast.spark._session import tagged
 from puffin_fast.spark._tasks import Target, pack
-from puffin_fast.spark.write import check_job, collect_written
+from puffin_fast.spark.runs import check_job, data_folder, run_name
+from puffin_fast.spark.write import collect_written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -73,10 +73,9 @@ class Job:
         dry_run: bool = False,
     ) -> None:
         self.table = table
-        self.name = f"{checked_id(job_id) or kind}-{uuid.uuid4().hex[:12]}"
-        root = table.properties.get("write.data.path") or f"{table.location()}/data"
+        self.name = run_name(job_id, kind)
         limit = size_of(table) if target_file_size is None else target_file_size
-        self.place = Place(f"{root.rstrip('/')}/{self.name}", self.name, limit, dry_run)
+        self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
         self.dangling = 0
         self.hidden: dict[str, int] = {}
 

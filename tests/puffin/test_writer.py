@@ -238,6 +238,14 @@ def test_a_killed_writer_leaves_no_file_of_that_name(tmp_path: Path) -> None:
     assert path.exists()
 
 
+def test_a_temporary_name_tells_whose_it_is_and_fits(tmp_path: Path) -> None:
+    for name in ("x.puffin", "y" * 255, "ä" * 127):
+        with PuffinWriter(tmp_path / name):
+            (temporary,) = [entry.name for entry in tmp_path.iterdir() if entry.name.endswith(".tmp")]
+            assert temporary.startswith(f".{name[:110]}")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_finish_twice_is_once(tmp_path: Path) -> None:
     writer = PuffinWriter(tmp_path / "x")
     with pytest.raises(InvalidInputError, match="after finish"):

@@ -43,17 +43,18 @@ def test_attempts_that_wrote_and_failed_leave_nothing(harm: str, spark: SparkSes
 def test_a_jobs_files_are_found_and_removed_by_name(spark: SparkSession, tmp_path: Path) -> None:
     report = ps.write_deletion_vectors(frame(spark, [("a", 1), ("b", 2)]), tmp_path, job_id="nightly")
     kept = set(report["path"].to_pylist())
-    stray = tmp_path / "nightly-00000-99-0000.puffin"
-    others = [
-        tmp_path / "nightly-00001-00000-99-0000.puffin",  # of a job named nightly-00001
-        tmp_path / "nightly-00000-99-0000.puffin.crc",
-        tmp_path / "weekly-00000-99-0000.puffin",
-    ]
-    for path in (stray, *others):
+    dead = "nightly-0123456789ab-00000-99-0000.puffin"
+    strays = {tmp_path / dead, tmp_path / f".{dead}.0123456789abcdef.tmp"}
+    others = {
+        tmp_path / "nightly-00001-0123456789ab-00000-99-0000.puffin",  # of a job named nightly-00001
+        tmp_path / f"{dead}.crc",
+        tmp_path / "weekly-0123456789ab-00000-99-0000.puffin",
+    }
+    for path in strays | others:
         path.write_bytes(b"")
-    assert set(ps.job_files(str(tmp_path), "nightly")) == kept | {str(stray)}
-    assert ps.remove_job_files(str(tmp_path), "nightly", keep=kept) == [str(stray)]
-    assert {str(path) for path in tmp_path.iterdir()} == kept | set(map(str, others))
+    assert set(map(Path, ps.job_files(tmp_path, "nightly"))) == set(map(Path, kept)) | strays
+    assert set(map(Path, ps.remove_job_files(tmp_path, "nightly", keep=kept))) == strays
+    assert set(tmp_path.iterdir()) == set(map(Path, kept)) | others
 
 
 def test_executors_without_the_package_are_named(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""The files of a job by their names.
+
+Every run of a job has a name of its own, ``{job}-{12 hex digits}``, so two runs of one job never touch each
+other's files. A run on a table writes into a folder of that name in the table's data folder. A file is
+``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``; a local one that is not whole yet, or whose writer was
+killed, ``.{that}.{16 hex digits}.tmp``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from puffin_fast._io import remove
+from puffin_fast._io.folder import names_in
+from puffin_fast.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["check_job", "data_folder", "job_files", "remove_job_files", "remove_run_files", "run_name"]
+
+Place: TypeAlias = "str | os.PathLike[str] | Table"
+
+_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RUN = "-[0-9a-f]{12}"
+_ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.puffin"
+
+
+def check_job(job_id: str) -> str:
+    """The job's name.
+
+    Raises:
+        InvalidInputError: it cannot be the first part of a file's name.
+    """
+    if not isinstance(job_id, str) or not _JOB.fullmatch(job_id):
+        raise InvalidInputError(
+            f"job_id: expected at most 128 letters, digits, '.', '_', '-', a letter or digit first; "
+            f"found {job_id!r}"
+        )
+    return job_id
+
+
+def run_name(job_id: str | None, kind: str) -> str:
+    """A new name for a run of a job; of one without a name, after the kind of job."""
+    return f"{kind if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
+
+
+def data_folder(table: Table) -> str:
+    """Where a table's data files go, without a slash at the end."""
+    return (table.properties.get("write.data.path") or f"{table.location()}/data").rstrip("/")
+
+
+def _files(folder: str, run: str, prefix: str, filesystem: Any) -> list[str]:
+    """Paths of a folder's files of the runs whose name fits a pattern."""
+    whole = run + _ATTEMPT
+    fits = re.compile(rf"{whole}|\.{whole}\.[0-9a-f]{{16}}\.tmp").fullmatch
+    names = [name for start in ("", ".") for name in names_in(folder, start + prefix, filesystem=filesystem)]
+    return [f"{folder.rstrip('/')}/{name}" for name in names if fits(name)]
+
+
+def _is_table(where: Place) -> bool:
+    return hasattr(where, "metadata_location")
+
+
+def _folders(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]]:
+    """The folders with files of a job, each with its filesystem."""
+    check_job(job_id)
+    if not _is_table(where):
+        yield os.fspath(where), filesystem
+        return
+    from puffin_fast.iceberg._pyiceberg import filesystem as filesystem_of
+
+    root = data_folder(where)
+    handle, _ = filesystem_of(where.io, root)
+    run = re.compile(re.escape(job_id) + _RUN)
+    for name in names_in(root, f"{job_id}-", folders=True, filesystem=handle):
+        if run.fullmatch(name):
+            yield f"{root}/{name}", handle
+
+
+def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]:
+    """Paths of the Puffin files that the runs of a job left, those that count and those that do not.
+
+    Args:
+        where: the folder that the job wrote to, or the table.
+        job_id: the job's name, whole.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem, when the folder alone does not say; a
+            table's own is known.
+    """
+    run = re.escape(job_id) + _RUN
+    folders = _folders(where, job_id, filesystem)
+    return [path for folder, handle in folders for path in _files(folder, run, f"{job_id}-", handle)]
+
+
+def remove_job_files(
+    where: Place, job_id: str, *, keep: Collection[str] = frozenset(), filesystem: Any = None
+) -> list[str]:
+    """Removes the files of a job that is over, except those that count.
+
+    A task that was told to stop may still finish a file: call it again later when the job failed. While a run
+    of the job is under way its files look like any other's, so wait for its end.
+
+    Args:
+        where: the folder that the job wrote to, or the table; then what any of its snapshots needs stays.
+        job_id: the job's name, whole.
+        keep: paths that stay, as the job reported them.
+        filesystem: as for `job_files`.
+
+    Returns:
+        The paths that were removed.
+    """
+    counts = _needed(where) if _is_table(where) else lambda path: False
+    run = re.escape(job_id) + _RUN
+    removed = []
+    for folder, handle in _folders(where, job_id, filesystem):
+        for path in _files(folder, run, f"{job_id}-", handle):
+            if path not in keep and not counts(path):
+                remove(path, filesystem=handle)
+                removed.append(path)
+    return removed
+
+
+def _needed(table: Any) -> Callable[[str], bool]:
+    """Whether one of a table's snapshots needs a file; the table is loaded anew."""
+    from puffin_fast.iceberg.unneeded import key_of_location, needed_files
+
+    table.refresh()
+    keys = {key_of_location(path) for path in needed_files(table, table.metadata.snapshots)}
+    return lambda path: key_of_location(path) in keys
+
+
+def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
+    """Removes the files of one run, except those that count."""
+    for path in _files(folder, re.escape(run), f"{run}-", filesystem):
+        if path not in keep:
+            remove(path, filesystem=filesystem)
