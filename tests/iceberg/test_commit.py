@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
 from puffin_fast.errors import (
@@ -309,44 +307,3 @@ def test_a_static_table_takes_no_commits(table: Table) -> None:
     with pytest.raises(UnsupportedError, match="NoopCatalog"):
         commit(fixed, Changes(removed=(plan_files(table).tasks[0].data,)), base=head_of(fixed.metadata))
     assert files_of(table) == before
-
-
-# Real processes -------------------------------------------------------------------------------------------
-
-
-def _delete_every(uri: str, warehouse: str, start: int, rounds: int) -> None:
-    catalog = SqlCatalog("racing", uri=uri, warehouse=warehouse)
-    table = catalog.load_table("n.t")
-    for number in range(rounds):
-        key = start + 2 * number
-        while True:
-            try:
-                delete(table, f"id = {key}", on_conflict="merge", job_id=f"{start}-{number}")
-                break
-            except ConflictError:
-                continue
-    catalog.engine.dispose()
-
-
-@pytest.mark.slow
-def test_two_processes_deleting_from_the_same_files_lose_nothing(racing: RacingCatalog, table: Table) -> None:
-    rounds = 20
-    context = multiprocessing.get_context("spawn")
-    both = [
-        context.Process(
-            target=_delete_every,
-            args=(racing.properties["uri"], racing.properties["warehouse"], start, rounds),
-        )
-        for start in (0, 1)
-    ]
-    for process in both:
-        process.start()
-    for process in both:
-        process.join(300)
-        assert process.exitcode == 0
-    table.refresh()
-    assert ids(table) == list(range(2 * rounds, 100))
-    assert len(table.metadata.snapshots) == 2 + 2 * rounds
-    numbers = [snapshot.sequence_number for snapshot in table.metadata.snapshots]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert tidy(table)

@@ -13,7 +13,6 @@ from puffin_fast import iceberg
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
@@ -106,9 +105,8 @@ def table(request: pytest.FixtureRequest, shared_catalog: SqlCatalog, namespace:
 
 
 @contextmanager
-def attached(duckdb: DuckDBPyConnection, catalog: RestCatalog) -> Iterator[str]:
-    """The REST catalog as a database of DuckDB."""
-    uri = catalog.properties["uri"]
+def attached(duckdb: DuckDBPyConnection, uri: str) -> Iterator[str]:
+    """The REST catalog at an address as a database of DuckDB."""
     duckdb.execute(f"ATTACH 'wh' AS rest (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
     try:
         yield "rest"

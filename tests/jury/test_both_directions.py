@@ -163,7 +163,7 @@ def test_duckdb_deletes_on_top_through_the_rest_catalog_and_we_on_top_of_it(
         for rows in (iceberg.scan(table).to_arrow(), table.scan().to_arrow()):
             assert sorted(rows["id"].to_pylist()) == sorted(kept)
 
-    with attached(duckdb_iceberg, rest_catalog) as database:
+    with attached(duckdb_iceberg, rest_catalog.properties["uri"]) as database:
         name = f"{database}.{rest_namespace}.t"
         kept = where(lambda row: row["k"] >= 20)
         agree(kept)
@@ -208,7 +208,7 @@ def test_duckdb_still_loses_the_other_vectors_of_a_puffin_file(
     vectors = [task.vector for task in iceberg.plan_files(table).tasks]
     shared = len({vector.file_path for vector in vectors if vector is not None}) < len(vectors)
     assert shared, "the test needs two vectors in one file"
-    with attached(duckdb_iceberg, rest_catalog) as database:
+    with attached(duckdb_iceberg, rest_catalog.properties["uri"]) as database:
         duckdb_iceberg.execute(f"DELETE FROM {database}.{rest_namespace}.t WHERE id < 300")
     table.refresh()
     right = where(lambda row: row["k"] >= 20 and row["id"] >= 300)
