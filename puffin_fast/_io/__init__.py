@@ -8,6 +8,6 @@ others' sake.
 
 from puffin_fast._io.location import Location, split_location
 from puffin_fast._io.sink import Sink, open_sink, remove
-from puffin_fast._io.source import Source, open_source
+from puffin_fast._io.source import Source, open_source, unbuffered
 
-__all__ = ["Location", "Sink", "Source", "open_sink", "open_source", "remove", "split_location"]
+__all__ = ["Location", "Sink", "Source", "open_sink", "open_source", "remove", "split_location", "unbuffered"]

@@ -11,7 +11,7 @@ from typing import Any
 from puffin_fast._io.location import Location, errors_of, is_file_object, name_of, path_of, resolve
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
-__all__ = ["Source", "open_source"]
+__all__ = ["Source", "open_source", "unbuffered"]
 
 MAX_RANGE = 2**31 - 1
 """Bytes of one range: what a Java array, and so every blob that Java reads, can hold."""
@@ -241,6 +241,16 @@ class _ObjectSource(Source):
             self._file.close()
 
 
+def unbuffered(file: Any) -> Any:
+    """The same file; one of fsspec's no longer reads ahead, by default up to 50 MB, of what it is asked for."""
+    cache: Any = getattr(file, "cache", None)
+    if hasattr(cache, "fetcher"):
+        from fsspec.caching import BaseCache
+
+        file.cache = BaseCache(cache.blocksize, cache.fetcher, cache.size)
+    return file
+
+
 def open_source(source: Location, *, filesystem: Any = None, size: int | None = None) -> Source:
     """A file to read ranges of.
 
@@ -274,6 +284,6 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
             return _ArrowSource(path, size, handle.open_input_file(key), owned=True)
         if kind == "fsspec":
             return _FsspecSource(path, size, handle, key)
-        file = handle.new_input(key).open()
+        file = unbuffered(handle.new_input(key).open())
         kind_of_source = _ArrowSource if hasattr(file, "read_at") else _ObjectSource
         return kind_of_source(path, size, file, owned=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._io import split_location
+from puffin_fast._io import split_location, unbuffered
 from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.project import FileSchema
@@ -48,7 +48,7 @@ def open_parquet(
     """
     scheme, _, path = split_location(location)
     try:
-        source = path if scheme in ("", "file") else io.new_input(location).open()
+        source = path if scheme in ("", "file") else unbuffered(io.new_input(location).open())
         return pq.ParquetFile(
             source,
             metadata=footer,
