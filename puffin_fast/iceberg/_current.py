@@ -18,12 +18,13 @@ from puffin_fast.iceberg.plan import FILE_PATH_ID, only_path
 from puffin_fast.iceberg.project import FIELD_ID
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
 
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["CurrentDeletes", "read_entry", "within"]
+__all__ = ["CurrentDeletes", "open_position_deletes", "read_entry", "within"]
 
 PATH_COLUMN = "file_path"
 """The name that the specification gives to the column of paths."""
@@ -128,6 +129,25 @@ def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> Pos
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
     """Data file to deleted positions, of one Parquet position-delete file."""
+    file, columns = open_position_deletes(io, entry)
+    try:
+        rows = file.read(columns=columns, use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
+    grouped = arrow.encode_grouped(*(rows[name] for name in columns))
+    return {
+        path: codec.decode(blob)
+        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True)
+    }
+
+
+def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetFile, list[str]]:
+    """A Parquet position-delete file, and the names of its columns of paths and of positions.
+
+    Raises:
+        UnsupportedError: it is not Parquet.
+        CorruptDataError, NotFoundError: as `open_parquet`.
+    """
     if entry.file_format != "PARQUET":
         raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
     try:
@@ -138,13 +158,4 @@ def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBit
     for field in file.schema_arrow:
         if field.metadata and FIELD_ID in field.metadata:
             names[int(field.metadata[FIELD_ID])] = field.name
-    paths, positions = names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")
-    try:
-        rows = file.read(columns=[paths, positions], use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
-    grouped = arrow.encode_grouped(rows[paths], rows[positions])
-    return {
-        path: codec.decode(blob)
-        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True)
-    }
+    return file, [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]

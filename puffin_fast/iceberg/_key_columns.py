@@ -15,7 +15,7 @@ from puffin_fast.iceberg.project import storage_type
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["as_key", "column_of", "distinct_keys", "key_fields", "normal"]
+__all__ = ["as_key", "column_of", "distinct_keys", "key_fields", "key_schema", "keys_in", "normal"]
 
 
 def normal(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
@@ -80,32 +80,44 @@ def distinct_keys(
     """The distinct keys in the table's types; a stream is taken batch by batch."""
     reader = reader_of(keys)
     parts: list[pa.Table] = []
-    names = [f"k{at}" for at in range(len(fields))]
-    schema = pa.schema([(n, storage_type(f.field_type)) for n, (_, f) in zip(names, fields, strict=True)])
     waiting, kept = 0, 0
-    for name, _ in fields:
-        column_of(_empty(reader.schema), name)
+    parts.append(keys_in(_empty(reader.schema), fields, null_safe=null_safe))
     for batch in reader:
-        columns, keep = [], None
-        for name, field in fields:
-            column, fits = as_key(column_of(batch, name), field, name)
-            if not null_safe:
-                valid = pc.is_valid(column)
-                fits = valid if fits is None else pc.and_(fits, valid)
-            columns.append(column)
-            keep = fits if keep is None else (keep if fits is None else pc.and_(keep, fits))
-        rows = pa.Table.from_arrays(columns, schema=schema)
-        parts.append(rows if keep is None else rows.filter(keep))
+        parts.append(keys_in(batch, fields, null_safe=null_safe))
         waiting += parts[-1].num_rows
         if waiting > max(kept, 1 << 20):  # repeats are thrown out while they come
-            parts = [_unique(parts, schema)]
+            parts = [_unique(parts)]
             waiting, kept = 0, parts[0].num_rows
-    return list(_unique(parts, schema).columns)
+    return list(_unique(parts).columns)
 
 
-def _unique(parts: list[pa.Table], schema: pa.Schema) -> pa.Table:
-    rows = pa.concat_tables(parts) if parts else schema.empty_table()
-    return rows.group_by(schema.names, use_threads=False).aggregate([]).cast(schema)
+def keys_in(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> pa.Table:
+    """The keys of a batch that the table can hold, in its storage types: columns k0, k1, …; repeats stay.
+
+    Raises:
+        NotFoundError: the batch lacks a column.
+        InvalidInputError: a column's type does not compare with the table's.
+    """
+    columns, keep = [], None
+    for name, field in fields:
+        column, fits = as_key(column_of(batch, name), field, name)
+        if not null_safe:
+            valid = pc.is_valid(column)
+            fits = valid if fits is None else pc.and_(fits, valid)
+        columns.append(column)
+        keep = fits if keep is None else (keep if fits is None else pc.and_(keep, fits))
+    rows = pa.Table.from_arrays(columns, schema=key_schema(fields))
+    return rows if keep is None else rows.filter(keep)
+
+
+def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
+    """The columns of `keys_in`."""
+    return pa.schema([(f"k{at}", storage_type(field.field_type)) for at, (_, field) in enumerate(fields)])
+
+
+def _unique(parts: list[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    return rows.group_by(rows.schema.names, use_threads=False).aggregate([]).cast(rows.schema)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

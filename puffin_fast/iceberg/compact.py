@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg._survey import Survey
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["compact", "moved", "n_bytes_of", "worth_moving"]
+__all__ = ["check_target", "compact", "moved", "n_bytes_of", "worth_moving"]
 
 FULL = 0.75
 """A file stays as it is if live vectors fill this share of the target size, and of what it holds."""
@@ -60,8 +60,7 @@ def compact(
         NotFoundError: no such branch, or a Puffin file is gone.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
     """
-    if target_file_size is not None and target_file_size < 1:
-        raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
+    check_target(target_file_size)
 
     def work(survey: Survey) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
@@ -76,6 +75,12 @@ def compact(
         )
 
     return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+
+
+def check_target(target_file_size: int | None) -> None:
+    """Refuses a target size below 1."""
+    if target_file_size is not None and target_file_size < 1:
+        raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
 
 
 def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:

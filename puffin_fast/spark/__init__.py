@@ -15,32 +15,52 @@ from puffin_fast.spark.transforms import decode_vectors, encode_deletes, union_v
 from puffin_fast.spark.write import write_deletion_vectors
 
 if TYPE_CHECKING:
+    from puffin_fast.spark.compaction import compact
+    from puffin_fast.spark.convert import convert_equality_deletes, convert_position_deletes
+    from puffin_fast.spark.keys import delete_keys
+    from puffin_fast.spark.scans import scan
     from puffin_fast.spark.tables import delete, delete_positions
 
 __all__ = [
+    "compact",
+    "convert_equality_deletes",
+    "convert_position_deletes",
     "decode_vectors",
     "delete",
+    "delete_keys",
     "delete_positions",
     "encode_deletes",
     "functions",
     "job_files",
     "register",
     "remove_job_files",
+    "scan",
     "union_vectors",
     "write_deletion_vectors",
 ]
 
-_ON_TABLES = frozenset({"delete", "delete_positions"})
+_ON_TABLES = {
+    "compact": "compaction",
+    "convert_equality_deletes": "convert",
+    "convert_position_deletes": "convert",
+    "delete": "tables",
+    "delete_keys": "keys",
+    "delete_positions": "tables",
+    "scan": "scans",
+}
+"""Jobs on tables, and the modules that they are in."""
 
 
 def __getattr__(name: str) -> Any:
     """Jobs on tables need PyIceberg, so they are loaded when they are asked for."""
     if name not in _ON_TABLES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
     from puffin_fast.errors import MissingExtraError
 
     try:
-        from puffin_fast.spark import tables
+        module = import_module(f"puffin_fast.spark.{_ON_TABLES[name]}")
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
-    return getattr(tables, name)
+    return getattr(module, name)

@@ -19,7 +19,7 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.spark._merge import grouped_union, in_slices
 
-__all__ = ["PARTIALS", "PIECE", "Screen", "combine"]
+__all__ = ["PARTIALS", "PIECE", "Screen", "combine", "pieces"]
 
 PARTIALS = "file_path string, blob binary"
 """What is shuffled, as Spark's DDL."""
@@ -124,7 +124,7 @@ class _Partials:
         self._held, self._bytes = [], 0
 
 
-def _shuffled(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch (file_path, blob) as it is shuffled: large blobs in pieces."""
     large = pc.greater(pc.binary_length(batch["blob"]), PIECE)
     if not pc.any(large).as_py():
@@ -182,7 +182,7 @@ def combine(
             partials.add(rows.drain())
             if partials.full():
                 for folded in partials.drain():
-                    yield from _shuffled(folded)
+                    yield from pieces(folded)
     partials.add(rows.drain())
     for folded in partials.drain():
-        yield from _shuffled(folded)
+        yield from pieces(folded)

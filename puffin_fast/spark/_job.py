@@ -21,11 +21,23 @@ from puffin_fast.spark.write import collect_written
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.iceberg.manifests import ManifestEntry
 
-__all__ = ["MAIN", "OPEN_BYTES", "TASK_BYTES", "Job", "bins_of", "checked_id", "lean", "spread", "task_rows"]
+__all__ = [
+    "MAIN",
+    "OPEN_BYTES",
+    "TASK_BYTES",
+    "Job",
+    "bins_of",
+    "checked_id",
+    "forgetful",
+    "lean",
+    "spread",
+    "task_rows",
+]
 
 MAIN = "main"
 
@@ -80,16 +92,8 @@ class Job:
         self.hidden: dict[str, int] = {}
 
     def target(self) -> bytes:
-        """The table for the executors, without its history."""
-        forgotten: dict[str, Any] = {
-            "snapshots": [],
-            "snapshot_log": [],
-            "metadata_log": [],
-            "refs": {},
-            "statistics": [],
-        }
-        metadata = self.table.metadata.model_copy(update=forgotten)
-        return pack(Target(self.table.io, metadata, self.place))
+        """The table for the executors."""
+        return pack(Target(self.table.io, forgetful(self.table.metadata), self.place))
 
     def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
         """Runs the executors' part, once."""
@@ -107,6 +111,18 @@ class Job:
                 vector = None if row["path"] is None else VectorFile(**row)
                 outcomes.append(Outcome(tasks[data_file], n_new, vector))
         return outcomes
+
+
+def forgetful(metadata: TableMetadata) -> TableMetadata:
+    """A table's metadata without its history, which executors do not need."""
+    history: dict[str, Any] = {
+        "snapshots": [],
+        "snapshot_log": [],
+        "metadata_log": [],
+        "refs": {},
+        "statistics": [],
+    }
+    return metadata.model_copy(update=history)
 
 
 def lean(task: FileTask) -> FileTask:

@@ -18,8 +18,6 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg.delete import Finder
-from puffin_fast.iceberg.filters import RowFilter
-from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.vectors import NewDeletes
 from puffin_fast.spark._known import dangling_rows
 from puffin_fast.spark._merge import merge
@@ -29,7 +27,18 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["REPORT", "Target", "extend", "pack", "search", "unpack"]
+__all__ = [
+    "REPORT",
+    "Marked",
+    "Row",
+    "Target",
+    "extend",
+    "items_of",
+    "pack",
+    "search",
+    "unpack",
+    "written",
+]
 
 REPORT = f"{WRITTEN}, n_new long, n_hidden long"
 """A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows, without
@@ -58,24 +67,22 @@ class Target:
 
 
 def search(
-    batches: Iterator[pa.RecordBatch], *, target: bytes, row_filter: bytes, case_sensitive: bool
+    batches: Iterator[pa.RecordBatch], *, target: bytes, matcher: bytes, case_sensitive: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Finds the rows that match a filter, and writes vectors of them and of all that was deleted before.
+    """Finds the rows that match, and writes vectors of them and of all that was deleted before.
 
     Args:
         batches: one binary column: packed lists of `FileTask`.
         target: packed `Target`.
-        row_filter: packed filter, as the caller gave it.
-        case_sensitive: as for `RowFilter.bind`.
+        matcher: packed `Matcher`.
+        case_sensitive: as it was bound.
 
     Yields:
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    bound = RowFilter.bind(unpack(row_filter), table.metadata.schema(), case_sensitive=case_sensitive)
-    finder = Finder(table.io, table.metadata, bound, case_sensitive)
-    tasks = (task for batch in batches for packed in batch.column(0) for task in unpack(packed.as_py()))
-    return _written(map(finder.deletes, tasks), table)
+    finder = Finder(table.io, table.metadata, unpack(matcher), case_sensitive)
+    return written(map(finder.deletes, items_of(batches)), table)
 
 
 def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> Iterator[pa.RecordBatch]:
@@ -90,32 +97,51 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    current = CurrentDeletes(table.io)
-    tasks: dict[str, bytes] = {}
-    dangling = 0
+    current, marked = CurrentDeletes(table.io), Marked(batches)
+    found = (NewDeletes.merge(task, positions, current) for task, positions in marked.united(memory))
+    yield from written(found, table)
+    if marked.dangling:
+        yield _report([Row(n_new=marked.dangling)])
 
-    def partials() -> Iterator[pa.RecordBatch]:
-        nonlocal dangling
-        for batch in batches:
+
+def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """What one binary column of packed lists holds."""
+    return (item for batch in batches for packed in batch.column(0) for item in unpack(packed.as_py()))
+
+
+class Marked:
+    """Rows of `MARKED`, all of a file together.
+
+    Attributes:
+        dangling: rows of files that the table does not have, when all came.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._extra: dict[str, bytes] = {}
+        self.dangling = 0
+
+    def _partials(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
             marked = batch["extra"].is_valid()
             rows = batch.filter(marked)
             for path, extra in zip(rows["file_path"].to_pylist(), rows["extra"].to_pylist(), strict=True):
                 if path is None:
-                    dangling += dangling_rows(extra)
+                    self.dangling += dangling_rows(extra)
                 else:
-                    tasks[path] = extra
+                    self._extra[path] = extra
             if rows.num_rows < batch.num_rows:
                 yield batch.filter(batch["extra"].is_null()).select(["file_path", "blob"])
 
-    def found() -> Iterator[NewDeletes]:
-        for batch in merge(partials(), memory=memory):
-            for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
-                task: FileTask = unpack(tasks.pop(path))
-                yield NewDeletes.merge(task, codec.decode(blob.as_py()), current)
+    def united(self, memory: int) -> Iterator[tuple[Any, PositionBitmap]]:
+        """What the file's own row carries and its positions, of each file that has positions.
 
-    yield from _written(found(), table)
-    if dangling:
-        yield _report([Row(n_new=dangling)])
+        Args:
+            memory: bytes of partial vectors that may be held.
+        """
+        for batch in merge(self._partials(), memory=memory):
+            for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
+                yield unpack(self._extra.pop(path)), codec.decode(blob.as_py())
 
 
 class Row(NamedTuple):
@@ -137,7 +163,7 @@ def _report(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
 
 
-def _written(
+def written(
     deletes: Iterable[NewDeletes | Row], table: Target, *, only_new: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Writes the vectors of one task as they are found; rows without a vector are reported at the end.

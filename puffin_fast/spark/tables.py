@@ -7,19 +7,20 @@ into a folder of its own in the table's data folder. Reading needs no jar: PyIce
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.delete import DeleteResult, Finder, Matters, OnConflict, start
 from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.plan import FileTask, plan_files
-from puffin_fast.iceberg.vectors import Outcome, VectorChanges
-from puffin_fast.spark._job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, lean, spread, task_rows
+from puffin_fast.iceberg.vectors import VectorChanges
+from puffin_fast.spark._job import MAIN, Job, checked_id, lean, task_rows
 from puffin_fast.spark._known import MARKED, pack_files
+from puffin_fast.spark._search import searched
 from puffin_fast.spark._session import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark._ship import over_batches
-from puffin_fast.spark._tasks import REPORT, pack
+from puffin_fast.spark._tasks import REPORT
 from puffin_fast.spark.transforms import TASK_MEMORY, by_file, check_memory
 
 if TYPE_CHECKING:
@@ -63,20 +64,8 @@ def delete(
     job = start(table, branch, checked_id(job_id))
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-        known, others = _settled(tasks, finder)
-        if others:
-            part = Job(table, job_id)
-            body = over_batches(
-                "puffin_fast.spark._tasks",
-                "search",
-                target=part.target(),
-                row_filter=pack(filter),
-                case_sensitive=case_sensitive,
-            )
-            known += part.run(
-                spread(session, bins_of(others.values(), _cost)).mapInArrow(body, REPORT), others
-            )
-        return VectorChanges.of(known, matters=matters)
+        outcomes = searched(session, Job(table, job_id), tasks, finder, case_sensitive=case_sensitive)
+        return VectorChanges.of(outcomes, matters=matters)
 
     return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
 
@@ -153,20 +142,3 @@ def delete_positions(
     if dangling:
         _LOG.warning("%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, branch)
     return replace(result, rows_dangling=dangling)
-
-
-def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
-    """What is known without reading anything, and the tasks for the executors by path."""
-    known, others = [], {}
-    for task in tasks:
-        if finder.proves(task) and not task.position_deletes:
-            found = finder.deletes(task)
-            if found.n_new:
-                known.append(Outcome(task, found.n_new))
-        else:
-            others[task.data.file_path] = lean(task)
-    return known, others
-
-
-def _cost(task: FileTask) -> int:
-    return task.data.file_size_in_bytes + OPEN_BYTES
