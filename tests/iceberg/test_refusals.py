@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.errors import ConflictError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    LimitExceededError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._pyiceberg import v3_metadata
+from puffin_fast.iceberg.commit import commit
+from puffin_fast.iceberg.manifests import ADDED
 from tests.iceberg.conftest import files_of, local, rows_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_fast.iceberg.manifests import ManifestEntry
     from tests.iceberg.conftest import RacingCatalog
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "w": [f"w{i % 9}" for i in range(100)]})
@@ -32,6 +44,10 @@ WRITES: dict[str, Callable[[Table], Any]] = {
         table,
         pa.table({"file_path": [iceberg.plan_files(table).tasks[0].data.file_path], "pos": [1]}),
     ),
+}
+
+REWRITES: dict[str, Callable[[Table], Any]] = {
+    job.__name__: job for job in (iceberg.compact, iceberg.repair, iceberg.convert_position_deletes)
 }
 
 
@@ -70,14 +86,17 @@ def test_metadata_that_cannot_be_written(racing: RacingCatalog, table: Table, wr
     assert files_of(table) == before
 
 
-@pytest.mark.parametrize("write", [name for name in WRITES if name != "delete_positions"])
+@pytest.mark.parametrize(
+    "write", [*(name for name in WRITES if name != "delete_positions"), *REWRITES, "upgrade"]
+)
 def test_a_format_version_above_3(table: Table, write: str) -> None:
+    jobs = WRITES | REWRITES | {"upgrade": iceberg.upgrade}
     path = local(table.metadata_location)
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"format-version": 4}))
     before = files_of(table)
     with pytest.raises(UnsupportedError, match=r"n\.t"):
-        WRITES[write](table)
+        jobs[write](table)
     assert files_of(table) == before
 
 
@@ -86,6 +105,109 @@ def test_a_table_that_is_gone(racing: RacingCatalog, table: Table, write: str) -
     racing.drop_table("n.t")
     with pytest.raises(NotFoundError, match=r"n\.t"):
         WRITES[write](table)
+
+
+# What lies under a table ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deleted(racing: RacingCatalog) -> Table:
+    """A table of version 3 with two data files, each with a vector in a file of its own."""
+    made = iceberg.create_table(racing, "n.t", ROWS.schema)
+    for first in (0, 50):
+        iceberg.append(made, ROWS.slice(first, 50))
+        iceberg.delete(made, f"id = {first + 20}")
+    return made
+
+
+def lie(table: Table, entry: ManifestEntry, **wrong: Any) -> None:
+    """Commits an entry again, with wrong fields."""
+    new = {"status": ADDED, "snapshot_id": None, "sequence_number": None, "file_sequence_number": None}
+    changes = Changes(added=(replace(entry, **(new | wrong)),), removed=(entry,))
+    commit(table, changes, base=table.current_snapshot())
+
+
+def harm(table: Table, wrong: str) -> None:
+    """Breaks the vector of the first data file, or has its entry lie about it."""
+    task = next(
+        t for t in iceberg.plan_files(table).tasks if t.vector is not None and t.vector.sequence_number == 2
+    )
+    vector = task.vector
+    assert vector is not None
+    path, offset, length = (
+        local(vector.file_path),
+        vector.content_offset or 0,
+        vector.content_size_in_bytes or 0,
+    )
+    content = path.read_bytes()
+    if wrong == "a flipped bit":
+        path.write_bytes(content[: offset + 9] + bytes([content[offset + 9] ^ 1]) + content[offset + 10 :])
+    elif wrong == "cut short":
+        path.write_bytes(content[: offset + length - 1])
+    elif wrong == "gone":
+        path.unlink()
+    else:
+        wrongs: dict[str, dict[str, Any]] = {
+            "cardinality": {"record_count": 2},
+            "offset": {"content_offset": offset + 1},
+            "length": {"content_size_in_bytes": length - 1},
+            "a length of terabytes": {"content_size_in_bytes": 1 << 42},
+            "data file": {"referenced_data_file": None},
+        }
+        lie(table, vector, **wrongs[wrong])
+
+
+WRONG = ["a flipped bit", "cut short", "gone", "cardinality", "offset", "length", "a length of terabytes"]
+
+
+@pytest.mark.parametrize(
+    ("write", "wrong"),
+    [
+        *(("delete", wrong) for wrong in WRONG),
+        *(("compact", wrong) for wrong in WRONG[:-1]),  # a file of terabytes is large enough for it
+        *((write, wrong) for write in ("delete_keys", "delete_positions", "upsert") for wrong in WRONG[2:4]),
+    ],
+)
+def test_a_vector_that_is_not_what_the_manifest_says(deleted: Table, write: str, wrong: str) -> None:
+    harm(deleted, wrong)
+    before, head = files_of(deleted), deleted.metadata.current_snapshot_id
+    positions = {
+        "file_path": [task.data.file_path for task in iceberg.plan_files(deleted).tasks],
+        "pos": [1, 1],
+    }
+    jobs = (
+        WRITES | REWRITES | {"delete_positions": lambda t: iceberg.delete_positions(t, pa.table(positions))}
+    )
+    with pytest.raises((CorruptDataError, NotFoundError, LimitExceededError), match=r"\.puffin"):
+        jobs[write](deleted)
+    deleted.refresh()
+    assert (files_of(deleted), deleted.metadata.current_snapshot_id) == (before, head)
+    with pytest.raises((CorruptDataError, NotFoundError, LimitExceededError), match=r"\.puffin"):
+        iceberg.scan(deleted).to_arrow()
+    assert (
+        iceberg.scan(deleted, "id >= 50").to_arrow().num_rows == 49
+    )  # the other data file is none the worse
+
+
+def test_a_vector_that_names_no_data_file_is_refused(deleted: Table) -> None:
+    harm(deleted, "data file")
+    before = files_of(deleted)
+    for job in (WRITES["delete"], WRITES["upsert"], lambda table: iceberg.scan(table).to_arrow()):
+        with pytest.raises(CorruptDataError, match="referenced-data-file"):
+            job(deleted)
+    assert files_of(deleted) == before
+
+
+@pytest.mark.parametrize("write", ["delete", "delete_keys", "upsert"])
+def test_a_data_file_that_is_not_what_the_manifest_says(
+    racing: RacingCatalog, table: Table, write: str
+) -> None:
+    (task,) = iceberg.plan_files(table).tasks
+    lie(table, task.data, record_count=99)
+    before = files_of(table)
+    with pytest.raises(CorruptDataError, match=r"expected 99 \(manifest\), found 100"):
+        WRITES[write](table)
+    assert files_of(table) == before
 
 
 def test_rows_with_a_key_that_came_in_meanwhile_go_too(racing: RacingCatalog, table: Table) -> None:
