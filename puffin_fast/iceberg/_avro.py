@@ -3,13 +3,15 @@
 An Avro file is a header (magic, a map of metadata with the writer's schema, a sync marker) and blocks.
 Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"), and logical types are
 left raw: a date is its days, a timestamp its microseconds, a uuid its 16 bytes. For that the schema in the
-header is replaced, before fastavro reads the file, by a plain one with canonical names.
+header is replaced, before the records are read, by a plain one with canonical names. A record within a record
+is flattened there: Avro encodes a record as nothing but its fields.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CODECS", "AvroFile", "PartitionColumn", "read_avro", "read_bytes", "to_avro_schema", "write_avro"]
 
 _MAGIC = b"Obj\x01"
+_SYNC = {"type": "fixed", "name": "sync", "size": 16}
 _HEADER = fastavro.parse_schema(
     {
         "type": "record",
@@ -42,7 +45,18 @@ _HEADER = fastavro.parse_schema(
         "fields": [
             {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(_MAGIC)}},
             {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
+_BLOCK = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "puffin_fast.avro_block",
+        "fields": [
+            {"name": "n_records", "type": "long"},
+            {"name": "data", "type": "bytes"},
+            {"name": "sync", "type": _SYNC},
         ],
     }
 )
@@ -64,12 +78,82 @@ class PartitionColumn(NamedTuple):
     scale: int | None
 
 
-class AvroFile(NamedTuple):
-    """An Avro file: the metadata of its header, the partition struct's fields, its records (lazily)."""
+@dataclass(frozen=True)
+class AvroFile:
+    """An Avro file in memory, its header read.
 
+    Attributes:
+        path: for messages.
+        metadata: of the header.
+        partition: the partition struct's fields.
+        schema: the flattened record with canonical names; fields are read in this order.
+    """
+
+    path: str
     metadata: dict[str, str]
     partition: tuple[PartitionColumn, ...]
-    records: Iterator[dict[str, Any]]
+    schema: dict[str, Any]
+    _header: dict[str, Any]
+    _blocks: memoryview
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the blocks, as they stand in the file."""
+        return len(self._blocks)
+
+    def records(self, names: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The records, one by one.
+
+        Args:
+            names: fields that are wanted, all by default; where records hold much else it is passed over, not
+                decoded.
+
+        Raises:
+            CorruptDataError: the bytes are no such records.
+            UnsupportedError: a codec that is not there.
+        """
+        file = self.rewritten(self.schema)
+        wanted = None
+        if names is not None:
+            rest = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
+            if _weight(self.rewritten(self.schema), rest) > HEAVY:
+                fields = [field for field in self.schema["fields"] if field["name"] in names]
+                wanted = {**self.schema, "fields": fields}
+        return _guarded(lambda: fastavro.reader(file, wanted), self.path)
+
+    def rewritten(self, schema: dict[str, Any]) -> BytesIO:
+        """The file under another schema."""
+        return _file(
+            {**self._header["meta"], "avro.schema": _json(schema)}, self._header["sync"], self._blocks
+        )
+
+    def inflated(self, schema: dict[str, Any]) -> tuple[BytesIO, list[tuple[int, int]]]:
+        """The file under another schema without compression, and the records and bytes of each block.
+
+        Raises:
+            Exception: whatever fastavro stumbles over.
+        """
+        sync, counts, blocks = self._header["sync"], [], BytesIO()
+        found: Iterable[Any] = fastavro.block_reader(self.rewritten(self.schema))
+        for block in found:
+            data = block.bytes_.getvalue()
+            counts.append((block.num_records, len(data)))
+            record = {"n_records": block.num_records, "data": data, "sync": sync}
+            fastavro.schemaless_writer(blocks, _BLOCK, record)
+        return _file({"avro.schema": _json(schema), "avro.codec": b"null"}, sync, blocks.getbuffer()), counts
+
+
+def _json(schema: dict[str, Any]) -> bytes:
+    return json.dumps(schema).encode()
+
+
+def _file(metadata: dict[str, bytes], sync: bytes, blocks: memoryview) -> BytesIO:
+    """An Avro file of a header and blocks, at its start."""
+    file = BytesIO()
+    fastavro.schemaless_writer(file, _HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
+    file.write(blocks)
+    file.seek(0)
+    return file
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:
@@ -139,25 +223,17 @@ def read_bytes(io: FileIO, path: str) -> bytes:
         raise NotFoundError(f"{path}: no such file") from error
 
 
-def read_avro(
-    io: FileIO,
-    path: str,
-    names: Mapping[int, str],
-    *,
-    n_bytes: int | None = None,
-    skip: frozenset[str] = frozenset(),
-) -> AvroFile:
+def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int | None = None) -> AvroFile:
     """Opens an Avro file whose fields are known by id.
 
     Args:
         io: PyIceberg's file access.
         path: the file.
-        names: field id to the name that the records shall have; other fields are skipped.
+        names: field id to the name that the fields shall have.
         n_bytes: the length that the metadata states; a shorter file is refused.
-        skip: names that are not wanted: where records hold much of them they are passed over, not decoded.
 
     Raises:
-        CorruptDataError: the bytes are no such Avro file; also while the records are read.
+        CorruptDataError: the bytes are no Avro file.
         NotFoundError: there is no such file.
     """
     data = read_bytes(io, path)
@@ -172,34 +248,23 @@ def read_avro(
         header: Any = fastavro.schemaless_reader(source, _HEADER, None)
         metadata = {key: value.decode() for key, value in header["meta"].items()}
         plain = _Plain(names)
-        writer = plain.of(json.loads(metadata["avro.schema"]))
-        header["meta"]["avro.schema"] = json.dumps(writer).encode()
-        rewritten = BytesIO()
-        fastavro.schemaless_writer(rewritten, _HEADER, header)
-        rewritten.write(memoryview(data)[source.tell() :])
-        rewritten.seek(0)
-        wanted = None
-        if skip and _weight(rewritten, skip) > HEAVY:
-            wanted = _projected(writer, frozenset(names.values()) - skip)
-        reader = fastavro.reader(rewritten, wanted)
-    except CorruptDataError:
-        raise
+        schema = plain.of(json.loads(metadata["avro.schema"]))
+        if schema["type"] != "record":
+            raise ValueError(f"a schema of {schema['type']}")
+        fastavro.parse_schema(schema)
     except Exception as error:
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
-    return AvroFile(metadata, tuple(plain.partition), _guarded(reader, path))
+    blocks = memoryview(data)[source.tell() :]
+    return AvroFile(path, metadata, tuple(plain.partition), schema, header, blocks)
 
 
-def _weight(file: BytesIO, names: frozenset[str]) -> int:
-    """How many items the named lists of the first record hold; the file stands where it stood."""
-    start = file.tell()
+def _weight(file: BytesIO, names: Iterable[str]) -> int:
+    """How many items the named lists of the first record hold."""
     try:
         first: Any = next(iter(fastavro.reader(file)), {})
-        records = [first, *(value for value in first.values() if isinstance(value, dict))]
-        return sum(len(record.get(name) or ()) for record in records for name in names)
+        return sum(len(value) for name in names if isinstance(value := first[name], list))
     except Exception:  # whoever reads the records will say it
         return 0
-    finally:
-        file.seek(start)
 
 
 def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
@@ -210,18 +275,13 @@ def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
     return UnsupportedError(f"{path}: {found}")
 
 
-def _guarded(reader: Iterable[Any], path: str) -> Iterator[dict[str, Any]]:
+def _guarded(read: Callable[[], Iterable[Any]], path: str) -> Iterator[dict[str, Any]]:
     """The records; whatever fastavro stumbles over in hostile bytes becomes one error of ours."""
-    iterator = iter(reader)
-    while True:
-        try:
-            record = next(iterator)
-        except StopIteration:
-            return
-        except Exception as error:
-            missing = _codec_error(error, path)
-            raise missing or CorruptDataError(f"records of an Avro file: {error!r}", path=path) from error
-        yield record
+    try:
+        yield from read()
+    except Exception as error:
+        missing = _codec_error(error, path)
+        raise missing or CorruptDataError(f"records of an Avro file: {error!r}", path=path) from error
 
 
 class _Plain:
@@ -231,6 +291,8 @@ class _Plain:
         self._names = names
         self._known = frozenset(names.values())
         self._named: dict[str, str] = {}
+        self._empty = {"null"}
+        self._unknown = 0
         self.partition: list[PartitionColumn] = []
 
     def of(self, node: Any, inside: str | None = None) -> Any:
@@ -245,15 +307,20 @@ class _Plain:
         if isinstance(kind, dict | list):
             return self.of(kind, inside)
         if kind == "record":
-            name = self._name(node)
-            return {"type": kind, "name": name, "fields": self._fields(node["fields"], inside)}
+            name, fields = self._name(node), self._fields(node["fields"], inside)
+            if all(self._may_be_empty(field["type"]) for field in fields):
+                self._empty.add(name)
+            return {"type": kind, "name": name, "fields": fields}
         if kind == "fixed":
-            return {"type": kind, "name": self._name(node), "size": node["size"]}
+            name = self._name(node)
+            if not node["size"]:
+                self._empty.add(name)
+            return {"type": kind, "name": name, "size": node["size"]}
         if kind == "enum":
             return {"type": kind, "name": self._name(node), "symbols": node["symbols"]}
         if kind == "array":
             items = self.of(node["items"])
-            if items == "null" or (isinstance(items, dict) and items.get("fields") == []):
+            if self._may_be_empty(items):
                 raise ValueError("an array of items without bytes")  # its count would be bounded by nothing
             return {"type": kind, "items": items}
         if kind == "map":
@@ -265,8 +332,15 @@ class _Plain:
         self._named[node["name"]] = plain
         return plain
 
+    def _may_be_empty(self, kind: Any) -> bool:
+        """Whether a value of a plain type may take no byte at all."""
+        return (
+            not isinstance(kind, list)
+            and (kind.get("name") if isinstance(kind, dict) else kind) in self._empty
+        )
+
     def _fields(self, fields: Iterable[Mapping[str, Any]], inside: str | None) -> list[dict[str, Any]]:
-        result = []
+        result: list[dict[str, Any]] = []
         for position, field in enumerate(fields):
             field_id = field.get("field-id")
             if inside == "partition":
@@ -274,11 +348,15 @@ class _Plain:
                 self.partition.append(PartitionColumn(field_id, name, _decimal_scale(field["type"])))
             elif isinstance(field_id, int) and field_id in self._names:
                 name = self._names[field_id]
-            elif field_id is None and field["name"] in self._known | {"key", "value"}:
+            elif field["name"] in ("key", "value") or (field_id is None and field["name"] in self._known):
                 name = field["name"]
             else:
-                name = field["name"] if field["name"] in ("key", "value") else f"u{position}"
-            result.append({"name": name, "type": self.of(field["type"], name)})
+                name, self._unknown = f"u{self._unknown}", self._unknown + 1
+            kind = self.of(field["type"], name)
+            if isinstance(kind, dict) and kind["type"] == "record":
+                result += kind["fields"]
+            else:
+                result.append({"name": name, "type": kind})
         return result
 
 
@@ -290,23 +368,3 @@ def _decimal_scale(node: Any) -> int | None:
             if isinstance(part.get("type"), dict | list):
                 return _decimal_scale(part["type"])
     return None
-
-
-def _projected(node: Any, wanted: frozenset[str]) -> Any:
-    """The reader's schema: of records with canonical names, only the wanted fields."""
-    if isinstance(node, list):
-        return [_projected(part, wanted) for part in node]
-    if not isinstance(node, dict):
-        return node
-    if node["type"] == "array":
-        return {**node, "items": _projected(node["items"], wanted)}
-    if node["type"] != "record":
-        return node
-    fields = [
-        {**field, "type": _projected(field["type"], wanted)}
-        for field in node["fields"]
-        if field["name"] in wanted
-        or field["name"] in ("key", "value")
-        or (field["name"][:1] == "p" and field["name"][1:].isdigit())
-    ]
-    return {**node, "fields": fields}

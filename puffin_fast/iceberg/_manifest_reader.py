@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg._avro import PartitionColumn, read_avro
+from puffin_fast.iceberg._avro_columns import read_columns
 from puffin_fast.iceberg._entries import (
     ADDED,
     DATA,
@@ -33,8 +36,15 @@ if TYPE_CHECKING:
 
 __all__ = ["read_manifest", "read_manifest_list", "read_manifests"]
 
+Columns: TypeAlias = "dict[str, Any]"
+"""Field name to the values of a manifest's entries, by canonical names."""
+
+ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
+BOUNDS = ("lower_bounds", "upper_bounds")
+NOT_TO_PLAN = (*METRICS, "key_metadata")
+
+_REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _THREADS = 8
-_NOT_TO_PLAN = (*METRICS, "key_metadata")
 _LIST_WANTED = frozenset(
     name for field_id, name in LIST_FIELD_NAMES.items() if field_id not in (508, 509, 510, 511, 518)
 )
@@ -52,7 +62,7 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
         NotFoundError: there is no such file.
     """
     result = []
-    for record in read_avro(io, path, LIST_FIELD_NAMES).records:
+    for record in read_avro(io, path, LIST_FIELD_NAMES).records():
         values = {LIST_NAMES.get(name, name): value for name, value in record.items() if name in _LIST_WANTED}
         if (partitions := values.get("partitions")) is not None:
             values["partitions"] = [PartitionSummary(**summary) for summary in partitions]
@@ -85,142 +95,136 @@ def read_manifest(
         manifest: the manifest as its list states it: sequence number and first row id are inherited from it.
         specs: the table's, ``table.specs()``; without them partition values keep the file's order.
         live_only: leave out entries whose status is deleted.
-        metrics: False leaves the six metrics maps and the key metadata of data files out (None); reads
-            faster, but what comes out must not be written back.
+        metrics: False leaves the six metrics maps and the key metadata of data files out (None), and of delete
+            files those that do not say which data file is meant; reads faster, but what comes out must not be
+            written back.
 
     Raises:
         CorruptDataError: the file is no manifest, is shorter than stated, or lacks a required field.
         NotFoundError: there is no such file.
     """
-    # delete files have few metrics, and their bounds say which data file is meant
-    skip = frozenset(() if metrics or manifest.content == DELETES else _NOT_TO_PLAN)
-    path = manifest.path
-    file = read_avro(io, path, ENTRY_NAMES, n_bytes=manifest.length, skip=skip)
-    partition_of = _partition_reader(file.partition, None if specs is None else specs.get(manifest.spec_id))
-    spec_id, is_data = manifest.spec_id, manifest.content == DATA
-    next_row_id = manifest.first_row_id if is_data else None
-    unread = dict.fromkeys(skip)
-    result = []
-    for record in file.records:
-        try:
-            record["data_file"].update(unread)
-            entry = _entry(record, spec_id, partition_of)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise CorruptDataError(f"entry of a manifest: {error!r}", path=path) from error
-        if (entry.content == DATA) != is_data or entry.content not in (
-            DATA,
-            POSITION_DELETES,
-            EQUALITY_DELETES,
-        ):
-            raise CorruptDataError(
-                f"content of {entry.file_path}",
-                path=path,
-                expected=f"that of manifest {manifest.content}",
-                found=entry.content,
-            )
-        if entry.status == DELETED:
-            if live_only:
-                continue
-        elif entry.status not in (ADDED, EXISTING):
-            raise CorruptDataError(
-                f"status of {entry.file_path}", path=path, expected="0 to 2", found=entry.status
-            )
-        elif not is_data or manifest.first_row_id is None:
-            entry.first_row_id = None
-        elif entry.first_row_id is None and next_row_id is not None:
-            entry.first_row_id = next_row_id
-            next_row_id += entry.record_count
-        _inherit(entry, manifest)
-        result.append(entry)
-    return result
+    file = read_avro(io, manifest.path, ENTRY_NAMES, n_bytes=manifest.length)
+    names = set(ENTRY_FIELDS)
+    if not metrics:
+        names -= set(NOT_TO_PLAN if manifest.content == DATA else METRICS)
+        if manifest.content == DELETES and file.metadata.get("format-version") != "3":
+            names |= set(BOUNDS)
+    columns: Columns = read_columns(file, names | {column.name for column in file.partition})
+    try:
+        _check(columns, manifest)
+        if not names.issuperset(BOUNDS) and _need_bounds(columns):
+            columns |= read_columns(file, BOUNDS)
+        _inherit(columns, manifest)
+        columns["spec_id"] = repeat(manifest.spec_id)
+        spec = None if specs is None else specs.get(manifest.spec_id)
+        columns["partition"] = _partitions(file.partition, spec, columns)
+        entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
+    if live_only and DELETED in columns["status"]:
+        return [entry for entry in entries if entry.is_live]
+    return entries
 
 
-def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> None:
-    if entry.snapshot_id is None:
-        entry.snapshot_id = manifest.added_snapshot_id
-    if entry.status == ADDED or manifest.sequence_number == 0:
-        if entry.sequence_number is None:
-            entry.sequence_number = manifest.sequence_number
-        if entry.file_sequence_number is None:
-            entry.file_sequence_number = manifest.sequence_number
-    elif entry.sequence_number is None and entry.status == EXISTING:
-        raise CorruptDataError(
-            f"sequence number of {entry.file_path}",
-            path=manifest.path,
-            expected="one: its status is existing",
+def _check(columns: Columns, manifest: ManifestFile) -> None:
+    """Refuses what cannot be a file of the manifest; puts in what version 1 leaves out."""
+    for name in _REQUIRED:
+        if name not in columns or None in columns[name]:
+            raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
+    n_entries = len(columns["status"])
+    columns.setdefault("content", [DATA] * n_entries)
+    for name in ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"):
+        columns.setdefault(name, [None] * n_entries)
+    contents = (DATA,) if manifest.content == DATA else (POSITION_DELETES, EQUALITY_DELETES)
+    for name, known in (("content", contents), ("status", (ADDED, EXISTING, DELETED))):
+        for found in set(columns[name]).difference(known):
+            path = columns["file_path"][columns[name].index(found)]
+            expected = " or ".join(map(str, known))
+            raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
+    formats = {name: name.upper() for name in set(columns["file_format"])}
+    columns["file_format"] = [formats[name] for name in columns["file_format"]]
+
+
+def _need_bounds(columns: Columns) -> bool:
+    """Whether position-delete files are about data files that only their bounds name."""
+    named = columns.get("referenced_data_file")
+    return POSITION_DELETES in columns["content"] and (
+        named is None
+        or any(
+            path is None and content == POSITION_DELETES
+            for path, content in zip(named, columns["content"], strict=True)
         )
-
-
-def _entry(
-    record: dict[str, Any], spec_id: int, partition_of: Callable[[Any], tuple[Any, ...]]
-) -> ManifestEntry:
-    file = record["data_file"]
-    get = file.get
-    return ManifestEntry(
-        record["status"],
-        record.get("snapshot_id"),
-        record.get("sequence_number"),
-        record.get("file_sequence_number"),
-        get("content", DATA),
-        file["file_path"],
-        file["file_format"].upper(),
-        spec_id,
-        partition_of(file["partition"]),
-        file["record_count"],
-        file["file_size_in_bytes"],
-        _mapping(get("column_sizes")),
-        _mapping(get("value_counts")),
-        _mapping(get("null_value_counts")),
-        _mapping(get("nan_value_counts")),
-        _mapping(get("lower_bounds")),
-        _mapping(get("upper_bounds")),
-        get("key_metadata"),
-        get("split_offsets"),
-        get("equality_ids"),
-        get("sort_order_id"),
-        get("first_row_id"),
-        get("referenced_data_file"),
-        get("content_offset"),
-        get("content_size_in_bytes"),
     )
 
 
-def _mapping(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:
-    return None if pairs is None else {pair["key"]: pair["value"] for pair in pairs}
+def _inherit(columns: Columns, manifest: ManifestFile) -> None:
+    columns["snapshot_id"] = _filled(columns["snapshot_id"], manifest.added_snapshot_id)
+    status, number = columns["status"], manifest.sequence_number
+    for name in ("sequence_number", "file_sequence_number"):
+        values = columns[name]
+        if number == 0 or {ADDED}.issuperset(status):
+            columns[name] = _filled(values, number)
+        elif None in values:
+            if name == "sequence_number" and (EXISTING, None) in zip(status, values, strict=True):
+                at = list(zip(status, values, strict=True)).index((EXISTING, None))
+                raise CorruptDataError(
+                    f"sequence number of {columns['file_path'][at]}",
+                    path=manifest.path,
+                    expected="one: its status is existing",
+                )
+            columns[name] = [
+                number if value is None and state == ADDED else value
+                for value, state in zip(values, status, strict=True)
+            ]
+    if manifest.content == DATA and manifest.first_row_id is not None:
+        columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)
+    else:
+        columns["first_row_id"] = [
+            row_id if state == DELETED else None
+            for row_id, state in zip(columns["first_row_id"], status, strict=True)
+        ]
 
 
-def _partition_reader(
-    columns: Sequence[PartitionColumn], spec: PartitionSpec | None
-) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """A function from the partition record to the tuple in the spec's order, found by field id."""
-    ordered: list[PartitionColumn | None] = list(columns)
+def _filled(values: list[Any], default: Any) -> list[Any]:
+    return [default if value is None else value for value in values] if None in values else values
+
+
+def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
+    """The first row id of each data file: those without one are numbered in turn, deleted files are passed over."""
+    found = []
+    for state, row_id, n_rows in zip(
+        columns["status"], columns["first_row_id"], columns["record_count"], strict=True
+    ):
+        if row_id is None and state != DELETED:
+            row_id, next_row_id = next_row_id, next_row_id + n_rows
+        found.append(row_id)
+    return found
+
+
+def _partitions(
+    found: Sequence[PartitionColumn], spec: PartitionSpec | None, columns: Columns
+) -> Iterable[tuple[Any, ...]]:
+    """Each file's partition values in the spec's order, found by field id."""
+    ordered: list[PartitionColumn | None] = list(found)
     if spec is not None:
-        by_id = {column.field_id: column for column in columns}
+        by_id = {column.field_id: column for column in found}
         if all(field.field_id in by_id for field in spec.fields):
             ordered = [by_id[field.field_id] for field in spec.fields]
         elif None not in by_id:
             ordered = [by_id.get(field.field_id) for field in spec.fields]
         # a file without field ids (version 1) follows the spec by position
     if not ordered:
-        return lambda record: ()
-    plan = [(None if c is None else c.name, None if c is None else c.scale) for c in ordered]
-    names = [name for name, scale in plan if name is not None and scale is None]
-    if len(names) == len(plan):
-        return lambda record: tuple([record[name] for name in names])
+        return repeat(())
+    nothing = [None] * len(columns["status"])
+    return zip(*(_scaled(column, columns) if column else nothing for column in ordered), strict=True)
 
-    def read(record: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(
-            [
-                None
-                if name is None or (value := record[name]) is None
-                else value
-                if scale is None
-                else bytes_to_decimal(value, scale)
-                for name, scale in plan
-            ]
-        )
 
-    return read
+def _scaled(column: PartitionColumn, columns: Columns) -> Iterable[Any]:
+    values: Iterable[Any]
+    values, scale = columns[column.name], column.scale
+    if scale is None:
+        return values
+    return [None if value is None else bytes_to_decimal(value, scale) for value in values]
 
 
 def read_manifests(

@@ -40,7 +40,7 @@ FOREIGN = {
     "click": {"cli"},
     "rich": {"cli", "iceberg"},
     "duckdb": {"cli"},
-    "polars": set(),
+    "polars": {"iceberg"},
     "pyroaring": set(),
 }
 """Packages that are not for everyone, and who may import them."""
