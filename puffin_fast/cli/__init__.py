@@ -29,6 +29,7 @@ for _command in (
     table.deletes,
     table.delete,
     table.delete_keys,
+    table.upsert,
     table.upgrade,
     maintain.report,
     maintain.convert,

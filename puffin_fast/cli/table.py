@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg import DeleteResult
 
-__all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade"]
+__all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade", "upsert"]
+
+branch_option = click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Count the rows, write nothing.")
+job_id_option = click.option("--job-id", help="Recorded in the summary; a job done before is not done again.")
 
 SHOWN = 20
 """Rows that `scan` shows when nobody says how many."""
@@ -58,9 +62,9 @@ def _count(table: Table, where: str, branch: str) -> int:
 @click.option(
     "--where", required=True, help="Rows to delete, as PyIceberg writes filters: 'a > 5 and b is null'."
 )
-@click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
+@branch_option
 @click.option("--spark", is_flag=True, help="Search and encode on Spark's executors.")
-@click.option("--dry-run", is_flag=True, help="Count the rows, write nothing.")
+@dry_run_option
 @_rim.catalog_options
 @_rim.output_option
 def delete(
@@ -88,9 +92,9 @@ def delete(
     help="Key column, in TABLE and in KEYS; repeatable. By default the identifier fields.",
 )
 @click.option("--null-safe", is_flag=True, help="Null equals null; else a key with a null matches no row.")
-@click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
-@click.option("--job-id", help="Recorded in the summary; a job done before is not done again.")
-@click.option("--dry-run", is_flag=True, help="Count the rows, write nothing.")
+@branch_option
+@job_id_option
+@dry_run_option
 @_rim.catalog_options
 @_rim.output_option
 def delete_keys(
@@ -122,6 +126,55 @@ def delete_keys(
             dry_run=dry_run,
         )
     _rim.show([{"table": table, "keys": str(keys), "branch": branch, **asdict(result)}], output)
+
+
+@click.command()
+@click.argument("table")
+@click.argument("data", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--on",
+    multiple=True,
+    help="Key column, in TABLE and in DATA; repeatable. By default the identifier fields.",
+)
+@click.option("--no-update", is_flag=True, help="Leave rows that are there alone.")
+@click.option("--no-insert", is_flag=True, help="Leave out rows whose key TABLE does not have.")
+@branch_option
+@job_id_option
+@dry_run_option
+@_rim.catalog_options
+@_rim.output_option
+def upsert(
+    table: str,
+    data: Path,
+    on: tuple[str, ...],
+    no_update: bool,
+    no_insert: bool,
+    branch: str,
+    job_id: str | None,
+    dry_run: bool,
+    output: str,
+    **catalog: str | None,
+) -> None:
+    """Replaces the rows of TABLE (namespace.name) by those of the file DATA with the same key, inserts the others.
+
+    DATA is Parquet, Arrow or CSV by its suffix, with all columns of TABLE; a CSV file's columns are read as
+    TABLE has them. One commit; rows that are the same already are left as they are.
+    """
+    opened = _rim.open_table(table, catalog)
+    from puffin_fast import iceberg
+
+    with _files.rows(data, opened.schema()) as rows:
+        result = iceberg.upsert(
+            opened,
+            rows,
+            on or None,
+            update=not no_update,
+            insert=not no_insert,
+            branch=branch,
+            job_id=job_id,
+            dry_run=dry_run,
+        )
+    _rim.show([{"table": table, "data": str(data), "branch": branch, **asdict(result)}], output)
 
 
 @click.command()

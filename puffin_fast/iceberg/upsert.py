@@ -27,7 +27,7 @@ from puffin_fast.iceberg.commit import remove_files
 from puffin_fast.iceberg.keys import Keys
 from puffin_fast.iceberg.lineage import METADATA_COLUMNS
 from puffin_fast.iceberg.plan import FileTask, plan_snapshot
-from puffin_fast.iceberg.position_files import write_deletes
+from puffin_fast.iceberg.position_files import count_deletes, write_deletes
 from puffin_fast.iceberg.project import arrow_type
 from puffin_fast.iceberg.tables import arrow_rows, write_entries
 from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges
@@ -86,6 +86,7 @@ def upsert(
     job_id: str | None = None,
     properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
 ) -> UpsertResult:
     """Replaces the rows that have the key of a given row, and inserts the given rows that have none, in one commit.
 
@@ -105,6 +106,7 @@ def upsert(
         branch: an existing branch.
         on_conflict, job_id, properties, threads: as `delete`. Data files with a given key that another commit
             brings meanwhile are always looked at.
+        dry_run: count rows, write nothing.
 
     Returns:
         What was done.
@@ -130,7 +132,7 @@ def upsert(
             compared = update and skip_unchanged
             matches = _find(table, base, source, compared=compared, threads=threads)
         done = _Done.of(matches, rows.num_rows, update=update, insert=insert)
-        return _write(table, source, matches, done, threads)
+        return _write(table, source, matches, done, threads, dry_run)
 
     result = job.run(plan, on_conflict, properties)
     if result.repeated:
@@ -322,9 +324,9 @@ class _Done:
 
 
 def _write(
-    table: Table, source: _Source, matches: _Matches, done: _Done, threads: int | None
+    table: Table, source: _Source, matches: _Matches, done: _Done, threads: int | None, dry_run: bool
 ) -> VectorChanges:
-    """Writes the deletes and the new rows of one commit."""
+    """Writes the deletes and the new rows of one commit; or counts the rows that would be deleted."""
     current = CurrentDeletes(table.io)
 
     def merge(number: int) -> NewDeletes:
@@ -332,7 +334,10 @@ def _write(
         return NewDeletes.merge(matches.tasks[number], PositionBitmap.from_positions(mine), current)
 
     numbers = [int(number) for number in np.unique(matches.file[done.replaced])]
-    written = write_deletes(table, on_threads(merge, numbers, threads))
+    found = on_threads(merge, numbers, threads)
+    if dry_run:
+        return count_deletes(found)
+    written = write_deletes(table, found)
     if not done.written.size:
         return written
     relied_on = {matches.tasks[number].data.file_path for number in np.unique(matches.file)}

@@ -65,6 +65,50 @@ def test_a_csv_column_is_read_in_the_table_s_type(run: Run, catalog_options: Opt
     assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 0
 
 
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
+def test_rows_are_upserted_from_files(run: Run, catalog_options: Options, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    rows = pa.table({"word": ["w1", "new", "newer"], "id": [1, 2, 1000]})
+    (pq.write_table if name.endswith("parquet") else csv.write_csv)(rows, path)
+    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
+    before = open_table(catalog_options).metadata_location
+    (dry,) = said(run(*arguments, "--dry-run"))
+    assert [dry[key] for key in counts] == [1, 1, 1, 1]
+    assert (dry["snapshot_id"], dry["data_files_written"], dry["delete_files_written"]) == (None, 0, 0)
+    assert open_table(catalog_options).metadata_location == before
+    (done,) = said(run(*arguments, "--job-id", "j"))
+    assert [done[key] for key in counts] == [1, 1, 1, 1]
+    found = {row["id"]: row["word"] for row in open_table(catalog_options).scan().to_arrow().to_pylist()}
+    assert found == {row["id"]: row["word"] for row in ROWS.to_pylist()} | {2: "new", 1000: "newer"}
+    (again,) = said(run(*arguments, "--job-id", "j"))
+    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+
+
+@pytest.mark.parametrize(("option", "expected"), [("--no-update", [0, 1, 2]), ("--no-insert", [1, 0, 1])])
+def test_an_upsert_can_leave_out_half(
+    run: Run, catalog_options: Options, tmp_path: Path, option: str, expected: list[int]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,word\n1,w1\n2,new\n1000,newer\n")
+    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    (done,) = said(run(*arguments, option))
+    assert [done[key] for key in ("rows_updated", "rows_inserted", "rows_unchanged")] == expected
+    assert count(catalog_options) == 1000 + expected[1]
+    result = run(*arguments, "--no-update", "--no-insert")
+    assert result.exit_code == 1
+    assert "nothing would be done" in result.output
+
+
+def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id\n1\n")
+    result = run("upsert", "ns.t", path, "--on", "id", *catalog_options)
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert "no column word" in result.output
+
+
 @pytest.mark.parametrize(
     ("name", "text", "on", "named"),
     [

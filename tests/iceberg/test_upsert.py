@@ -129,6 +129,23 @@ def test_update_and_insert_can_be_left_out(
         upsert(table, of(new), ["id"], update=False, insert=False)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_dry_run_counts_the_same_and_writes_nothing(
+    shared_catalog: SqlCatalog, namespace: str, version: int
+) -> None:
+    table = made(shared_catalog, namespace, version=version)
+    rows = of([row(1, "new"), START[2], row(N)])
+    before, files = table.metadata_location, files_of(table)
+    dry = upsert(table, rows, ["id"], dry_run=True)
+    assert (dry.rows_updated, dry.rows_inserted, dry.rows_unchanged, dry.rows_deleted) == (1, 1, 1, 1)
+    assert (dry.snapshot_id, dry.data_files_written, dry.delete_files_written, dry.n_bytes) == (None, 0, 0, 0)
+    assert table.refresh().metadata_location == before
+    assert files_of(table) == files
+    done = upsert(table, rows, ["id"])
+    counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
+    assert [getattr(done, name) for name in counts] == [getattr(dry, name) for name in counts]
+
+
 def test_rows_deleted_before_are_inserted_and_repeated_ones_become_one(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
