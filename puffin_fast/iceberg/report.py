@@ -93,7 +93,7 @@ class Report:
         try:
             from matplotlib.figure import Figure
         except ModuleNotFoundError as error:
-            raise MissingExtraError("matplotlib", extra="demo") from error
+            raise MissingExtraError("matplotlib", extra="plot") from error
         figure = Figure(figsize=(11, 4), layout="constrained")
         left, right = figure.subplots(1, 2)
         shares = [share or 0.0 for share in self.files["share"].to_pylist()]

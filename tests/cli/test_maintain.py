@@ -68,7 +68,7 @@ def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Option
 
 
 def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Path) -> None:
-    require_module("matplotlib", "pip install 'puffin-fast[demo]'")
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
     picture = tmp_path / "p.svg"
     answer = said(run("report", "ns.t", "--picture", picture, "--output", "json", *many))
     assert answer["advice"] == ["compact: 2 vectors lie in 2 small Puffin files"]

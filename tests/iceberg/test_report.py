@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from puffin_fast import iceberg
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, MissingExtraError
 from tests.conftest import require_module
 from tests.iceberg.test_convert import delete_by_file, three_files
 from tests.iceberg.test_maintain import add_vector, made, tasks
@@ -79,13 +80,21 @@ def test_a_console_prints_it(racing: SqlCatalog) -> None:
 
 @pytest.mark.parametrize("n_files", [0, 3])
 def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) -> None:
-    require_module("matplotlib", "pip install 'puffin-fast[demo]'")
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
     table = made(racing, n_files)
     if n_files:
         iceberg.delete(table, "id < 50")
     path = tmp_path / "picture.png"
     iceberg.report(table).picture(path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_matplotlib_names_the_extra(
+    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"puffin-fast\[plot\]"):
+        iceberg.report(made(racing, 0)).picture(tmp_path / "picture.png")
 
 
 def test_a_share_outside_0_to_1_is_refused(racing: SqlCatalog) -> None:
