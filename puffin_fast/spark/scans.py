@@ -44,7 +44,7 @@ def scan(
     """`puffin_fast.iceberg.scan` as a DataFrame: vectors, position deletes and equality deletes applied.
 
     Planned when called, so that the snapshot is fixed; read when Spark asks for rows, and anew each time. Tasks
-    read about 64 MiB of data files each, large files by their row groups. A task holds a batch of 131,072 rows
+    read about 128 MiB of data files each, large files by their row groups. A task holds a batch of 131,072 rows
     of the columns asked for, and the deletes of its data files. Spark cannot push filters and columns into it:
     say here which are wanted.
 
