@@ -1,0 +1,101 @@
+"""Vectors packed by executors: the files that the single machine would write, and the same rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast import spark as ps
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg._changes import Changes
+from puffin_fast.iceberg.commit import commit
+from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
+from tests.iceberg.test_maintain import N, ids, made, puffins, tasks
+from tests.spark.test_convert import agree, twin
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+pytestmark = pytest.mark.spark
+__all__ = ["racing"]
+
+
+def spoiled(catalog: RacingCatalog, n_files: int = 8) -> Table:
+    """A table whose vectors lie in a Puffin file each."""
+    table = made(catalog, n_files)
+    for number in range(n_files):
+        iceberg.delete(table, f"id >= {number * N + 10} and id < {number * N + 13 + number}")
+    assert len(puffins(table)) == n_files
+    return table
+
+
+def test_many_puffin_files_become_one(
+    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = spoiled(racing)
+    before = ids(table)
+    ages = {task.data.file_path: task.vector.sequence_number for task in tasks(table) if task.vector}
+    files = files_of(table)
+    planned = ps.compact(spark, table, dry_run=True)
+    assert (planned.puffin_files_written, planned.vectors_written) == (1, 8)
+    assert files_of(table) == files
+    result = agree(spark, table, twin(racing, table), "compact")
+    assert (result.puffin_files_written, result.puffin_files_removed) == (1, 8)
+    assert result.n_bytes == planned.n_bytes
+    assert {t.data.file_path: t.vector.sequence_number for t in tasks(table) if t.vector} == ages
+    assert ids(table) == before == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
+    assert ps.compact(spark, table).snapshot_id is None
+
+
+def test_a_target_size_gives_the_files_of_the_single_machine(
+    spark: SparkSession, racing: RacingCatalog
+) -> None:
+    table = spoiled(racing)
+    single = twin(racing, table)
+    found, expected = (
+        ps.compact(spark, table, target_file_size=120),
+        iceberg.compact(single, target_file_size=120),
+    )
+    assert 1 < found.puffin_files_written < 8
+    assert (found.puffin_files_written, found.vectors_written) == (
+        expected.puffin_files_written,
+        expected.vectors_written,
+    )
+    assert ids(table) == ids(single)
+    assert ps.compact(spark, table, target_file_size=120).snapshot_id is None
+
+
+def test_dangling_vectors_are_dropped_without_a_task(spark: SparkSession, racing: RacingCatalog) -> None:
+    table = made(racing, 2)
+    iceberg.delete(table, "id = 5")
+    commit(table, Changes(removed=(tasks(table)[0].data,)), base=table.current_snapshot())
+    result = agree(spark, table, twin(racing, table), "compact")
+    assert (result.vectors_removed, result.vectors_written) == (1, 0)
+
+
+def test_a_delete_during_compaction_is_kept(spark: SparkSession, racing: RacingCatalog) -> None:
+    table = spoiled(racing, 3)
+    other, before = racing.load_table("n.t"), ids(table)
+    racing.before = [lambda: iceberg.delete(other, "id = 7 or id = 107")]
+    result = ps.compact(spark, table, job_id="weekly")
+    assert result.attempts == 2
+    assert ids(table) == before - {7, 107}
+    assert iceberg.verify(table) == []
+    assert ps.compact(spark, table, job_id="weekly").repeated
+
+
+def test_bad_arguments_are_refused_at_once(spark: SparkSession, racing: RacingCatalog) -> None:
+    table = made(racing, 0)
+    with pytest.raises(InvalidInputError, match="target_file_size"):
+        ps.compact(spark, table, target_file_size=0)
+    with pytest.raises(InvalidInputError, match="SparkSession"):
+        ps.compact(None, table)  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="twig"):
+        ps.compact(spark, table, branch="twig")
+    assert ps.compact(spark, table).snapshot_id is None
