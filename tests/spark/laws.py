@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
-from puffin_fast import read_vectors
+from puffin_fast import iceberg, read_vectors
 from puffin_fast import spark as ps
 from puffin_fast.errors import (
     ConflictError,
@@ -27,11 +28,13 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from puffin_fast.iceberg.plan import plan_files
 from puffin_fast.spark import functions as dv
 from puffin_fast.spark._session import own_errors, pyspark_version
 from tests import oracle
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
 Law = Callable[["SparkSession", Path], None]
@@ -276,6 +279,9 @@ def column_functions_refuse_bad_values(spark: SparkSession, folder: Path) -> Non
                 df.select(dv.encode("p", via=via)).toArrow()
     with pytest.raises(InvalidInputError, match="via"):
         dv.encode("p", via="fast")  # type: ignore[arg-type]
+    if pyspark_version() < (4, 1):
+        with pytest.raises(UnsupportedError, match=r"4\.1.*via='pandas'"):
+            dv.encode("p", via="arrow")
 
 
 @law
@@ -321,6 +327,40 @@ def the_puffin_source_refuses_what_it_cannot_read(spark: SparkSession, folder: P
             spark.read.format("puffin").options(**options).load(location).toArrow()
     with pytest.raises(InvalidInputError, match="SparkSession"):
         ps.register(None)  # type: ignore[arg-type]
+
+
+@law
+def tables_lose_rows_by_filter_and_by_position(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("laws", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    lose_rows(spark, catalog, "n.t")
+    catalog.engine.dispose()
+
+
+def lose_rows(spark: SparkSession, catalog: Catalog, name: str) -> None:
+    """Deletes from a new table by filter, by position, by both, and not at all."""
+    rows = pa.table({"id": range(900), "k": pa.array([i % 7 for i in range(900)], pa.int32())})
+    table = iceberg.create_table(catalog, name, rows.schema)
+    for start in (0, 300, 600):
+        iceberg.append(table, rows.slice(start, 300))
+    left = [i for i in range(900) if i % 7 != 3]
+    assert ps.delete(spark, table, "k = 3").rows_deleted == 900 - len(left)
+    first = next(
+        t.data for t in plan_files(table, metrics=True).tasks if t.data.lower_bounds[1][:2] == b"\0\0"
+    )
+    places = frame(spark, [(first.file_path, pos) for pos in (1, 3, 299)] + [("s3://elsewhere/x.parquet", 1)])
+    found = ps.delete_positions(places, table, job_id="nightly")
+    left = [i for i in left if i not in (1, 299)]
+    assert (found.rows_deleted, found.rows_dangling) == (2, 1)  # 3 was deleted before
+    assert ps.delete_positions(places, table, job_id="nightly").repeated
+    with pytest.raises(NotFoundError, match="elsewhere"):
+        ps.delete_positions(places, table, strict=True)
+    with pytest.raises(InvalidInputError, match=r"pos.*300"):
+        ps.delete_positions(frame(spark, [(first.file_path, 300)]), table)
+    assert iceberg.verify(table) == []
+    assert sorted(catalog.load_table(name).scan().to_arrow()["id"].to_pylist()) == left
+    assert set(ps.job_files(table, "nightly")) <= set(iceberg.deletes(table)["path"].to_pylist())
+    assert ps.remove_job_files(table, "nightly") == []
 
 
 def main() -> int:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import require_module
-from tests.spark.laws import LAWS
+from tests.spark.laws import LAWS, lose_rows
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
@@ -23,6 +24,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("name", LAWS)
 def test_on_the_classic_session(name: str, spark: SparkSession, tmp_path: Path) -> None:
     LAWS[name](spark, tmp_path)
+
+
+def test_on_a_rest_catalog(spark: SparkSession, rest_catalog: RestCatalog, rest_namespace: str) -> None:
+    lose_rows(spark, rest_catalog, f"{rest_namespace}.t")
 
 
 def test_on_connect() -> None:
