@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast import __version__
 from puffin_fast.spark._session import NO_PACKAGE
 
 if TYPE_CHECKING:
@@ -21,19 +22,25 @@ def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
 
     Returns:
         A function without arguments that imports and returns it there; where that fails, it raises a
-        RuntimeError that names the executor's host and Python (our own classes do not exist there).
+        RuntimeError that names the executor's host and Python (our own classes do not exist there), and an
+        UnsupportedError where the package is of another version than here.
     """
-    trouble = NO_PACKAGE
+    trouble, version = NO_PACKAGE, __version__
 
     def find() -> Callable[..., Any]:
         import platform
         import sys
         from importlib import import_module
 
+        where = f"{platform.node()} ({sys.executable}, Python {platform.python_version()})"
         try:
+            there = import_module("puffin_fast")
+            if there.__version__ != version:
+                raise there.errors.UnsupportedError(
+                    f"puffin_fast {there.__version__} on the executor {where}, expected {version}, the driver's"
+                )
             found: Callable[..., Any] = getattr(import_module(module), function)
         except ImportError as error:
-            where = f"{platform.node()} ({sys.executable}, Python {platform.python_version()})"
             raise RuntimeError(f"{trouble} {where}: {error}") from None
         return found
 

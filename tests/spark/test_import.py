@@ -58,3 +58,20 @@ def test_deleting_from_tables_without_pyiceberg_names_the_extra() -> None:
         """
     )
     assert lines == ["pyiceberg is not installed: pip install 'puffin-fast[iceberg]'"]
+
+
+def test_executors_of_another_version_are_named() -> None:
+    lines = said(
+        """
+        from puffin_fast.errors import UnsupportedError
+        from puffin_fast.spark import _ship
+        there, _ship.__version__ = _ship.__version__, "9.9"
+        find = _ship.by_name("puffin_fast.spark._merge", "merge")
+        try:
+            find()
+        except UnsupportedError as error:
+            print(str(error).startswith(f"puffin_fast {there} on the executor "), error)
+        """
+    )
+    assert lines[0].startswith("True")
+    assert "expected 9.9, the driver's" in lines[0]
