@@ -113,15 +113,19 @@ def remove_job_files(
     Returns:
         The paths that were removed.
     """
-    counts = _needed(where) if _is_table(where) else lambda path: False
     run = re.escape(job_id) + _RUN
-    removed = []
-    for folder, handle in _folders(where, job_id, filesystem):
-        for path in _files(folder, run, f"{job_id}-", handle):
-            if path not in keep and not counts(path):
-                remove(path, filesystem=handle)
-                removed.append(path)
-    return removed
+    found = [
+        (path, handle)
+        for folder, handle in _folders(where, job_id, filesystem)
+        for path in _files(folder, run, f"{job_id}-", handle)
+        if path not in keep
+    ]
+    if found and _is_table(where):  # asked after the listing: what a commit took meanwhile stays
+        counts = _needed(where)
+        found = [(path, handle) for path, handle in found if not counts(path)]
+    for path, handle in found:
+        remove(path, filesystem=handle)
+    return [path for path, _ in found]
 
 
 def _needed(table: Any) -> Callable[[str], bool]:
