@@ -6,29 +6,106 @@
 
 #define PF_WORDS 1024
 
-/* Cardinality of a bitmap container and the number of its runs (a run starts at each 1 after a 0). */
-PF_BODY void pf_bitmap_count_body(const uint8_t *bits, uint32_t *cardinality, uint32_t *n_runs) {
-    uint64_t first = pf_get64(bits);
-    uint64_t ones = (uint64_t)__builtin_popcountll(first);
-    uint64_t starts = (uint64_t)__builtin_popcountll(first & ~(first << 1));
-    for (size_t i = 1; i < PF_WORDS; i++) {
-        uint64_t word = pf_get64(bits + 8 * i), before = pf_get64(bits + 8 * i - 8);
-        ones += (uint64_t)__builtin_popcountll(word);
-        starts += (uint64_t)__builtin_popcountll(word & ~((word << 1) | (before >> 63)));
-    }
-    *cardinality = (uint32_t)ones;
-    *n_runs = (uint32_t)starts;
-}
-PF_LEVELS(void, pf_bitmap_count, (const uint8_t *bits, uint32_t *cardinality, uint32_t *n_runs),
-          (bits, cardinality, n_runs))
+/* The bits of a word at which runs start: each 1 after a 0; `before` is the word before it. */
+PF_BODY uint64_t pf_run_starts(uint64_t word, uint64_t before) { return word & ~((word << 1) | (before >> 63)); }
 
-/* Cardinality alone. */
-PF_BODY uint32_t pf_bitmap_cardinality_body(const uint8_t *bits) {
+enum { PF_MANY_RUNS = 2048 }; /* no container of so many is smallest as runs: counts may stop there */
+
+/* Set bits of a bitmap container, or of its run starts but those in the first word (which may stop at many): sixteen
+ * words at a time, whose ones are added up byte by byte. */
+PF_BODY uint64_t pf_sum_words(const uint8_t *bits, int runs) {
+    uint64_t total = 0;
+    for (size_t i = (size_t)runs; i < PF_WORDS; i += 16) {
+        size_t end = i + 16 < PF_WORDS ? i + 16 : PF_WORDS;
+        uint64_t sums = 0;
+        for (size_t j = i; j < end; j++) {
+            uint64_t word = pf_get64(bits + 8 * j);
+            if (runs) word = pf_run_starts(word, pf_get64(bits + 8 * j - 8));
+            word -= (word >> 1) & 0x5555555555555555ull;
+            word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
+            sums += (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0Full;
+        }
+        sums = (sums & 0x00FF00FF00FF00FFull) + ((sums >> 8) & 0x00FF00FF00FF00FFull);
+        total += (sums * 0x0001000100010001ull) >> 48;
+        if (runs && total >= PF_MANY_RUNS) break;
+    }
+    return total;
+}
+
+/* Cardinality of a bitmap container. */
+static uint32_t pf_bitmap_cardinality_portable(const uint8_t *bits) { return (uint32_t)pf_sum_words(bits, 0); }
+
+/* The number of runs, or any from PF_MANY_RUNS on when there are so many. */
+static uint32_t pf_bitmap_runs_portable(const uint8_t *bits) {
+    return (uint32_t)(pf_ones(pf_run_starts(pf_get64(bits), 0)) + pf_sum_words(bits, 1));
+}
+
+#if PF_X86
+/* Set bits of each byte, looked up by halves. */
+static inline PF_AVX2 __m256i pf_ones_by_byte(__m256i bits) {
+    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i ones = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2,
+                                          2, 3, 2, 3, 3, 4);
+    return _mm256_add_epi8(_mm256_shuffle_epi8(ones, _mm256_and_si256(bits, low)),
+                           _mm256_shuffle_epi8(ones, _mm256_and_si256(_mm256_srli_epi16(bits, 4), low)));
+}
+
+static inline PF_AVX2 uint32_t pf_sum_lanes(__m256i lanes) {
+    uint64_t four[4];
+    _mm256_storeu_si256((__m256i *)four, lanes);
+    return (uint32_t)(four[0] + four[1] + four[2] + four[3]);
+}
+
+PF_AVX2 static uint32_t pf_bitmap_cardinality_avx2(const uint8_t *bits) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i total = zero;
+    for (size_t i = 0; i < 8 * PF_WORDS; i += 256) { /* 8 times 8 ones fit a byte */
+        __m256i sums = zero;
+        for (size_t j = 0; j < 256; j += 32)
+            sums = _mm256_add_epi8(sums, pf_ones_by_byte(_mm256_loadu_si256((const __m256i *)(bits + i + j))));
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(sums, zero));
+    }
+    return pf_sum_lanes(total);
+}
+
+PF_AVX2 static uint32_t pf_bitmap_runs_avx2(const uint8_t *bits) {
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t head[4] = {0};
+    memcpy(head + 1, bits, 24);
+    __m256i before = _mm256_loadu_si256((const __m256i *)head); /* each word's predecessor */
+    uint32_t total = 0;
+    for (size_t i = 0; i < 8 * PF_WORDS && total < PF_MANY_RUNS; i += 256) {
+        __m256i sums = zero;
+        for (size_t j = i; j < i + 256; j += 32) {
+            __m256i word = _mm256_loadu_si256((const __m256i *)(bits + j));
+            if (j > 0) before = _mm256_loadu_si256((const __m256i *)(bits + j - 8));
+            __m256i after = _mm256_or_si256(_mm256_slli_epi64(word, 1), _mm256_srli_epi64(before, 63));
+            sums = _mm256_add_epi8(sums, pf_ones_by_byte(_mm256_andnot_si256(after, word)));
+        }
+        total += pf_sum_lanes(_mm256_sad_epu8(sums, zero));
+    }
+    return total;
+}
+
+/* Plain loops, which compilers turn into AVX-512's count of each word. */
+PF_AVX512 static uint32_t pf_bitmap_cardinality_avx512(const uint8_t *bits) {
     uint64_t ones = 0;
     for (size_t i = 0; i < PF_WORDS; i++) ones += (uint64_t)__builtin_popcountll(pf_get64(bits + 8 * i));
     return (uint32_t)ones;
 }
-PF_LEVELS(uint32_t, pf_bitmap_cardinality, (const uint8_t *bits), (bits))
+
+PF_AVX512 static uint32_t pf_bitmap_runs_avx512(const uint8_t *bits) {
+    uint64_t starts = (uint64_t)__builtin_popcountll(pf_run_starts(pf_get64(bits), 0));
+    for (size_t i = 1; i < PF_WORDS && starts < PF_MANY_RUNS; i += 64) {
+        size_t end = i + 64 < PF_WORDS ? i + 64 : PF_WORDS;
+        for (size_t j = i; j < end; j++)
+            starts += (uint64_t)__builtin_popcountll(pf_run_starts(pf_get64(bits + 8 * j), pf_get64(bits + 8 * j - 8)));
+    }
+    return (uint32_t)starts;
+}
+#endif
+PF_DISPATCH(uint32_t, pf_bitmap_cardinality, (const uint8_t *bits), (bits))
+PF_DISPATCH(uint32_t, pf_bitmap_runs, (const uint8_t *bits), (bits))
 
 /* out = the union of n > 0 bitmaps, four at a time. */
 PF_BODY void pf_bitmap_unite_body(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
@@ -213,21 +290,21 @@ PF_DISPATCH(void, pf_spread_bits, (const uint8_t *bits, size_t n_bits, uint8_t f
             (bits, n_bits, flip, out))
 
 /* Positions base + i of the set bits of n_words words into out, which has room for `room` >= their number;
- * returns that number. Words are flattened eight positions at a time past their end while room allows. */
+ * returns that number. While room allows, a word's positions are written ten at a time, also past their end: most
+ * words of a bitmap of 10% have no more, so that few branches are mispredicted. */
 PF_BODY size_t pf_expand_body(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out, size_t room) {
     uint64_t *const start = out, *const end = out + room;
     for (size_t i = 0; i < n_words; i++, base += 64) {
         uint64_t word = pf_get64(bits + 8 * i);
         if (word == 0) continue;
-        if (end - out >= 64) {
-            size_t ones = (size_t)__builtin_popcountll(word);
-            uint64_t *next = out + ones;
+        if (end - out >= 70) {
+            uint64_t *next = out + pf_ones(word);
             do {
-                for (int j = 0; j < 8; j++) {
+                for (int j = 0; j < 10; j++) {
                     out[j] = base + (uint64_t)__builtin_ctzll(word | (1ull << 63));
                     word &= word - 1;
                 }
-                out += 8;
+                out += 10;
             } while (out < next);
             out = next;
         } else {
@@ -242,7 +319,29 @@ static size_t pf_expand_portable(const uint8_t *bits, size_t n_words, uint64_t b
 #if PF_X86
 PF_AVX2 static size_t pf_expand_avx2(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
                                      size_t room) {
-    return pf_expand_body(bits, n_words, base, out, room);
+    uint64_t *const start = out, *const end = out + room;
+    size_t i = 0;
+    for (; i < n_words && end - out >= 64; i++, base += 64) {
+        uint64_t word = pf_get64(bits + 8 * i);
+        uint64_t *next = out + _mm_popcnt_u64(word);
+        if (next - out > 10) { /* byte by byte, whatever their bits */
+            for (uint64_t at = base; at < base + 64; at += 8, word >>= 8) {
+                const __m256i origin = _mm256_set1_epi64x((long long)at);
+                __m128i set = _mm_loadl_epi64((const __m128i *)pf_bits_of_byte[word & 0xFF]);
+                __m256i low = _mm256_cvtepu8_epi64(set), high = _mm256_cvtepu8_epi64(_mm_srli_si128(set, 4));
+                _mm256_storeu_si256((__m256i *)out, _mm256_add_epi64(origin, low));
+                _mm256_storeu_si256((__m256i *)(out + 4), _mm256_add_epi64(origin, high));
+                out += _mm_popcnt_u64(word & 0xFF);
+            }
+            continue;
+        }
+        for (int j = 0; j < 10; j++) {
+            out[j] = base + _tzcnt_u64(word);
+            word = _blsr_u64(word);
+        }
+        out = next;
+    }
+    return (size_t)(out - start) + pf_expand_body(bits + 8 * i, n_words - i, base, out, (size_t)(end - out));
 }
 PF_AVX512 static size_t pf_expand_avx512(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
                                          size_t room) {
@@ -280,7 +379,7 @@ PF_BODY size_t pf_values_of_bitmap_body(const uint8_t *bits, size_t first, uint8
         uint64_t word = pf_get64(bits + 8 * i);
         if (word == 0) continue;
         if (room - n >= 64) {
-            size_t next = n + (size_t)__builtin_popcountll(word);
+            size_t next = n + (size_t)pf_ones(word);
             for (; n < next; n += 4)
                 for (size_t j = 0; j < 4; j++) {
                     pf_put16(out + 2 * (n + j), (uint16_t)(64 * i + (size_t)__builtin_ctzll(word | (1ull << 63))));
@@ -327,8 +426,8 @@ PF_DISPATCH(size_t, pf_values_of_bitmap, (const uint8_t *bits, uint8_t *out, siz
 /* How many of the first `below` bits are set. */
 static uint32_t pf_bitmap_rank(const uint8_t *bits, uint32_t below) {
     uint32_t ones = 0, i = 0;
-    for (; 64 * (i + 1) <= below; i++) ones += (uint32_t)__builtin_popcountll(pf_get64(bits + 8 * i));
-    if (below & 63) ones += (uint32_t)__builtin_popcountll(pf_get64(bits + 8 * i) & (((uint64_t)1 << (below & 63)) - 1));
+    for (; 64 * (i + 1) <= below; i++) ones += (uint32_t)pf_ones(pf_get64(bits + 8 * i));
+    if (below & 63) ones += (uint32_t)pf_ones(pf_get64(bits + 8 * i) & (((uint64_t)1 << (below & 63)) - 1));
     return ones;
 }
 
@@ -336,7 +435,7 @@ static uint32_t pf_bitmap_rank(const uint8_t *bits, uint32_t below) {
 static uint32_t pf_bitmap_select(const uint8_t *bits, uint32_t index) {
     for (uint32_t i = 0; i < PF_WORDS; i++) {
         uint64_t word = pf_get64(bits + 8 * i);
-        uint32_t ones = (uint32_t)__builtin_popcountll(word);
+        uint32_t ones = (uint32_t)pf_ones(word);
         if (index < ones) {
             while (index-- > 0) word &= word - 1;
             return 64 * i + (uint32_t)__builtin_ctzll(word);

@@ -32,7 +32,7 @@ from puffin_fast.errors import CorruptDataError
 cdef extern from "bitmaps.h" nogil:
     int pf_choose_level()
     uint32_t pf_bitmap_cardinality(const uint8_t* bits)
-    void pf_bitmap_count(const uint8_t* bits, uint32_t* cardinality, uint32_t* n_runs)
+    uint32_t pf_bitmap_runs(const uint8_t* bits)
     size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
     uint32_t pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
@@ -386,9 +386,10 @@ cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexc
     cdef size_t size
     cdef Kind kind
     cdef uint8_t* out
-    pf_bitmap_count(bits, &cardinality, &n_runs)
+    cardinality = pf_bitmap_cardinality(bits)
     if cardinality == 0:
         return True
+    n_runs = pf_bitmap_runs(bits)
     kind = choose(cardinality, n_runs)
     size = container_size(kind, cardinality, n_runs)
     out = writer_room(writer, size)
@@ -407,10 +408,9 @@ cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexc
 cdef bint writer_bits(Writer* writer, uint64_t key) noexcept nogil:
     """As `writer_bitmap`, of the bits that stand in the writer's room."""
     cdef uint8_t bits[BITMAP_BYTES]
-    cdef uint32_t cardinality, n_runs
     cdef const uint8_t* room = writer.payload.data + writer.payload.size
-    pf_bitmap_count(room, &cardinality, &n_runs)
-    if cardinality > 0 and choose(cardinality, n_runs) == BITMAP:
+    cdef uint32_t cardinality = pf_bitmap_cardinality(room)
+    if cardinality > ARRAY_MAX and choose(cardinality, pf_bitmap_runs(room)) == BITMAP:
         return writer_record(writer, key, cardinality, BITMAP, BITMAP_BYTES)
     memcpy(bits, room, BITMAP_BYTES)
     return writer_bitmap(writer, key, bits)

@@ -21,7 +21,7 @@ PF_BODY size_t pf_count_runs_body(const uint8_t *bits, size_t from, size_t n) {
     uint64_t before = 0;
     for (size_t i = 0; i < n; i += 64) {
         uint64_t word = pf_bits_at(bits, from + i, n - i);
-        runs += (size_t)__builtin_popcountll(word & ~((word << 1) | before));
+        runs += (size_t)pf_ones(word & ~((word << 1) | before));
         before = word >> 63;
     }
     return runs;
@@ -36,7 +36,7 @@ PF_BODY size_t pf_rows_from(const uint8_t *bits, size_t from, size_t n, size_t f
         uint64_t word = pf_bits_at(bits, from + i, n - i);
         if (word == 0) continue;
         if (end - out >= 64) {
-            uint32_t *next = out + __builtin_popcountll(word);
+            uint32_t *next = out + pf_ones(word);
             do {
                 for (int j = 0; j < 8; j++) {
                     out[j] = (uint32_t)i + (uint32_t)__builtin_ctzll(word | (1ull << 63));
@@ -56,7 +56,18 @@ static size_t pf_rows_portable(const uint8_t *bits, size_t from, size_t n, uint3
 }
 #if PF_X86
 PF_AVX2 static size_t pf_rows_avx2(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room) {
-    return pf_rows_from(bits, from, n, 0, out, room);
+    size_t done = 0, i = 0;
+    for (; i < n && room - done >= 64; i += 64) {
+        uint64_t word = pf_bits_at(bits, from + i, n - i);
+        if (word == 0) continue;
+        for (uint32_t at = (uint32_t)i; word != 0; at += 8, word >>= 8) {
+            __m128i set = _mm_loadl_epi64((const __m128i *)pf_bits_of_byte[word & 0xFF]);
+            __m256i rows = _mm256_add_epi32(_mm256_set1_epi32((int)at), _mm256_cvtepu8_epi32(set));
+            _mm256_storeu_si256((__m256i *)(out + done), rows);
+            done += (size_t)_mm_popcnt_u64(word & 0xFF);
+        }
+    }
+    return done + pf_rows_from(bits, from, n, i, out + done, room - done);
 }
 PF_AVX512 static size_t pf_rows_avx512(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room) {
     uint8_t counting[64];

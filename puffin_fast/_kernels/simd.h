@@ -12,6 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "puffin_fast: a little-endian platform is needed, for the kernels read and write Roaring's words in place"
+#endif
+#if UINTPTR_MAX < UINT64_MAX
+#error "puffin_fast: a 64-bit platform is needed, for positions and sizes have 64 bits"
+#endif
+
 #if !defined(PF_PORTABLE) && defined(__x86_64__) && defined(__GNUC__)
 #define PF_X86 1
 #include <immintrin.h>
@@ -34,6 +41,16 @@ enum { PF_LEVEL_PORTABLE = 0, PF_LEVEL_AVX2 = 1, PF_LEVEL_AVX512 = 2 };
 
 static int pf_level = PF_LEVEL_PORTABLE;
 
+#if PF_X86
+static uint8_t pf_bits_of_byte[256][8]; /* which bits of a byte are set, ascending; then zeros */
+
+static void pf_make_table(void) {
+    for (int byte = 0; byte < 256; byte++)
+        for (int bit = 0, n = 0; bit < 8; bit++)
+            if ((byte >> bit) & 1) pf_bits_of_byte[byte][n++] = (uint8_t)bit;
+}
+#endif
+
 static int pf_choose_level(void) {
     int level = PF_LEVEL_PORTABLE;
 #if PF_X86
@@ -50,6 +67,9 @@ static int pf_choose_level(void) {
     const char *cap = getenv("PUFFIN_FAST_SIMD");
     if (cap != NULL && strcmp(cap, "portable") == 0) level = PF_LEVEL_PORTABLE;
     if (cap != NULL && strcmp(cap, "avx2") == 0 && level > PF_LEVEL_AVX2) level = PF_LEVEL_AVX2;
+#if PF_X86
+    if (level == PF_LEVEL_AVX2) pf_make_table();
+#endif
     pf_level = level;
     return level;
 }
@@ -79,6 +99,15 @@ static int pf_choose_level(void) {
     static inline RESULT NAME PARAMETERS { return NAME##_portable ARGUMENTS; }
 #endif
 
+/* Asks for the cache line of an address, which need not be valid. */
+#if defined(__GNUC__)
+#define pf_prefetch(at) __builtin_prefetch(at)
+#define pf_prefetch_to_write(at) __builtin_prefetch(at, 1)
+#else
+#define pf_prefetch(at) ((void)(at))
+#define pf_prefetch_to_write(at) ((void)(at))
+#endif
+
 PF_BODY uint16_t pf_get16(const uint8_t *at) {
     uint16_t word;
     memcpy(&word, at, 2);
@@ -89,6 +118,15 @@ PF_BODY uint64_t pf_get64(const uint8_t *at) {
     uint64_t word;
     memcpy(&word, at, 8);
     return word;
+}
+
+/* How many bits are set. Compilers know these lines for the one instruction, where the level has it; without it they
+ * are several times as quick as the call that __builtin_popcountll becomes. */
+PF_BODY uint64_t pf_ones(uint64_t word) {
+    word -= (word >> 1) & 0x5555555555555555ull;
+    word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0Full;
+    return (word * 0x0101010101010101ull) >> 56;
 }
 
 PF_BODY void pf_put16(uint8_t *at, uint16_t word) { memcpy(at, &word, 2); }

@@ -322,6 +322,19 @@ def test_positions_come_back_in_every_form(positions: strategies.Positions) -> N
     np.testing.assert_array_equal(arrow.to_numpy(), positions.astype(np.int64))
 
 
+def test_words_of_any_number_of_bits_are_decoded() -> None:
+    """A bitmap container whose words hold 0 to 64 bits, more the further in; out ends where the positions do."""
+    rng = np.random.default_rng(5)
+    counts = np.arange(1_024) * 65 // 1_024
+    for some in (counts, counts[::-1]):
+        words = [rng.choice(64, count, replace=False) + 64 * i for i, count in enumerate(some)]
+        positions = np.sort(np.concatenate(words)) + 7 * 65_536
+        out = np.zeros(len(positions) + 1, np.uint64)
+        PositionBitmap.from_positions(positions).to_numpy(out=out[:-1])
+        np.testing.assert_array_equal(out[:-1], positions)
+        assert out[-1] == 0
+
+
 def test_out_is_never_written_past_its_end() -> None:
     rng = np.random.default_rng(3)
     for positions in (
