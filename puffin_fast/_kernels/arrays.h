@@ -20,7 +20,23 @@ static int pf_array_check_portable(const uint8_t *values, size_t n, uint32_t *ad
 }
 #if PF_X86
 PF_AVX2 static int pf_array_check_avx2(const uint8_t *values, size_t n, uint32_t *adjacent) {
-    return pf_array_check_body(values, n, adjacent);
+    static const int16_t last[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i disorder = _mm256_setzero_si256(), steps = _mm256_setzero_si256();
+    if (n < 17) return pf_array_check_body(values, n, adjacent);
+    for (size_t i = 0; i + 1 < n; i += 16) {
+        size_t left = n - 1 - i < 16 ? n - 1 - i : 16; /* the last vector ends with the array: its last lanes are new */
+        const uint8_t *at = values + 2 * (i + left - 16);
+        __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 2));
+        __m256i fresh = _mm256_loadu_si256((const __m256i *)(last + left));
+        disorder = _mm256_or_si256(disorder, _mm256_cmpeq_epi16(_mm256_max_epu16(low, high), low));
+        steps = _mm256_sub_epi16(steps, _mm256_and_si256(fresh, _mm256_cmpeq_epi16(_mm256_sub_epi16(high, low), one)));
+    }
+    uint32_t sums[8];
+    _mm256_storeu_si256((__m256i *)sums, _mm256_madd_epi16(steps, one));
+    *adjacent = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+    return _mm256_testz_si256(disorder, disorder);
 }
 PF_AVX512 static int pf_array_check_avx512(const uint8_t *values, size_t n, uint32_t *adjacent) {
     const __m512i one = _mm512_set1_epi16(1);
@@ -199,7 +215,89 @@ PF_AVX512 static size_t pf_array_difference_avx512(const uint8_t *a, size_t na, 
                                                    uint8_t *out) {
     return pf_array_select(a, na, b, nb, out, 0);
 }
-#define pf_array_union_avx2 pf_array_union_portable
+
+/* AVX2: the same with 16 values at a time. */
+
+static inline PF_AVX2 __m256i pf_load16(const uint8_t *values, size_t n, size_t i) {
+    uint8_t tail[32];
+    if (n - i >= 16) return _mm256_loadu_si256((const __m256i *)(values + 2 * i));
+    memset(tail, 0xFF, 32);
+    memcpy(tail, values + 2 * i, 2 * (n - i));
+    return _mm256_loadu_si256((const __m256i *)tail);
+}
+
+/* Of two ascending vectors, the 16 smallest values (*low) and the 16 largest (*high), each ascending. A bitonic merge
+ * of both at once: each step brings the partners of all comparisons to the same places of two vectors. */
+static inline PF_AVX2 void pf_merge16(__m256i *low, __m256i *high) {
+    const __m256i reversed = _mm256_setr_epi8(14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1, 14, 15, 12, 13, 10,
+                                              11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1);
+    __m256i x = *low, y = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(*high, reversed), 0x4E);
+    __m256i l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
+    x = _mm256_permute2x128_si256(l, h, 0x20), y = _mm256_permute2x128_si256(l, h, 0x31); /* 8 values apart */
+    l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
+    x = _mm256_unpacklo_epi64(l, h), y = _mm256_unpackhi_epi64(l, h); /* 4 apart */
+    l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
+    x = _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(l), _mm256_castsi256_ps(h), 0x88)); /* 2 apart */
+    y = _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(l), _mm256_castsi256_ps(h), 0xDD));
+    l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
+    x = _mm256_blend_epi16(l, _mm256_slli_epi32(h, 16), 0xAA); /* neighbours */
+    y = _mm256_blend_epi16(_mm256_srli_epi32(l, 16), h, 0xAA);
+    l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
+    x = _mm256_unpacklo_epi16(l, h), y = _mm256_unpackhi_epi16(l, h); /* and back, step by step */
+    l = _mm256_unpacklo_epi64(x, y), h = _mm256_unpackhi_epi64(x, y);
+    *low = _mm256_permute2x128_si256(l, h, 0x20), *high = _mm256_permute2x128_si256(l, h, 0x31);
+}
+
+/* The values of a half whose bits are set, moved together. */
+static inline PF_AVX2 __m128i pf_compress8(__m128i values, unsigned bits) {
+    __m128i index = _mm_loadl_epi64((const __m128i *)pf_bits_of_byte[bits]);
+    __m128i twice = _mm_unpacklo_epi8(index, index);
+    return _mm_shuffle_epi8(values, _mm_add_epi8(_mm_add_epi8(twice, twice), _mm_set1_epi16(0x0100)));
+}
+
+static inline PF_AVX2 size_t pf_store_distinct16(__m256i values, __m256i last, uint8_t *out, size_t n, unsigned first) {
+    __m256i before = _mm256_alignr_epi8(values, _mm256_permute2x128_si256(last, values, 0x21), 14);
+    __m256i equal = _mm256_cmpeq_epi16(values, before);
+    unsigned fresh = ~(unsigned)_mm256_movemask_epi8(_mm256_packs_epi16(equal, equal)) | first;
+    unsigned low = fresh & 0xFF, high = (fresh >> 16) & 0xFF;
+    _mm_storeu_si128((__m128i *)(out + 2 * n), pf_compress8(_mm256_castsi256_si128(values), low));
+    n += (size_t)_mm_popcnt_u32(low);
+    _mm_storeu_si128((__m128i *)(out + 2 * n), pf_compress8(_mm256_extracti128_si256(values, 1), high));
+    return n + (size_t)_mm_popcnt_u32(high);
+}
+
+PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    size_t i = 16, j = 16, n;
+    if (na == 0 || nb == 0) return pf_array_union_portable(a, na, b, nb, out);
+    int full = pf_get16(a + 2 * (na - 1)) == 0xFFFF || pf_get16(b + 2 * (nb - 1)) == 0xFFFF;
+    __m256i low = pf_load16(a, na, 0), high = pf_load16(b, nb, 0), last;
+    pf_merge16(&low, &high);
+    n = pf_store_distinct16(low, low, out, 0, 1);
+    last = low;
+    while (i + 16 <= na && j + 16 <= nb) { /* whole vectors, chosen without a branch */
+        int from_a = pf_get16(a + 2 * i) <= pf_get16(b + 2 * j);
+        low = _mm256_loadu_si256((const __m256i *)(from_a ? a + 2 * i : b + 2 * j));
+        i += from_a ? 16 : 0;
+        j += from_a ? 0 : 16;
+        pf_merge16(&low, &high);
+        n = pf_store_distinct16(low, last, out, n, 0);
+        last = low;
+    }
+    while (i < na || j < nb) {
+        if (j >= nb || (i < na && pf_get16(a + 2 * i) <= pf_get16(b + 2 * j))) {
+            low = pf_load16(a, na, i);
+            i += 16;
+        } else {
+            low = pf_load16(b, nb, j);
+            j += 16;
+        }
+        pf_merge16(&low, &high);
+        n = pf_store_distinct16(low, last, out, n, 0);
+        last = low;
+    }
+    n = pf_store_distinct16(high, last, out, n, 0);
+    return n - (!full && pf_get16(out + 2 * (n - 1)) == 0xFFFF);
+}
 #define pf_array_intersection_avx2 pf_array_intersection_portable
 #define pf_array_difference_avx2 pf_array_difference_portable
 #endif
@@ -210,8 +308,37 @@ PF_DISPATCH(size_t, pf_array_intersection, (const uint8_t *a, size_t na, const u
 PF_DISPATCH(size_t, pf_array_difference, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))
 
-/* Whether merging arrays costs less than a detour through a bitmap even when they are many. */
-static inline int pf_merges_fast(void) { return pf_level == PF_LEVEL_AVX512; }
+/* Whether n arrays of `total` values are better merged two by two than united in a sparse bitmap. */
+static inline int pf_merges_fast(size_t n, size_t total) { return pf_level != PF_LEVEL_PORTABLE && total >= 32 * n; }
+
+/* A bitmap container of which few words are in use: behind it, a bit for each word that is not zero. */
+enum { PF_SPARSE_BYTES = 8192 + 128 };
+
+/* Sets the bits of n values. */
+static void pf_sparse_set(const uint8_t *values, size_t n, uint8_t *sparse) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned value = pf_get16(values + 2 * i);
+        uint8_t *word = sparse + 8 * (value >> 6), *used = sparse + 8192 + 8 * (value >> 12);
+        pf_put64(word, pf_get64(word) | (1ull << (value & 63)));
+        pf_put64(used, pf_get64(used) | (1ull << ((value >> 6) & 63)));
+    }
+}
+
+/* Clears all bits; writes them to out as an array and returns their number. */
+static size_t pf_sparse_take(uint8_t *sparse, uint8_t *out) {
+    size_t n = 0;
+    for (unsigned i = 0; i < 16; i++) {
+        uint64_t used = pf_get64(sparse + 8192 + 8 * i);
+        pf_put64(sparse + 8192 + 8 * i, 0);
+        for (; used != 0; used &= used - 1) {
+            unsigned first = 64 * (64 * i + (unsigned)__builtin_ctzll(used));
+            uint64_t word = pf_get64(sparse + first / 8);
+            pf_put64(sparse + first / 8, 0);
+            for (; word != 0; word &= word - 1) pf_put16(out + 2 * n++, (uint16_t)(first + (unsigned)__builtin_ctzll(word)));
+        }
+    }
+    return n;
+}
 
 static size_t pf_array_symmetric(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
@@ -260,6 +387,66 @@ static size_t pf_array_lower_bound(const uint8_t *values, size_t n, uint16_t val
         }
     }
     return low;
+}
+
+/* Whether value stands in one of n ascending (start, length - 1) runs: halved down to few, then all of those compared. */
+PF_BODY const uint8_t *pf_few_runs(const uint8_t *pairs, size_t *n, uint16_t value) {
+    while (*n > 16) {
+        size_t half = *n / 2;
+        pairs += pf_get16(pairs + 4 * half) <= value ? 4 * half : 0;
+        *n -= half; /* as in pf_array_has */
+    }
+    return pairs;
+}
+PF_BODY int pf_runs_have_body(const uint8_t *pairs, size_t n, uint16_t value) {
+    uint16_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found |= (uint16_t)((uint16_t)(value - pf_get16(pairs + 4 * i)) <= pf_get16(pairs + 4 * i + 2));
+    return found;
+}
+static int pf_many_runs_have_portable(const uint8_t *pairs, size_t n, uint16_t value) {
+    pairs = pf_few_runs(pairs, &n, value);
+    return pf_runs_have_body(pairs, n, value);
+}
+#if PF_X86
+/* Of each of 8 runs, whether the value's distance from its start, unsigned, is within its length: low halves. */
+static inline PF_AVX2 __m256i pf_within(const uint8_t *pairs, __m256i wanted) {
+    __m256i runs = _mm256_loadu_si256((const __m256i *)pairs);
+    __m256i lengths = _mm256_srli_epi32(runs, 16), behind = _mm256_sub_epi16(wanted, runs);
+    return _mm256_cmpeq_epi16(_mm256_min_epu16(behind, lengths), behind);
+}
+PF_AVX2 static int pf_many_runs_have_avx2(const uint8_t *pairs, size_t n, uint16_t value) {
+    const __m256i wanted = _mm256_set1_epi16((short)value);
+    pairs = pf_few_runs(pairs, &n, value); /* 9 to 16 of them, when there were more than 16 */
+    __m256i found = _mm256_or_si256(pf_within(pairs, wanted), pf_within(pairs + 4 * (n - 8), wanted));
+    return !_mm256_testz_si256(found, _mm256_set1_epi32(0xFFFF));
+}
+#define pf_many_runs_have_avx512 pf_many_runs_have_avx2
+#endif
+PF_DISPATCH(int, pf_many_runs_have, (const uint8_t *pairs, size_t n, uint16_t value), (pairs, n, value))
+static inline int pf_runs_have(const uint8_t *pairs, size_t n, uint16_t value) {
+    return n < 8 ? pf_runs_have_body(pairs, n, value) : pf_many_runs_have(pairs, n, value);
+}
+
+/* The union of two ascending lists of (start, length - 1) runs, joined where they touch; out has room for as many as
+ * both have. Returns the number of runs. */
+static uint32_t pf_runs_union(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    uint32_t start = 0, end = 0, n = 0; /* of the last run, which may grow yet */
+    size_t i = 0, j = 0;
+    while (i < na || j < nb) {
+        int from_a = j == nb || (i < na && pf_get16(a + 4 * i) <= pf_get16(b + 4 * j));
+        const uint8_t *run = from_a ? a + 4 * i : b + 4 * j;
+        uint32_t next = pf_get16(run), next_end = next + pf_get16(run + 2) + 1u;
+        uint32_t apart = next > end || n == 0;
+        i += (size_t)from_a;
+        j += (size_t)!from_a;
+        start = apart ? next : start;
+        end = next_end > end ? next_end : end;
+        n += apart;
+        pf_put16(out + 4 * (n - 1), (uint16_t)start);
+        pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(end - start - 1));
+    }
+    return n;
 }
 
 /* Whether value is among n ascending values: halved down to few, then all of those compared at once. */

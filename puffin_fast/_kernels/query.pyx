@@ -12,47 +12,30 @@ from puffin_fast._kernels.views cimport pointer
 cdef extern from "arrays.h" nogil:
     int pf_choose_level()
     int pf_array_has(const uint8_t* values, size_t n, uint16_t value)
+    int pf_runs_have(const uint8_t* pairs, size_t n, uint16_t value)
     size_t pf_array_lower_bound(const uint8_t* values, size_t n, uint16_t value)
 
 cdef extern from "bitmaps.h" nogil:
     uint32_t pf_bitmap_rank(const uint8_t* bits, uint32_t below)
     uint32_t pf_bitmap_select(const uint8_t* bits, uint32_t index)
 
-cdef extern from *:
-    """
-    #if defined(__GNUC__)
-    #define pf_prefetch(at) __builtin_prefetch(at)
-    #else
-    #define pf_prefetch(at) ((void)(at))
-    #endif
-    """
-    void pf_prefetch(const void* at) nogil
+cdef extern from "simd.h" nogil:
+    void pf_prefetch(const void* at)
 
 cdef enum:
     BLOCK = 32                  # queries whose containers are on their way at once
     TABLE_MIN_QUERIES = 256     # fewer are answered by binary search
+    NEAR = 2048                 # containers whose directory and table stay in a core's cache
     REACH_MAX = 64              # slots from where a key's search begins to where it lies, at most
     ABSENT = 0xFFFFFFFF
 
 
-cdef inline uint32_t run_before(const Container* c, uint32_t value) noexcept nogil:
-    """How many runs start at or below value; halved without branches, which random questions would mispredict."""
-    cdef uint32_t low = 0, n = c.n_runs, half
-    while n > 1:
-        half = n // 2
-        low += half if load16(c.payload + 4 * <size_t>(low + half)) <= value else 0
-        n -= half
-    return low + (load16(c.payload + 4 * <size_t>low) <= value)
-
-
 cdef bint has(const Container* c, uint32_t value) noexcept nogil:
-    cdef uint32_t i
     if c.kind == BITMAP:
         return (c.payload[value >> 3] >> (value & 7)) & 1
     if c.kind == ARRAY:
         return pf_array_has(c.payload, c.cardinality, <uint16_t>value)
-    i = run_before(c, value)
-    return i > 0 and value - load16(c.payload + 4 * <size_t>(i - 1)) <= load16(c.payload + 4 * <size_t>(i - 1) + 2)
+    return pf_runs_have(c.payload, c.n_runs, <uint16_t>value)
 
 
 cdef uint32_t rank_in(const Container* c, uint32_t below) noexcept nogil:
@@ -201,7 +184,7 @@ cdef class Directory:
         cdef Container* c
         while i < n:
             block = min(<size_t>BLOCK, n - i)
-            if table != NULL:
+            if table != NULL and self.n > NEAR:
                 for j in range(block):
                     slots[j] = self.slot(queries[i + j] >> 16)
                     pf_prefetch(table + slots[j])

@@ -2,7 +2,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, RUN, load16, store16
@@ -24,7 +24,12 @@ cdef extern from "bitmaps.h" nogil:
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
 
 cdef extern from "arrays.h" nogil:
-    bint pf_merges_fast()
+    enum:
+        PF_SPARSE_BYTES
+    bint pf_merges_fast(size_t n, size_t total)
+    void pf_sparse_set(const uint8_t* values, size_t n, uint8_t* sparse)
+    size_t pf_sparse_take(uint8_t* sparse, uint8_t* out)
+    uint32_t pf_runs_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -36,9 +41,6 @@ OR = PF_OR
 AND = PF_AND
 ANDNOT = PF_ANDNOT
 XOR = PF_XOR
-
-cdef enum:
-    FEW = 256                   # without AVX-512, so few values of several arrays are merged; more go through a bitmap
 
 
 cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
@@ -72,7 +74,7 @@ cdef inline uint32_t edge(const Container* c, uint32_t i) noexcept nogil:
 
 
 cdef uint32_t sweep_runs(int op, const Container* a, const Container* b, uint8_t* pairs) noexcept nogil:
-    """The runs of a OP b, not touching; room for one more run than both have. Returns their number."""
+    """The runs of a OP b (no union), not touching; room for one more run than both have. Returns their number."""
     cdef uint32_t i = 0, j = 0, n = 0, at, start = 0
     cdef bint inside = False, now
     while i < 2 * a.n_runs or j < 2 * b.n_runs:
@@ -81,9 +83,7 @@ cdef uint32_t sweep_runs(int op, const Container* a, const Container* b, uint8_t
             i += 1
         while edge(b, j) == at:
             j += 1
-        if op == PF_OR:
-            now = (i & 1) or (j & 1)
-        elif op == PF_AND:
+        if op == PF_AND:
             now = (i & 1) and (j & 1)
         elif op == PF_ANDNOT:
             now = (i & 1) and not (j & 1)
@@ -120,7 +120,11 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
             n = pf_array_symmetric(a.payload, a.cardinality, b.payload, b.cardinality, out)
         return writer_array(writer, a.key, out, <uint32_t>n)
     if a.kind == RUN and b.kind == RUN and a.n_runs + b.n_runs < 4096:
-        return writer_runs(writer, a.key, out, sweep_runs(op, a, b, out))
+        if op == PF_OR:
+            n = pf_runs_union(a.payload, a.n_runs, b.payload, b.n_runs, out)
+        else:
+            n = sweep_runs(op, a, b, out)
+        return writer_runs(writer, a.key, out, <uint32_t>n)
     if (op == PF_AND and (a.kind == ARRAY or b.kind == ARRAY)) or (op == PF_ANDNOT and a.kind == ARRAY):
         few = a if a.kind == ARRAY else b
         other = b if a.kind == ARRAY else a
@@ -253,7 +257,7 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
 
 
 cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch, const uint8_t** bitmaps) noexcept nogil:
-    """Writes the union of n > 0 containers of one key."""
+    """Writes the union of n > 0 containers of one key; the sparse bitmap behind the scratch is empty before and after."""
     cdef size_t i, total = 0
     cdef size_t n_bitmaps = 0
     cdef uint32_t kept
@@ -267,9 +271,14 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
     for i in range(n):
         arrays &= same[i].kind == ARRAY
         total += same[i].cardinality
-    if arrays and total <= (ARRAY_MAX if pf_merges_fast() else FEW):
-        values = merge_arrays(same, n, scratch, &kept)
-        return writer_array(writer, same[0].key, values, kept)
+    if arrays and total <= ARRAY_MAX:
+        if pf_merges_fast(n, total):
+            values = merge_arrays(same, n, scratch, &kept)
+            return writer_array(writer, same[0].key, values, kept)
+        for i in range(n):
+            pf_sparse_set(same[i].payload, same[i].cardinality, scratch + 3 * SCRATCH)
+        kept = <uint32_t>pf_sparse_take(scratch + 3 * SCRATCH, scratch)
+        return writer_array(writer, same[0].key, scratch, kept)
     bits = writer_room(writer, BITMAP_BYTES)
     if bits == NULL:
         return False
@@ -319,7 +328,7 @@ cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
     """Room for a union of n bitmaps; False when memory is out."""
     if scratch.room == NULL:
-        scratch.room = <uint8_t*>malloc(3 * SCRATCH)
+        scratch.room = <uint8_t*>calloc(3 * SCRATCH + PF_SPARSE_BYTES, 1)
     if scratch.capacity < n or scratch.inputs == NULL:
         free(scratch.inputs)
         free(scratch.heap)

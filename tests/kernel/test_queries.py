@@ -145,6 +145,20 @@ def test_contains_many_agrees_with_numpy(density: float, order: str, n_queries: 
         np.testing.assert_array_equal(bitmap.contains(asked.astype(dtype)), expected)
 
 
+@pytest.mark.parametrize("n_runs", [*range(1, 20), 31, 32, 33, 64, 100, 1_000, 2_000])
+def test_a_container_of_any_number_of_runs_contains_its_members(n_runs: int) -> None:
+    step = 65_536 // n_runs
+    for first, length in ((0, step - 1), (step // 3, step // 2), (1, step - 1)):
+        starts = np.arange(n_runs) * step + first
+        positions = (starts[:, None] + np.arange(length)).ravel()
+        positions = positions[positions < 65_536]
+        members = np.zeros(65_537, np.bool_)
+        members[positions] = True
+        bitmap = PositionBitmap.from_positions(positions)
+        np.testing.assert_array_equal(bitmap.contains(np.arange(65_537)), members)
+        assert [int(p) in bitmap for p in starts] == members[starts].tolist()
+
+
 def test_contains_takes_what_from_positions_takes() -> None:
     bitmap = PositionBitmap.from_positions([1, 70_000])
     for asked in ([1, 2], (1, 2), range(1, 3), np.array([1, 2], np.int8), pa.array([1, 2])):

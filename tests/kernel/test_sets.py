@@ -179,6 +179,20 @@ def test_union_of_k_large_sets(k: int) -> None:
     np.testing.assert_array_equal(united.to_numpy(), np.unique(np.concatenate(sets)))
 
 
+@pytest.mark.parametrize("k", [2, 3, 8])
+@pytest.mark.parametrize("last", [40_000, 65_535])
+def test_arrays_of_every_small_length_unite(k: int, last: int) -> None:
+    """Vectors of 8, 16 and 32 values end somewhere; 65,535 is what a merge puts past an array's end."""
+    rng = np.random.default_rng(last)
+    for n in [*range(1, 36), 63, 64, 65, 200, 4_096 // k + 1]:
+        sets = [rng.choice(last, n + i, replace=False) for i in range(k)]
+        sets[n % k][0] = last
+        expected = np.unique(np.concatenate(sets))
+        united = PositionBitmap.union([PositionBitmap.from_positions(positions) for positions in sets])
+        assert united.to_bytes() == PositionBitmap.from_positions(expected).to_bytes()
+        np.testing.assert_array_equal(united.to_numpy(), expected)
+
+
 KINDS = {
     "nothing": np.empty(0, np.int64),
     "point": np.array([4_096]),
