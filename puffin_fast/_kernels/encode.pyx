@@ -34,6 +34,7 @@ from puffin_fast.errors import InvalidInputError
 
 cdef extern from "positions.h" nogil:
     int pf_choose_level()
+    void pf_prefetch_to_write(void* at)
     size_t pf_scan_chunk(const uint64_t* x, size_t n, uint32_t* adjacent, uint64_t* disorder)
     void pf_narrow(const uint64_t* x, size_t n, uint8_t* out)
     void pf_scatter(const uint64_t* x, size_t n, uint8_t* marks)
@@ -288,6 +289,7 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
         if ends[b] == stop:
             return CHANGED
         ends[b][0] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
+        pf_prefetch_to_write(ends[b] + 16)      # the bucket's next cache line; no hardware follows so many streams
         ends[b] += 1
     part = parts
     for b in range(n_buckets):
