@@ -113,6 +113,10 @@ class PositionBitmap:
     def from_positions(cls, positions: Any) -> PositionBitmap:
         """The set of the given positions, in any order, with or without repeats.
 
+        Memory beside the result: for n sorted 8-byte positions 64 KiB and 4 bytes a container; unsorted, 4 bytes a
+        position and the containers once more, or 16 bytes a position where they are few or very sparse. Other dtypes
+        are copied first.
+
         Args:
             positions: a NumPy array of any integer dtype, an Arrow array or chunked array (or any object with the
                 Arrow C interface), a range, or an iterable of Python integers.
@@ -174,14 +178,19 @@ class PositionBitmap:
     def from_bytes(cls, data: Any, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
         """Portable 64-bit Roaring bytes, checked whole; `bytes` are kept, other buffers copied.
 
-        Forms that are accepted but never written (`_kernels.containers.validate` lists them) are written anew.
+        Refused: truncation, trailing bytes, keys out of order or of 2^31 - 1 and more, foreign cookies, an offset
+        table that disagrees, arrays or runs out of order or overlapping, any cardinality that disagrees. Accepted and
+        written anew in the form that is written: empty inner bitmaps, run containers that another form would hold in
+        fewer bytes, runs that touch, the run cookie without a run container.
+
+        Nothing is allocated before the checks are through, and nothing but the copy then.
 
         Args:
             data: any contiguous buffer.
             path, offset: where the bytes came from, for errors.
 
         Raises:
-            CorruptDataError: a rule of the format is broken (the module `_kernels.containers` lists them).
+            CorruptDataError: a rule of the format is broken; it says which, where, and what was found.
         """
         data = as_bytes(data, "bitmap")
         return cls.of_checked(data, 0, len(data), decode.check(data, 0, len(data), path, offset))
