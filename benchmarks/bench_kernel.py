@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import threading
 import time
 import zlib
@@ -410,15 +411,22 @@ def to_arrow(name: str, n: int) -> Case:
 
 
 def _both(calls: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=call) for call in calls]
+    """Each call in a thread on a core of its own: a scheduler that finds no core idle would start both on one."""
+
+    def pinned(core: int, call: Callable[[], None]) -> None:
+        os.sched_setaffinity(0, {core})
+        call()
+
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    threads = [threading.Thread(target=pinned, args=pair) for pair in zip(cores, calls, strict=False)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def two_threads(job: str, name: str, n: int, times: int = 8) -> Case:
-    """Wall-clock time, for the two cores together are what is asked for."""
+def two_threads(job: str, name: str, n: int, times: int = 32) -> Case:
+    """Wall-clock time, for the two cores together are what is asked for; it needs both of them free."""
 
     def prepare() -> Contenders:
         positions, blob = data(name, n), encoded(name, n)
@@ -454,21 +462,36 @@ def two_threads(job: str, name: str, n: int, times: int = 8) -> Case:
 
 
 def _real() -> Iterator[Case]:
-    """CRoaring's real sets, when ``PUFFIN_FAST_REALDATA`` names their folder."""
+    """CRoaring's real sets, when ``PUFFIN_FAST_REALDATA`` names their folder: bitmaps one by one, and united."""
     for name, sets in realdata():
-        total = sum(len(positions) for positions in sets)
-
-        def prepare(sets: list[Positions] = sets) -> Contenders:
-            sorted_sets = [np.sort(positions) for positions in sets]
-            ours = [PositionBitmap.from_positions(positions).to_bytes() for positions in sorted_sets]
-            assert ours == [peers.pyroaring_encode(positions) for positions in sorted_sets]
-            return {
-                OURS: lambda: [PositionBitmap.from_positions(p).to_bytes() for p in sorted_sets],
-                NUMPY: lambda: [peers.pyroaring_encode(p) for p in sorted_sets],
-                CROARING: lambda: [peers.croaring_encode(p) for p in sorted_sets],
+        positions = [np.sort(some) for some in sets]
+        total = sum(map(len, positions))
+        blobs = [PositionBitmap.from_positions(some).to_bytes() for some in positions]
+        assert blobs == [peers.pyroaring_encode(some) for some in positions]
+        encode: dict[str, Callable[[Positions], Any]] = {
+            OURS: lambda some: PositionBitmap.from_positions(some).to_bytes(),
+            NUMPY: peers.pyroaring_encode,
+            CROARING: peers.croaring_encode,
+        }
+        decode: dict[str, Callable[[bytes], Any]] = {
+            OURS: lambda blob: PositionBitmap.from_bytes(blob).to_numpy(),
+            "pyroaring": peers.pyroaring_decode,
+        }
+        unite: dict[str, Callable[[list[bytes]], Any]] = {
+            OURS: lambda some: _ours("union", some),
+            CROARING: lambda some: peers.croaring_combine("or", *some),
+            "pyroaring": lambda some: peers.pyroaring_combine("union", *some),
+        }
+        for job, contenders, inputs in (
+            ("encode sorted", encode, positions),
+            ("decode", decode, blobs),
+            ("union of all", unite, [blobs]),
+        ):
+            calls = {
+                peer: functools.partial(lambda call, inputs: [call(each) for each in inputs], call, inputs)
+                for peer, call in contenders.items()
             }
-
-        yield Case("encode sorted", f"j {name}", "position", total, prepare)
+            yield Case(job, f"j {name}", "position", total, functools.partial(dict, calls))
 
 
 def cases(quick: bool = False) -> list[Case]:

@@ -39,9 +39,10 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
     jobs = {job: _largest(rows) for job, rows in jobs.items() if rows}
     if not jobs:
         return None
-    figure, axes = plt.subplots(len(jobs), 1, figsize=(9, 2.1 * len(jobs)), squeeze=False)
-    for axis, (job, rows) in zip(axes[:, 0], jobs.items(), strict=True):
-        names = [peer for peer in rows[0]["ns_per_unit"] if peer != OURS]
+    figure, axes = plt.subplots(len(jobs), 1, figsize=(11, 2.1 * len(jobs)), squeeze=False)
+    for axis, (job, all_rows) in zip(axes[:, 0], jobs.items(), strict=True):
+        names = [peer for peer in all_rows[0]["ns_per_unit"] if peer != OURS]
+        rows = [row for row in all_rows if any(peer in row["ratios"] for peer in names)]
         width = 0.8 / max(1, len(names))
         for i, peer in enumerate(names):
             places = [x + (i - (len(names) - 1) / 2) * width for x in range(len(rows))]
@@ -51,10 +52,11 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
                 axis.plot([x - 0.4, x + 0.4], [bar["bar"]] * 2, color="black", linewidth=1)
         axis.axhline(1, color="grey", linewidth=0.8)
         axis.set_yscale("log")
-        axis.set_xticks(range(len(rows)), [row["workload"] for row in rows], fontsize=7)
+        labels = [row["workload"].replace(" ", "\n", 1) for row in rows]
+        axis.set_xticks(range(len(rows)), labels, fontsize=7)
         axis.set_ylabel("times faster", fontsize=8)
         axis.set_title(f"{job} (black: the bar)", fontsize=9, loc="left")
-        axis.legend(fontsize=6, ncols=2)
+        axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
     about = report["machine"]
     figure.suptitle(f"{about['cpu']}, {about['cores']} cores, commit {about['commit']}", fontsize=8)
     return _save(figure, path)

@@ -5,6 +5,10 @@
     python -m benchmarks.run -k union        only cases whose name holds a word
     python -m benchmarks.run --publish       writes into benchmarks/results, which the README shows
 
+``PUFFIN_FAST_REALDATA=…`` adds CRoaring's real sets: a folder with one folder of ``.txt`` files for each set. The
+cases of two threads need two free cores; beside other work, ``chrt -f 5 python -m benchmarks.run -k threads`` gives
+them two.
+
 The part ``portable`` runs the cases that have bars once more in a process whose kernels are held to the
 portable C path; half of each bar is asked of it.
 """
