@@ -358,6 +358,7 @@ def _spark(tables: Tables) -> Iterator[Any]:
         f"{catalog}.cache-enabled": "false",
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.local.dir": str(tables.root / "spark"),
     }
