@@ -117,6 +117,8 @@ def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
 
 def _unique(parts: list[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts)
+    if rows.num_columns == 1:
+        return pa.Table.from_arrays([pc.unique(rows.column(0))], schema=rows.schema)
     return rows.group_by(rows.schema.names, use_threads=False).aggregate([]).cast(rows.schema)
 
 

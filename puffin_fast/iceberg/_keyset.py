@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg._row_hash import RowHash
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
@@ -27,26 +28,33 @@ FEW = 1 << 15
 """Up to so many values Arrow's hash table is made again for each batch without costing anything."""
 
 Bools = npt.NDArray[np.bool_]
+Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int32]
+
+SEEDS = (0, 1, 2)
+SHORT_SHIFT = np.uint64(32)
+"""A first look takes the upper half of a hash: a bitmap of short numbers answers fastest."""
 
 
 class _Values:
     """Distinct values of one column, numbered in the order in which they came; null is a value."""
 
     def __init__(self, distinct: pa.Array) -> None:
-        self._distinct = distinct
+        self.distinct = distinct
 
     @staticmethod
     def of(values: pa.Array | pa.ChunkedArray) -> _Values:
         distinct = pc.unique(values)
         distinct = distinct.combine_chunks() if isinstance(distinct, pa.ChunkedArray) else distinct
-        return (
-            _Integers(distinct)
-            if _is_integral(distinct.type) and len(distinct) > max(FEW, 1)
-            else _Values(distinct)
-        )
+        if len(distinct) > max(FEW, 1):
+            if _is_integral(distinct.type):
+                return _Integers(distinct)
+            if pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type):
+                return _Strings.of_distinct(distinct) or _Values(distinct)
+        return _Values(distinct)
 
     def __len__(self) -> int:
-        return len(self._distinct)
+        return len(self.distinct)
 
     @property
     def hashed(self) -> bool:
@@ -55,11 +63,11 @@ class _Values:
 
     def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
         """Which values are among these."""
-        return pc.is_in(values, value_set=self._distinct, skip_nulls=not nulls)
+        return pc.is_in(values, value_set=self.distinct, skip_nulls=not nulls)
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         """The numbers of values; null where a value is not among these."""
-        return pc.index_in(values, value_set=self._distinct, skip_nulls=not nulls)
+        return pc.index_in(values, value_set=self.distinct, skip_nulls=not nulls)
 
 
 class _Integers(_Values):
@@ -121,6 +129,60 @@ class _Integers(_Values):
         return pa.array(result, mask=absent)
 
 
+class _Strings(_Values):
+    """Strings or bytes: found by their hashes, which no two of them share, then compared."""
+
+    def __init__(self, distinct: pa.Array, hash: RowHash, order: Numbers, hashes: Hashes) -> None:
+        super().__init__(distinct)
+        null = distinct.is_null().to_numpy(zero_copy_only=False)
+        self._null = int(np.flatnonzero(null)[0]) if distinct.null_count else None
+        self._hash, self._order, self._sorted = hash, order, hashes
+        self._short = PositionBitmap.from_positions(hashes >> SHORT_SHIFT)
+
+    @classmethod
+    def of_distinct(cls, distinct: pa.Array) -> _Strings | None:
+        """None: whatever the hash, two values share it, which somebody must have wanted."""
+        valid = distinct.is_valid().to_numpy(zero_copy_only=False)
+        for seed in SEEDS:
+            hash = RowHash(seed)
+            hashes = hash.of(distinct)
+            order = np.argsort(hashes)
+            order = order[valid[order]]
+            hashes = hashes[order]
+            if (hashes[1:] != hashes[:-1]).all():
+                return cls(distinct, hash, order.astype(np.int32), hashes)
+        return None
+
+    @property
+    def hashed(self) -> bool:
+        return False
+
+    def _found(self, values: pa.Array) -> tuple[npt.NDArray[np.intp], Numbers]:
+        """Where in an array stand values of the set, and which."""
+        numbers = self._hash.of(values)
+        at = np.flatnonzero(self._short.contains(numbers >> SHORT_SHIFT))
+        place = np.searchsorted(self._sorted, numbers[at])
+        place[place == len(self._sorted)] = 0
+        index = self._order[place]
+        some, known = (array.take(pa.array(rows)) for array, rows in ((values, at), (self.distinct, index)))
+        equal = pc.fill_null(pc.equal(some, known), False).to_numpy(zero_copy_only=False)
+        return at[equal], index[equal]
+
+    def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
+        return pc.is_valid(self.index(values, nulls=nulls))
+
+    def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        at, found = self._found(values)
+        result, absent = np.zeros(len(values), np.int32), np.ones(len(values), np.bool_)
+        result[at], absent[at] = found, False
+        if values.null_count and nulls and self._null is not None:
+            null = values.is_null().to_numpy(zero_copy_only=False)
+            result[null], absent[null] = self._null, False
+        return pa.array(result, mask=absent)
+
+
 def _is_integral(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_signed_integer(kind)
@@ -179,6 +241,11 @@ class KeySet:
     def __len__(self) -> int:
         """The number of distinct keys."""
         return len(self._pairs[-1]) if self._pairs else len(self._columns[0])
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The distinct values of each column."""
+        return [values.distinct for values in self._columns]
 
     @property
     def batch_rows(self) -> int:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, NestedField
 
-from puffin_fast.iceberg import _keyset
+from puffin_fast.iceberg import _keyset, _row_hash
 from puffin_fast.iceberg._keyset import KeySet
+from puffin_fast.iceberg._row_hash import RowHash
 
 LOW, HIGH = -(2**63), 2**63 - 1
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -71,3 +74,66 @@ def test_keys_that_repeat_count_once_and_rows_of_nulls_are_found_only_by_null() 
     assert with_null.contains({1: pa.nulls(3, pa.int64())}).to_pylist() == [True] * 3
     only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
     assert only_null.contains({1: pa.array([None, 5], pa.int64())}).to_pylist() == [True, False]
+
+
+VALUES = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa",
+    "\0",
+    "\0\0",
+    "a\0",
+    "x" * 100,
+    "x" * 99 + "y",
+    "ä",
+    *map(str, range(50)),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1 << 18])
+def test_a_hash_is_the_value_s_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(_row_hash, "CHUNK", chunk)
+    rng = random.Random(chunk)
+    hash = RowHash(0)
+    alone = {value: int(hash.of(pa.array([value], pa.large_string()))[0]) for value in VALUES}
+    assert len(set(alone.values())) == len(VALUES)
+    assert alone["a"] != int(RowHash(1).of(pa.array(["a"], pa.large_string()))[0])
+    values = [rng.choice(VALUES) for _ in range(200)]
+    array = pa.array(values, pa.large_string())
+    assert hash.of(array).tolist() == [alone[value] for value in values]
+    assert hash.of(array[31:170]).tolist() == [alone[value] for value in values[31:170]]
+    assert hash.of(array.cast(pa.large_binary())).tolist() == hash.of(array).tolist()
+    assert hash.of(array[:0]).tolist() == []
+    assert len(hash.of(pa.nulls(3, pa.large_string()))) == 3
+
+
+def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array(VALUES, pa.large_string())
+    found = []
+    for chunk in (1 << 18, 3):
+        monkeypatch.setattr(_row_hash, "CHUNK", chunk)
+        found.append(RowHash(5).of(array).tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "kind"),
+    [
+        (lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64), "_Strings"),
+        (lambda values: np.zeros(len(values), np.uint64), "_Values"),
+    ],
+)
+def test_values_of_one_hash_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[pa.Array], Any], kind: str
+) -> None:
+    monkeypatch.setattr(_keyset, "FEW", 0)
+    monkeypatch.setattr(RowHash, "of", lambda _, values: spoilt(values))
+    keys = ["", "a", "bb", None, "ccc"]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.large_string())])
+    assert type(made._columns[0]).__name__ == kind
+    rows = ["a", "b", "", "bb", "bc", None, "ccc", "dddd"]
+    found = made.index({1: pa.array(rows, pa.large_string())})
+    assert found.to_pylist() == [keys.index(row) if row in keys else None for row in rows]
