@@ -40,8 +40,9 @@ class DeleteResult:
 
     Attributes:
         snapshot_id: the new snapshot; None when no row was there to delete, and so nothing was committed.
-        rows_deleted: rows that were not deleted before (of a data file that is dropped unread because its
-            metrics prove that all rows match, those that only an equality delete hid count too).
+        rows_deleted: rows that were not deleted before. Those that only an equality delete hid count too where
+            nobody looks: positions that are given, and data files that are dropped unread because their
+            metrics prove that all rows match.
         data_files: data files that lost rows, those that lost all of them included.
         data_files_dropped: data files that lost all rows and left the table.
         vectors_written: deletion vectors written.
