@@ -303,9 +303,12 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
 
 @pytest.fixture(scope="session")
 def duckdb_iceberg() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded."""
+    """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded.
+
+    Without its cache of files, which gives wrong bytes: see ``tests/jury``.
+    """
     module = require_module("duckdb")
-    connection = module.connect(config={"threads": 2})
+    connection = module.connect(config={"threads": 2, "enable_external_file_cache": False})
     for name in ("avro", "httpfs", "iceberg"):
         package = require_module(f"duckdb_extension_{name}")
         (path,) = Path(package.__file__).parent.glob(f"extensions/*/{name}.duckdb_extension")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import polars
 import pyarrow as pa
 import pytest
 
@@ -50,23 +51,30 @@ class Panel:
         self.spark, self.duckdb, self.table = spark, duckdb, table
         self.name = ".".join((table.catalog.name, *table.name()))
 
-    def answers(self) -> dict[str, pa.Table]:
-        """The table's rows from each engine, by id."""
-        self.table.refresh()
-        scan = f"SELECT id, word, k FROM iceberg_scan('{self.table.metadata_location}')"
+    def answers(self, schema: pa.Schema = ROWS.schema, branch: str = "main") -> dict[str, pa.Table]:
+        """The rows of a branch from each engine, by id; Polars reads no branches."""
+        table, names = self.table, ", ".join(schema.names)
+        table.refresh()
+        snapshot = table.metadata.refs[branch].snapshot_id
+        place = f"iceberg_scan('{table.metadata_location}', snapshot_from_id => {snapshot}::UBIGINT)"
+        spark = self.name if branch == "main" else f"{self.name}.branch_{branch}"
         found = {
-            "ours": iceberg.scan(self.table).to_arrow(),
-            "PyIceberg": self.table.scan().to_arrow(),
-            "Spark": self.spark.sql(f"SELECT id, word, k FROM {self.name}").toArrow(),
-            "DuckDB": self.duckdb.execute(scan).to_arrow_table(),
+            "ours": iceberg.scan(table, branch=branch).to_arrow(),
+            "PyIceberg": table.scan().use_ref(branch).to_arrow(),
+            "Spark": self.spark.sql(f"SELECT {names} FROM {spark}").toArrow(),
+            "DuckDB": self.duckdb.execute(f"SELECT {names} FROM {place}").to_arrow_table(),
         }
-        return {engine: rows.cast(ROWS.schema).sort_by("id") for engine, rows in found.items()}
+        if branch == "main":
+            found["Polars"] = polars.scan_iceberg(table).collect().to_arrow()
+        return {
+            engine: rows.select(schema.names).cast(schema).sort_by("id") for engine, rows in found.items()
+        }
 
-    def agree(self, expected: pa.Table | Ids) -> None:
+    def agree(self, expected: pa.Table | Ids, branch: str = "main") -> None:
         """Fails unless every engine reads exactly these rows, or the source's rows with these ids."""
         if isinstance(expected, set):
             expected = ROWS.filter(pa.array([i in expected for i in range(N)]))
-        for engine, rows in self.answers().items():
+        for engine, rows in self.answers(expected.schema, branch).items():
             assert rows.equals(expected.sort_by("id")), f"{engine} reads {rows.num_rows} rows"
 
     def vectors(self) -> list[tuple[str, str, int]]:
