@@ -363,6 +363,32 @@ def lose_rows(spark: SparkSession, catalog: Catalog, name: str) -> None:
     assert ps.remove_job_files(table, "nightly") == []
 
 
+@law
+def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("laws", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(900), "k": pa.array([i % 7 for i in range(900)], pa.int32())})
+    shared = {"format-version": "2", "write.delete.granularity": "partition"}
+    table = catalog.create_table("n.t", rows.schema, properties=shared)
+    for start in (0, 300, 600):
+        iceberg.append(table, rows.slice(start, 300))
+    iceberg.delete(table, "k = 3")
+    iceberg.upgrade(table)
+    left = [i for i in range(900) if i % 7 != 3]
+    assert ps.convert_position_deletes(spark, table).vectors_written == 3
+    assert ps.convert_equality_deletes(spark, table).snapshot_id is None
+    keys = frame(spark, pa.table({"k": pa.array([1, 5, None], pa.int32())}), "k int")
+    for start, way in ((0, 0), (450, 1 << 20)):
+        some = keys.selectExpr("k", f"explode(sequence({start}, {start + 449})) as id")
+        done = ps.delete_keys(some, table, ["id", "k"], broadcast_keys=way)
+        left = [i for i in left if not (start <= i < start + 450 and i % 7 in (1, 5))]
+        assert done.rows_deleted > 100
+        assert sorted(ps.scan(spark, table, "k < 9", ["id"]).toArrow()["id"].to_pylist()) == left
+    assert ps.compact(spark, table, target_file_size=1 << 20).puffin_files_written == 1
+    assert ps.scan(spark, table).count() == len(left) == catalog.load_table("n.t").scan().to_arrow().num_rows
+    catalog.engine.dispose()
+
+
 def main() -> int:
     """All laws on a Connect session of this process; returns how many failed."""
     from pyspark.sql import SparkSession
