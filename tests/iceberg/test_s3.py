@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import files, iceberg
+from puffin_fast.errors import PuffinFastError
 from tests.conftest import require_module
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ class Request(NamedTuple):
 
 
 class Store(NamedTuple):
-    """An S3 server and what it was asked, in order."""
+    """An S3 server, what it was asked, in order, and the methods that it denies."""
 
     endpoint: str
     requests: list[Request]
+    denied: set[str]
 
     def reads(self, location: str) -> list[tuple[int, int]]:
         """The ranges of one object that were read."""
@@ -60,7 +62,8 @@ def store() -> Iterator[Store]:
     class Quiet(WSGIRequestHandler):
         def log(self, *_: object) -> None: ...
 
-    application, requests = DomainDispatcherApplication(create_backend_app), list[Request]()
+    application = DomainDispatcherApplication(create_backend_app)
+    requests, denied = list[Request](), set[str]()
 
     def counted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         def started(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -72,12 +75,15 @@ def store() -> Iterator[Store]:
             requests.append(found)
             return start_response(status, headers, *rest)
 
+        if environ["REQUEST_METHOD"] in denied:
+            start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Connection", "close")])
+            return [b"<Error><Code>AccessDenied</Code><Message>read only</Message></Error>"]
         return application(environ, started)
 
     server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=Quiet)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    made = Store(f"http://127.0.0.1:{server.server_port}", requests)
+    made = Store(f"http://127.0.0.1:{server.server_port}", requests, denied)
     pa.fs.S3FileSystem(
         access_key="key", secret_key="secret", endpoint_override=made.endpoint, allow_bucket_creation=True
     ).create_dir("lake")
@@ -142,6 +148,34 @@ def test_position_deletes_become_vectors_on_s3(catalog: SqlCatalog) -> None:
     iceberg.upgrade(table)
     assert iceberg.convert_position_deletes(table).vectors_written == 1
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(10, 100))
+
+
+def test_a_warehouse_that_is_read_only(catalog: SqlCatalog, store: Store) -> None:
+    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
+    table = iceberg.create_table(catalog, "n.t", schema)
+    for first in (0, 100):
+        iceberg.append(table, pa.table({"id": range(first, first + 100), "w": ["old"] * 100}, schema))
+        iceberg.delete(table, f"id = {first}")
+    head, rows = table.metadata.current_snapshot_id, iceberg.scan(table).to_arrow()
+    row = pa.table({"id": [5], "w": ["new"]}, schema)
+    jobs: list[Callable[[], object]] = [
+        lambda: iceberg.append(table, row),
+        lambda: iceberg.delete(table, "id = 7"),
+        lambda: iceberg.delete_keys(table, row, ["id"]),
+        lambda: iceberg.upsert(table, row, ["id"]),
+        lambda: iceberg.compact(table),
+    ]
+    store.denied.update({"PUT", "POST", "DELETE"})
+    try:
+        for job in jobs:
+            with pytest.raises(PuffinFastError):
+                job()
+    finally:
+        store.denied.clear()
+    table.refresh()
+    assert table.metadata.current_snapshot_id == head
+    assert iceberg.scan(table).to_arrow().equals(rows)
+    assert iceberg.unneeded_files(table, older_than=timedelta(seconds=-5)).num_rows == 0
 
 
 def test_one_vector_costs_one_request_for_its_own_bytes(catalog: SqlCatalog, store: Store) -> None:
