@@ -58,7 +58,8 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
         axis.set_title(f"{job} (black: the bar)", fontsize=9, loc="left")
         axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
     about = report["machine"]
-    figure.suptitle(f"{about['cpu']}, {about['cores']} cores, commit {about['commit']}", fontsize=8)
+    machine = f"{about['cpu']} ({about.get('simd', '')}), {about['cores']} cores, commit {about['commit']}"
+    figure.suptitle(machine, fontsize=8)
     return _save(figure, path)
 
 

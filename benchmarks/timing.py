@@ -126,20 +126,17 @@ def measure(case: Case, budget_s: float) -> Result:
 
 def machine() -> dict[str, Any]:
     """Where and with what a run was made."""
-    cpu = platform.processor()
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        cpu = next(
-            (
-                line.partition(":")[2].strip()
-                for line in info.read_text().splitlines()
-                if "model name" in line
-            ),
-            cpu,
-        )
+    about = dict(
+        line.replace("\t", "").split(":", 1)
+        for line in (info.read_text() if info.exists() else "").splitlines()
+        if ":" in line
+    )
+    flags = about.get("flags", "").split()
     load = Path("/proc/loadavg")
     return {
-        "cpu": cpu,
+        "cpu": about.get("model name", platform.processor()).strip(),
+        "simd": os.environ.get("PUFFIN_FAST_SIMD") or " ".join(flag for flag in SIMD if flag in flags),
         "cores": len(os.sched_getaffinity(0)),
         "load": load.read_text().split()[0] if load.exists() else "",
         "python": sys.version.split()[0],
@@ -147,6 +144,9 @@ def machine() -> dict[str, Any]:
         "commit": _commit(),
     }
 
+
+SIMD = ("avx2", "avx512_vbmi2")
+"""Flags of processors that the kernels have paths of their own for."""
 
 VERSIONS = ("puffin-fast", "numpy", "pyarrow", "pyroaring", "zlib-ng", "isal")
 
