@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -158,10 +159,15 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 
 
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
-    """Rows of `MARKED` that bring each file's task to where its vectors come together."""
+    """Rows of `MARKED` that bring each file's task to where its vectors come together.
+
+    Pickled and no more: Spark compresses what it shuffles, and a table has many files.
+    """
     import pyarrow as pa
 
     schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
-    extra = pa.array([pack(task) for task in tasks.values()], pa.binary())
+    extra = pa.array(
+        [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks.values()], pa.binary()
+    )
     columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
     return session.createDataFrame(pa.Table.from_arrays(columns, schema=schema), schema=MARKED)

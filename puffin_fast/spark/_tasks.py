@@ -141,7 +141,7 @@ class Marked:
         """
         for batch in merge(self._partials(), memory=memory):
             for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
-                yield unpack(self._extra.pop(path)), codec.decode(blob.as_py())
+                yield pickle.loads(self._extra.pop(path)), codec.decode(blob.as_py())
 
 
 class Row(NamedTuple):
