@@ -147,7 +147,10 @@ def watched(report: Report) -> Iterator[None]:
         while not done.wait(0.2):
             peak = max([peak, *(n_bytes for _, n_bytes in tree(os.getpid()).values())])
 
-    before = sum(cpu for cpu, _ in tree(os.getpid()).values())
+    def cpu() -> float:
+        return time.process_time() + sum(seconds for seconds, _ in tree(os.getpid()).values())
+
+    before = cpu()
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     started = time.perf_counter()
@@ -155,7 +158,7 @@ def watched(report: Report) -> Iterator[None]:
         yield
     finally:
         report["wall_s"] = round(time.perf_counter() - started, 2)
-        report["cpu_s"] = round(sum(cpu for cpu, _ in tree(os.getpid()).values()) - before, 2)
+        report["cpu_s"] = round(cpu() - before, 2)
         done.set()
         watcher.join()
         report["worker_bytes"] = peak

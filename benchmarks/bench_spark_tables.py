@@ -1,0 +1,163 @@
+"""Jobs on tables beside Iceberg's own, in turn in one warm Spark session with its runtime; JSON on request.
+
+    python -m benchmarks.bench_spark_tables                        all jobs, 1000 files of 40,000 rows
+    python -m benchmarks.bench_spark_tables --jobs convert --files 100 --rounds 1 --out spark-tables.json
+
+- ``convert``: 20M position deletes in 1000 files to vectors; Java's ``rewrite_position_delete_files``.
+- ``delete``: every second row, by a filter; Java's ``DELETE``.
+- ``keys``: every 20th row, by 2M keys in a DataFrame; Java's ``MERGE``.
+
+The table is that of `bench_iceberg`, kept in ``--folder``. Each contender gets a table of its own that starts from
+the same metadata, and what it left is counted and summed by a reader that is neither. Wall and CPU seconds of
+the whole process tree, bytes shuffled, the largest Python worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.bench_iceberg import CATALOG, JAVA, ROWS_PER_FILE, Tables, _duckdb, _modulo, _spark
+from benchmarks.bench_spark import shuffled, watched
+from benchmarks.timing import OURS, machine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+KEYS_EVERY = 20
+
+CORES = 2
+"""Of `_spark`'s session."""
+
+Job = Callable[["SparkSession", Tables, str], None]
+"""Does the work on the table ``n.<name>``."""
+
+
+def convert_ours(spark: SparkSession, tables: Tables, name: str) -> None:
+    from puffin_fast import spark as ps
+
+    ps.convert_position_deletes(spark, tables.catalog.load_table(f"n.{name}"))
+
+
+def convert_java(spark: SparkSession, tables: Tables, name: str) -> None:
+    spark.sql(f"CALL {CATALOG}.system.rewrite_position_delete_files(table => 'n.{name}')").collect()
+
+
+def delete_ours(spark: SparkSession, tables: Tables, name: str) -> None:
+    from puffin_fast import spark as ps
+
+    ps.delete(spark, tables.catalog.load_table(f"n.{name}"), _modulo("id % 2 = 0"))
+
+
+def delete_java(spark: SparkSession, tables: Tables, name: str) -> None:
+    spark.sql(f"DELETE FROM {CATALOG}.n.{name} WHERE id % 2 = 0").collect()
+
+
+def keys_ours(spark: SparkSession, tables: Tables, name: str) -> None:
+    from puffin_fast import spark as ps
+
+    keys = spark.range(0, tables.n_files * ROWS_PER_FILE, KEYS_EVERY)
+    ps.delete_keys(keys, tables.catalog.load_table(f"n.{name}"), ["id"])
+
+
+def keys_java(spark: SparkSession, tables: Tables, name: str) -> None:
+    spark.range(0, tables.n_files * ROWS_PER_FILE, KEYS_EVERY).createOrReplaceTempView("keys")
+    merge = f"MERGE INTO {CATALOG}.n.{name} t USING keys ON t.id = keys.id WHEN MATCHED THEN DELETE"
+    spark.sql(merge).collect()
+
+
+JOBS: dict[str, tuple[str, int, float, dict[str, Job]]] = {
+    "convert": ("base", 2, 5.0, {OURS: convert_ours, JAVA: convert_java}),
+    "delete": ("rows", 2, 1.0, {OURS: delete_ours, JAVA: delete_java}),
+    "keys": ("rows", KEYS_EVERY, 1.0, {OURS: keys_ours, JAVA: keys_java}),
+}
+"""Where it starts, that every so manieth row goes, the ratio to reach, who does it."""
+
+
+def check(tables: Tables, name: str, every: int) -> None:
+    """DuckDB's count and sum of the rows that are left: exactly every so manieth is gone."""
+    location = tables.catalog.load_table(f"n.{name}").metadata_location
+    with _duckdb() as connection:
+        found = connection.execute(f"SELECT count(*), sum(id) FROM iceberg_scan('{location}')").fetchone()
+    n = tables.n_files * ROWS_PER_FILE
+    gone = range(0, n, every)
+    assert found == (n - len(gone), n * (n - 1) // 2 - sum(gone)), (name, found)
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Spark ends Python workers that had nothing to do for a minute: starts them, with what they import."""
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import puffin_fast.spark._tasks  # noqa: F401
+
+        yield from batches
+
+    spark.range(0, 100, 1, CORES).mapInArrow(load, "id long").toArrow()
+
+
+def measure(spark: SparkSession, tables: Tables, job: str, rounds: int) -> dict[str, Any]:
+    """Median of the rounds after one that warms up."""
+    state, every, bar, contenders = JOBS[job]
+    samples: dict[str, list[dict[str, Any]]] = {who: [] for who in contenders}
+    for number in range(rounds + 1):
+        for who, work in contenders.items():
+            name = f"{job}_{'ours' if who == OURS else 'java'}{number}"
+            tables.fresh(state, name)
+            report: dict[str, Any] = {}
+            warm_workers(spark)
+            before = shuffled(spark)
+            with watched(report):
+                work(spark, tables, name)
+            report["shuffle_bytes"] = shuffled(spark) - before
+            check(tables, name, every)
+            if number:
+                samples[who].append(report)
+            print(
+                f"{job:<8} {who:<22} {report['wall_s']:>6.1f} s  CPU {report['cpu_s']:>6.1f} s  "
+                f"shuffle {report['shuffle_bytes'] / 1e6:>6.1f} MB  "
+                f"largest worker {report['worker_bytes'] / 1e6:>5.0f} MB{'' if number else '  (warms up)'}",
+                file=sys.stderr,
+                flush=True,
+            )
+    rows = {
+        who: {key: statistics.median(report[key] for report in some) for key in some[0]}
+        for who, some in samples.items()
+    }
+    ratios = {key: rows[JAVA][key] / rows[OURS][key] for key in ("wall_s", "cpu_s")}
+    met = ratios["wall_s"] >= bar
+    print(
+        f"{job}: {ratios['wall_s']:.2f}x {JAVA} by the clock, {ratios['cpu_s']:.2f}x in CPU time, "
+        f"bar {bar:g}: {'met' if met else 'MISSED'}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return {"contenders": rows, "ratios": ratios, "bar": bar, "met": met}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--folder", type=Path, default=Path("build/bench/iceberg"))
+    parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    tables = Tables(options.folder.resolve(), options.files)
+    with _spark(tables) as spark:
+        found = {job: measure(spark, tables, job, options.rounds) for job in options.jobs}
+    report = json.dumps({"machine": machine(), "files": options.files, "jobs": found}, indent=1)
+    print(report) if options.out is None else options.out.write_text(report + "\n")
+
+
+if __name__ == "__main__":
+    main()
