@@ -134,11 +134,6 @@ def a_worker_killed_before_its_file_is_visible_leaves_nothing(spark: SparkSessio
 
 
 @case
-def a_worker_killed_after_its_file_was_written_leaves_nothing(spark: SparkSession, folder: Path) -> None:
-    assert _write_under("kill", "visible", spark, folder) == set()
-
-
-@case
 def a_task_that_fails_after_its_file_was_written_leaves_nothing(spark: SparkSession, folder: Path) -> None:
     assert _write_under("raise", "visible", spark, folder) == set()
 
