@@ -32,7 +32,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest bench fuzz sanitize deep lint format types jars wheel build java clean distclean
+.PHONY: help demo test test-newest bench fuzz sanitize deep lint format types jars wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ wheel: build  ## build sdist and abi3 wheel, test the wheel in a fresh environme
 	rm -rf dist build/lib* build/bdist* build/wheel
 	$(PY) -m build --no-isolation --outdir dist . > /dev/null
 	$(PY) tests/wheel.py dist build/wheel
+
+ship: wheel java  ## pack an environment with the wheel, run jobs on a local-cluster whose executors have nothing else
+	$(PY) tests/ship.py dist build/ship
 
 build: $(VENV)/.built  ## .venv with everything and the kernels compiled in place
 
