@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import iceberg
@@ -22,7 +23,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._pyiceberg import v3_metadata
 from puffin_fast.iceberg.commit import commit
-from puffin_fast.iceberg.manifests import ADDED
+from puffin_fast.iceberg.manifests import ADDED, EQUALITY_DELETES
 from tests.iceberg.conftest import files_of, local, rows_of
 
 if TYPE_CHECKING:
@@ -226,3 +227,55 @@ def test_rows_with_a_key_that_came_in_meanwhile_go_too(racing: RacingCatalog, ta
     assert done.rows_deleted == 1
     left = rows_of(table)["id"].to_pylist()
     assert not {3, 7, 8, 9, 50, 60} & set(left)
+
+
+# Files of other formats ------------------------------------------------------------------------------------
+
+KEYS = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+
+READS: dict[str, Callable[[Table], Any]] = {
+    "scan": lambda table: iceberg.scan(table).to_arrow(),
+    "scan a filter": lambda table: iceberg.scan(table, "id < 10", ["w"]).to_arrow(),
+}
+
+
+@pytest.mark.parametrize("kind", ["ORC", "AVRO"])
+@pytest.mark.parametrize("job", [*READS, "delete", "delete_keys", "upsert", "convert_equality_deletes"])
+def test_data_files_of_another_format_are_named(table: Table, kind: str, job: str) -> None:
+    iceberg.upgrade(table)
+    (task,) = iceberg.plan_files(table, metrics=True).tasks
+    lie(table, task.data, file_format=kind, first_row_id=None)
+    if job == "convert_equality_deletes":
+        path = task.data.file_path + ".equal"
+        deletes = replace(task.data, content=EQUALITY_DELETES, file_path=path, equality_ids=[1])
+        nothing: dict[str, Any] = dict.fromkeys(("snapshot_id", "sequence_number", "file_sequence_number"))
+        pq.write_table(ROWS.slice(0, 3).select(["id"]).cast(KEYS), local(path))
+        added = replace(deletes, **nothing, status=ADDED, record_count=3, first_row_id=None)
+        commit(table, Changes(added=(added,)), base=table.current_snapshot())
+    before, metadata = files_of(table), table.metadata_location
+    jobs = READS | WRITES | {"convert_equality_deletes": iceberg.convert_equality_deletes}
+    with pytest.raises(UnsupportedError, match=rf"{task.data.file_path}.*{kind}"):
+        jobs[job](table)
+    assert files_of(table) == before
+    assert table.refresh().metadata_location == metadata
+
+
+@pytest.mark.parametrize("kind", ["ORC", "AVRO"])
+@pytest.mark.parametrize("job", [*READS, "delete", "delete_keys", "upsert", "convert_position_deletes"])
+def test_position_deletes_of_another_format_are_named(racing: RacingCatalog, kind: str, job: str) -> None:
+    with v3_metadata(racing):
+        table = racing.create_table("n.t", ROWS.schema, properties={"format-version": "2"})
+    iceberg.append(table, ROWS)
+    iceberg.delete_positions(
+        table,
+        pa.table({"file_path": [iceberg.plan_files(table).tasks[0].data.file_path] * 2, "pos": [1, 9]}),
+    )
+    ((deletes,),) = [task.position_deletes for task in iceberg.plan_files(table).tasks]
+    lie(table, deletes, file_format=kind)
+    iceberg.upgrade(table)
+    before, metadata = files_of(table), table.metadata_location
+    jobs = READS | WRITES | {"convert_position_deletes": iceberg.convert_position_deletes}
+    with pytest.raises(UnsupportedError, match=rf"{deletes.file_path}.*{kind}"):
+        jobs[job](table)
+    assert files_of(table) == before
+    assert table.refresh().metadata_location == metadata
