@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import OURS, machine
@@ -60,6 +61,16 @@ def alternate(job: str, contenders: Contenders, rounds: int, bars: dict[str, flo
     return {"contenders": rows, "bars": verdicts}
 
 
-def report(jobs: dict[str, Any]) -> None:
-    """Prints the jobs with machine, versions and commit as JSON."""
-    print(json.dumps({"machine": machine(), "jobs": jobs}, indent=1))
+def report(jobs: dict[str, Any], into: Path | None = None) -> None:
+    """Prints the jobs with machine, versions and commit as JSON.
+
+    Args:
+        jobs: name to contenders and bars.
+        into: a JSON file of jobs to keep them in, beside those of other names.
+    """
+    about = machine()
+    print(json.dumps({"machine": about, "jobs": jobs}, indent=1))
+    if into is not None:
+        kept = json.loads(into.read_text()) if into.exists() else {}
+        kept |= {name: {"machine": about, **job} for name, job in jobs.items()}
+        into.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")

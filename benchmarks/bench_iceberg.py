@@ -15,7 +15,6 @@ about, is of this process and of Spark's JVM; the REST server's is nobody's.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -33,7 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.timing import OURS, machine
+from benchmarks.alternate import report
+from benchmarks.timing import OURS
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -457,7 +457,7 @@ def measure(contenders: dict[str, Contenders], rounds: int) -> dict[str, Any]:
                     check()
                 del check
                 print(f"{job}: {name}: {wall:.2f} s, cpu {cpu:.2f} s", file=sys.stderr, flush=True)
-    report: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for job, those in samples.items():
         rows = {
             name: {
@@ -467,8 +467,8 @@ def measure(contenders: dict[str, Contenders], rounds: int) -> dict[str, Any]:
             }
             for name, some in those.items()
         }
-        report[job] = {"contenders": rows, "bars": _verdicts(job, rows)}
-    return report
+        found[job] = {"contenders": rows, "bars": _verdicts(job, rows)}
+    return found
 
 
 def _verdicts(job: str, rows: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
@@ -494,11 +494,12 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--with", dest="beside", action="append", default=[], choices=["java", "pyiceberg"])
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     tables = Tables(options.folder.resolve(), options.files)
     with ExitStack() as stack:
-        report = measure(JOBS[options.job](tables, options, stack), options.rounds)
-    print(json.dumps({"machine": machine(), "files": options.files, "jobs": report}, indent=1))
+        found = measure(JOBS[options.job](tables, options, stack), options.rounds)
+    report({f"{job}, {options.files} files": said for job, said in found.items()}, options.into)
 
 
 if __name__ == "__main__":

@@ -206,6 +206,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench/plan"))
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     n, few, folder = options.files, min(options.files, FILES_WITHOUT_BOUNDS), options.folder.resolve()
     bounded = make(folder / f"bounds-{n}", n, bounds=True)
@@ -216,7 +217,10 @@ def main() -> None:
         f"plan a tenth of {n} files": contenders(bounded, n, where),
         f"plan {few} files with vectors without bounds": contenders(unbounded, few, None, bounds=False),
     }
-    report({job: alternate(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()})
+    report(
+        {job: alternate(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()},
+        options.into,
+    )
 
 
 if __name__ == "__main__":

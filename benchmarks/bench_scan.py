@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--with", dest="beside", action="append", default=[], choices=["pyiceberg"])
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     made, n = tables(options.folder.resolve(), options.rows), options.rows
     jobs = {}
@@ -171,7 +172,7 @@ def main() -> None:
             jobs[job]["bars"].append(verdict)
     for job, those in vectors(made["1M"], int(n * SHARES["1M"])).items():
         jobs[job] = short(job, those, {"PyIceberg": 100.0, "Polars": 20.0})
-    report(jobs)
+    report(jobs, options.into)
 
 
 if __name__ == "__main__":
