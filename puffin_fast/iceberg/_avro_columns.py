@@ -7,6 +7,7 @@ which words every error.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from itertools import islice
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["read_columns"]
 
 LARGE = 1 << 15
-"""Bytes of an Avro file from which on Polars, which takes a while to be imported, is asked."""
+"""Bytes of an Avro file from which on Polars is imported, which takes a while; once it is there, others use it."""
 
 
 def read_columns(file: AvroFile, names: Collection[str]) -> dict[str, Any]:
@@ -90,7 +91,9 @@ def _by_polars(file: AvroFile, names: Collection[str]) -> dict[str, list[Any]] |
     columns = [field["name"] for field in fields if field["name"] in names]
     if not columns or any(field["type"] is None for field in fields):
         return None
-    if file.n_bytes < LARGE or (polars := _polars()) is None:
+    if file.n_bytes < LARGE and "polars" not in sys.modules:
+        return None
+    if (polars := _polars()) is None:
         return None
     try:
         inflated, blocks = file.inflated({**file.schema, "fields": fields})

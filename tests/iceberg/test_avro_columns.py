@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -135,6 +136,7 @@ def test_small_files_and_machines_without_polars_use_fastavro(
     file = written([entry(n) for n in range(20)])
     kinds = {field["name"]: field["type"] for field in file.schema["fields"]}
     assert file.n_bytes < _avro_columns.LARGE
+    monkeypatch.delitem(sys.modules, "polars", raising=False)
     assert _avro_columns._by_polars(file, kinds) is None
     monkeypatch.setattr(_avro_columns, "LARGE", 0)
     monkeypatch.setattr(_avro_columns, "_polars", lambda: None)
