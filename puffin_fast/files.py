@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from puffin_fast import _io
@@ -273,9 +274,9 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
     owners: dict[str, int] = {}
     end = 0
     with reader:
-        for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):
+        for blob, read in _read_ahead(reader):
             data_file = blob.properties.get(REFERENCED_DATA_FILE) if blob.type == codec.BLOB_TYPE else None
-            for message in _blob_problems(reader, blob, name):
+            for message in _blob_problems(read, blob, name):
                 yield Problem(name, blob.offset, data_file, message)
             if blob.length and blob.offset < end:
                 yield Problem(
@@ -288,14 +289,32 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
                     yield Problem(name, blob.offset, data_file, f"a second vector, the first is at {other}")
 
 
-def _blob_problems(reader: PuffinReader, blob: BlobMetadata, path: str) -> Iterator[str]:
+def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, Callable[[], bytes]]]:
+    """All blobs in the order of the file, neighbours in one read as long as none is broken."""
+    ahead = reader.read_many()
+    whole = True
+    for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):
+        found: tuple[BlobMetadata, bytes] | None = None
+        if whole:
+            try:
+                found = next(ahead, None)
+            except PuffinFastError:
+                whole = False
+        if found is not None and found[0] is blob:
+            yield blob, partial(bytes, found[1])
+        else:
+            whole = False
+            yield blob, partial(reader.read, blob)
+
+
+def _blob_problems(read: Callable[[], bytes], blob: BlobMetadata, path: str) -> Iterator[str]:
     checks: list[Callable[[], object]]
     if blob.type != codec.BLOB_TYPE:
-        checks = [lambda: reader.read(blob)]
+        checks = [read]
     else:
         checks = [
             lambda: _property(blob, REFERENCED_DATA_FILE, path),
-            lambda: _decode(blob, reader.read(blob), path),
+            lambda: _decode(blob, read(), path),
         ]
     for check in checks:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,8 +11,8 @@ import pyarrow as pa
 from puffin_fast import arrow
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.files import read_vector
+from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.files import read_ranges, read_vector
 from puffin_fast.iceberg._datafile import open_parquet
 from puffin_fast.iceberg.plan import FILE_PATH_ID, only_path
 from puffin_fast.iceberg.project import FIELD_ID
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["CurrentDeletes", "open_position_deletes", "read_entry", "within"]
+__all__ = ["CurrentDeletes", "ReadAhead", "open_position_deletes", "read_entry", "within"]
 
 PATH_COLUMN = "file_path"
 """The name that the specification gives to the column of paths."""
@@ -125,6 +125,39 @@ def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> Pos
         cardinality=entry.record_count if counted else None,
         filesystem=io,
     )
+
+
+class ReadAhead:
+    """Vectors of one Puffin file, which is opened once and read by its ranges; cardinalities are not checked.
+
+    Args:
+        io: PyIceberg's file access.
+        entries: the vectors.
+    """
+
+    def __init__(self, io: FileIO, entries: Sequence[ManifestEntry]) -> None:
+        self._io = io
+        self._found: dict[int, PositionBitmap] = {}
+        known = [
+            entry for entry in entries if None not in (entry.content_offset, entry.content_size_in_bytes)
+        ]
+        ranges = [(entry.content_offset or 0, entry.content_size_in_bytes or 0, None) for entry in known]
+        if not known:
+            return
+        try:
+            for at, bitmap in read_ranges(known[0].file_path, ranges, filesystem=io):
+                self._found[id(known[at])] = bitmap
+        except PuffinFastError:
+            pass  # whoever asks for the one that is broken will hear it; the others are read one by one
+
+    def take(self, entry: ManifestEntry) -> PositionBitmap:
+        """A vector, of these or any other; once.
+
+        Raises:
+            As `read_entry` does.
+        """
+        found = self._found.pop(id(entry), None)
+        return read_entry(self._io, entry, counted=False) if found is None else found
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:

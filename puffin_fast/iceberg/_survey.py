@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["FileDeletes", "Survey", "survey"]
+__all__ = ["FileDeletes", "Survey", "by_puffin_file", "survey"]
+
+
+PER_GROUP = 1000
+"""Vectors that are read, and held, at a time."""
 
 
 @dataclass(slots=True)
@@ -85,6 +89,21 @@ class Survey:
         for file in self.files:
             yield from file.vectors
         yield from (entry for entry in (*self.dangling, *self.nameless) if entry.is_vector)
+
+
+def by_puffin_file(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
+    """Data files with a vector in groups, by the Puffin file of the first; those without one stand alone."""
+    groups: list[list[FileDeletes]] = []
+    of_path: dict[str, list[FileDeletes]] = {}
+    for file in files:
+        group = of_path.get(file.vectors[0].file_path) if file.vectors else None
+        if group is None or len(group) == PER_GROUP:
+            group = []
+            groups.append(group)
+            if file.vectors:
+                of_path[file.vectors[0].file_path] = group
+        group.append(file)
+    return groups
 
 
 class _Index(DeleteIndex):

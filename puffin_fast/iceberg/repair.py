@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -16,9 +17,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
-from puffin_fast.iceberg._current import CurrentDeletes, read_entry, within
+from puffin_fast.iceberg._current import CurrentDeletes, ReadAhead, within
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg._rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg._survey import by_puffin_file
 from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges, write_changes
 
@@ -75,15 +77,19 @@ def _repair(table: Table, survey: Survey, hidden: bool, threads: int | None, dry
     result = Rewritten(VectorChanges())
     gone = [entry for entry in (*survey.dangling, *survey.nameless) if entry.is_vector]
 
-    def mended(file: FileDeletes) -> NewDeletes | str | None:
-        try:
-            return _mended(table.io, current, file, hidden)
-        except PuffinFastError as error:
-            return f"{file.data.file_path}: left as it is: {error}"
+    def mended(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
+        vectors = ReadAhead(table.io, [file.vectors[0] for file in group])
+        found: list[tuple[FileDeletes, NewDeletes | str | None]] = []
+        for file in group:
+            try:
+                found.append((file, _mended(table.io, current, vectors, file, hidden)))
+            except PuffinFastError as error:
+                found.append((file, f"{file.data.file_path}: left as it is: {error}"))
+        return found
 
     def found() -> Iterator[NewDeletes]:
-        files = [file for file in survey.files if file.vectors]
-        for file, new in zip(files, on_threads(mended, files, threads), strict=True):
+        groups = by_puffin_file(file for file in survey.files if file.vectors)
+        for file, new in chain.from_iterable(on_threads(mended, groups, threads)):
             if isinstance(new, str):
                 result.left.append(new)
             elif new is not None:
@@ -102,12 +108,14 @@ def _repair(table: Table, survey: Survey, hidden: bool, threads: int | None, dry
     return result
 
 
-def _mended(io: FileIO, current: CurrentDeletes, file: FileDeletes, hidden: bool) -> NewDeletes | None:
+def _mended(
+    io: FileIO, current: CurrentDeletes, vectors: ReadAhead, file: FileDeletes, hidden: bool
+) -> NewDeletes | None:
     """What becomes of a data file; None when nothing is wrong with it."""
     data, wrong = file.data, len(file.vectors) > 1
     parts = []
     for vector in file.vectors:
-        bitmap, as_stated = _read(io, vector)
+        bitmap, as_stated = _read(io, vectors, vector)
         parts.append(within(bitmap, data))
         wrong = wrong or not as_stated
     before = PositionBitmap.union(parts)
@@ -118,10 +126,10 @@ def _mended(io: FileIO, current: CurrentDeletes, file: FileDeletes, hidden: bool
     return NewDeletes(task, within(before | lost, data), len(lost))
 
 
-def _read(io: FileIO, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:
+def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:
     """A vector, and whether its manifest entry is right."""
     try:
-        bitmap = read_entry(io, vector, counted=False)
+        bitmap = vectors.take(vector)
     except CorruptDataError as error:
         try:
             named = read_vectors(vector.file_path, filesystem=io).get(vector.referenced_data_file or "")

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
-from puffin_fast.iceberg._current import CurrentDeletes, read_entry, within
+from puffin_fast.iceberg._current import CurrentDeletes, ReadAhead, within
 from puffin_fast.iceberg._datafile import open_parquet
 from puffin_fast.iceberg._job import on_threads
-from puffin_fast.iceberg._survey import FileDeletes, survey
+from puffin_fast.iceberg._survey import FileDeletes, by_puffin_file, survey
 from puffin_fast.iceberg.plan import only_path, resolve
 from puffin_fast.puffin import PuffinReader
 
@@ -97,10 +98,15 @@ def verify(
     for puffin in on_threads(partial(_check_puffin, table.io), list(by_file.values()), threads):
         result += puffin
     told = {(said.path, said.offset) for said in result if said.offset is not None or said.kind == CORRUPT}
-    check = partial(_check_file, table.io, current, data_files, told)
+
+    def check(group: list[FileDeletes]) -> list[tuple[int, list[Finding]]]:
+        vectors = ReadAhead(table.io, [file.vectors[0] for file in group if file.vectors])
+        return [(id(file), _check_file(table.io, current, vectors, data_files, told, file)) for file in group]
+
     with_deletes = [file for file in found.files if file.vectors or file.position_deletes]
-    for findings in on_threads(check, with_deletes, threads):
-        result += findings
+    findings = dict(chain(*on_threads(check, by_puffin_file(with_deletes), threads)))
+    for file in with_deletes:
+        result += findings[id(file)]
     return result + list(_about_nothing(found))
 
 
@@ -178,6 +184,7 @@ def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iter
 def _check_file(
     io: FileIO,
     current: CurrentDeletes,
+    vectors: ReadAhead,
     data_files: bool,
     told: set[tuple[str, int | None]],
     file: FileDeletes,
@@ -199,7 +206,7 @@ def _check_file(
     for vector in file.vectors:
         where = vector.file_path, vector.content_offset
         try:
-            bitmap = read_entry(io, vector, counted=False)
+            bitmap = vectors.take(vector)
         except PuffinFastError as error:
             if where not in told and (vector.file_path, None) not in told:
                 found.append(Finding(_kind(error), path, *where, str(error)))

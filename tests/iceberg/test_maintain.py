@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import PositionBitmap, iceberg
+from puffin_fast._io import source
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg._changes import Changes, vector_entry
@@ -389,3 +390,41 @@ def test_dry_runs_leave_no_file(racing: SqlCatalog, job: Job) -> None:
         True,
     )
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
+    racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    n_files = 12
+    table = made(racing, n_files)
+    iceberg.delete_keys(table, pa.table({"id": range(0, n_files * N, 7)}), ["id"])
+    vectors = [task.vector for task in tasks(table) if task.vector is not None]
+    (path,) = {vector.file_path for vector in vectors}
+    assert len(vectors) == n_files
+    if broken:
+        data = bytearray(local(path).read_bytes())
+        data[(vectors[3].content_offset or 0) + 12] ^= 0xFF
+        local(path).write_bytes(data)
+    opened: list[str] = []
+    fetched: list[int] = []
+    open_source, fetch = source.open_source, source._LocalSource._fetch
+
+    def opens(location: Any, **named: Any) -> Any:
+        opened.append(str(location))
+        return open_source(location, **named)
+
+    def fetches(self: Any, offset: int, length: int) -> bytes:
+        if path.endswith(str(self.path)):
+            fetched.append(offset)
+        return fetch(self, offset, length)
+
+    monkeypatch.setattr("puffin_fast._io.open_source", opens)
+    monkeypatch.setattr(source._LocalSource, "_fetch", fetches)
+    findings = iceberg.verify(table)
+    assert [finding.kind for finding in findings] == (["corrupt"] if broken else [])
+    result = iceberg.repair(table, dry_run=True)
+    assert len(result.left) == broken
+    if not broken:
+        assert opened.count(path) == 4, opened  # twice for its footer, and for the vectors of each job
+        assert 4 <= len(fetched) <= 12, fetched
