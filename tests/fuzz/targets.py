@@ -123,7 +123,7 @@ def puffin(data: bytes) -> None:
 
 @target
 def puffin_footer(data: bytes) -> None:
-    """The footer's payload inside a right frame, then written again."""
+    """The footer's payload inside a right frame, then written again; an empty type is read and never written."""
     head, flags = b"PFA1", bytes(4)
     file = head + b"blob" * 8 + head + data + struct.pack("<i", len(data)) + flags + head
     try:
@@ -131,12 +131,13 @@ def puffin_footer(data: bytes) -> None:
             metadata = reader.metadata
     except (errors.CorruptDataError, errors.UnsupportedError, errors.LimitExceededError):
         return
+    types = [entry.type or "none" for entry in metadata.blobs]
     sink = io.BytesIO()
     with PuffinWriter(sink, properties=dict(metadata.properties)) as writer:
-        for entry in metadata.blobs:
-            writer.add(b"x", type=entry.type, fields=entry.fields, properties=dict(entry.properties))
+        for entry, type in zip(metadata.blobs, types, strict=True):
+            writer.add(b"x", type=type, fields=entry.fields, properties=dict(entry.properties))
     with PuffinReader(io.BytesIO(sink.getvalue())) as again:
-        assert [entry.type for entry in again.blobs] == [entry.type for entry in metadata.blobs]
+        assert [entry.type for entry in again.blobs] == types
         assert [dict(e.properties) for e in again.blobs] == [dict(e.properties) for e in metadata.blobs]
 
 
