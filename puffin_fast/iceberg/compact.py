@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -103,17 +103,23 @@ def worth_moving(
         threads: footers read at a time.
 
     Returns:
-        also what `VectorChanges.of` takes.
+        by Puffin file and partition spec, those of a spec one after the other; also what `VectorChanges.of`
+        takes.
     """
-    by_path: dict[str, list[FileTask]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
+    live: Counter[str] = Counter()
     for file in survey.files:
         if file.vectors:
-            by_path[file.vectors[0].file_path].append(file.task)
-    live = {path: sum(n_bytes_of(task) for task in tasks) for path, tasks in by_path.items()}
-    small = [path for path, n_bytes in live.items() if n_bytes < FULL * limit]
-    if len(small) <= math.ceil(sum(live[path] for path in small) / limit):
-        small = []
-    rest = sorted(live.keys() - set(small))
+            path = file.vectors[0].file_path
+            groups[file.data.spec_id, path].append(file.task)
+            live[path] += n_bytes_of(file.task)
+    small = {path for path, n_bytes in live.items() if n_bytes < FULL * limit}
+    sizes: Counter[int] = Counter()
+    for (spec_id, path), tasks in groups.items():
+        sizes[spec_id] += sum(map(n_bytes_of, tasks)) if path in small else 0
+    if len(small) <= sum(math.ceil(n_bytes / limit) for n_bytes in sizes.values()):
+        small = set()
+    rest = sorted(live.keys() - small)
 
     def wasteful(path: str) -> bool:
         try:
@@ -122,11 +128,12 @@ def worth_moving(
         except CorruptDataError:
             return False  # no Puffin file, so nobody says what else it holds
 
-    chosen = set(small) | {
+    chosen = small | {
         path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
     }
     dangling = [entry for entry in survey.dangling if entry.is_vector]
-    return [tasks for path, tasks in by_path.items() if path in chosen], {
+    in_order = sorted(groups, key=lambda group: group[0])
+    return [groups[spec_id, path] for spec_id, path in in_order if path in chosen], {
         "also_removed": dangling,
         "same_age": True,
         "operation": REPLACE,

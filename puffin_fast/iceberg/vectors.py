@@ -161,11 +161,11 @@ def write_changes(
     limit: int | None = None,
     **changes: Any,
 ) -> VectorChanges:
-    """Writes the vectors of one commit into as few Puffin files as the target size allows.
+    """Writes the vectors of one commit into as few Puffin files as target size and partition specs allow.
 
     Args:
         table: its location provider names the files; property ``write.delete.target-file-size-bytes``.
-        deletes: at most one per data file.
+        deletes: at most one per data file; those of one partition spec one after the other make the fewest files.
         only_new: pass over those without a new position.
         dry_run: write into memory, one file after the other, and forget it.
         limit: bytes of blobs after which another Puffin file is begun, other than the table's property.
@@ -179,17 +179,15 @@ def write_changes(
     limit = target_file_size(table) if limit is None else limit
     waiting: dict[str, NewDeletes] = {}
 
-    def vectors() -> Iterator[tuple[str, PositionBitmap]]:
+    def vectors() -> Iterator[NewDeletes]:
         for new in deletes:
             if only_new and new.n_new == 0:
                 continue
             if new.drops:
                 outcomes.append(Outcome(new.task, new.n_new))
                 continue
-            assert new.positions is not None
-            path = new.task.data.file_path
-            waiting[path] = new
-            yield path, new.positions
+            waiting[new.task.data.file_path] = new
+            yield new
 
     try:
         for path, chunk in _files(table, vectors(), limit):
@@ -222,21 +220,26 @@ def target_file_size(table: Table) -> int:
 
 
 def _files(
-    table: Table, vectors: Iterator[tuple[str, PositionBitmap]], limit: int
+    table: Table, vectors: Iterator[NewDeletes], limit: int
 ) -> Iterator[tuple[str, Iterator[tuple[str, PositionBitmap]]]]:
-    """Cuts a stream of vectors into files of about the target size; no file without a vector."""
+    """Cuts a stream of vectors into files of about the target size, each about data files of one partition spec.
+
+    No file is without a vector. DuckDB 1.5.5 may take one vector for another where the order of a file's
+    vectors is not that of their manifest entries, and each spec has a manifest of its own.
+    """
     name, number = uuid.uuid4(), 0
     ahead = next(vectors, None)
 
-    def chunk() -> Iterator[tuple[str, PositionBitmap]]:
+    def chunk(spec_id: int) -> Iterator[tuple[str, PositionBitmap]]:
         nonlocal ahead
         n_bytes = 0
-        while ahead is not None and n_bytes < limit:
-            n_bytes += ahead[1].n_bytes
-            yield ahead
+        while ahead is not None and n_bytes < limit and ahead.task.data.spec_id == spec_id:
+            assert ahead.positions is not None
+            n_bytes += ahead.positions.n_bytes
+            yield ahead.task.data.file_path, ahead.positions
             ahead = next(vectors, None)
 
     while ahead is not None:
         path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
         number += 1
-        yield path, chunk()
+        yield path, chunk(ahead.task.data.spec_id)

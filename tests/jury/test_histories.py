@@ -10,7 +10,10 @@ import pytest
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import DoubleType, LongType
 
-from puffin_fast import iceberg
+from puffin_fast import PositionBitmap, iceberg
+from puffin_fast.files import write_vectors
+from puffin_fast.iceberg._changes import Changes, vector_entry
+from puffin_fast.iceberg.commit import commit
 from tests.jury.conftest import ROWS, N, Panel, attached, where
 
 if TYPE_CHECKING:
@@ -241,28 +244,35 @@ def test_duckdb_writes_on_an_evolved_table(
         assert iceberg.verify(table) == []
 
 
-@pytest.mark.parametrize("one_file_each", [False, True])
-def test_duckdb_still_mixes_up_the_vectors_of_a_puffin_file(
-    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, one_file_each: bool
+@pytest.mark.parametrize("mixed", [False, True])
+def test_duckdb_still_mixes_up_the_vectors_of_several_specs_in_one_puffin_file(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, mixed: bool
 ) -> None:
     """DuckDB 1.5.5 takes another vector's bytes when a read fills the gap between two that it holds in its cache.
 
-    It reads vectors in the order of the delete manifests, which is not that of a Puffin file where the table
-    had several partition specs; nor, by chance, after Spark. When this fails, DuckDB was mended, and the
-    README's advice can go.
+    It reads vectors in the order of the delete manifests, one for each partition spec: a file of ours holds
+    those of one spec. When this fails, DuckDB was mended, and the README's advice can go.
     """
     schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
-    properties = ONE_VECTOR_PER_FILE if one_file_each else None
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", schema, properties=properties)
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", schema)
     for number in range(4):  # under specs 1, 0, 0 and 1 again
         if number != 2:
             with iceberg.v3_metadata(shared_catalog), table.update_spec() as spec:
                 spec.remove_field("p") if number == 1 else spec.add_identity("p")
         ids = range(number * 100, number * 100 + 100)
         iceberg.append(table, pa.table({"id": ids, "p": [number] * 100}, schema))
-    gone = {number * 100 + at for number in range(4) for at in range(number % 3, 99, 3)}  # of one length
-    iceberg.delete_keys(table, pa.table({"id": list(gone)}), ["id"])
-    kept = set(range(400)) - gone
+    places = {number: range(number % 3, 99, 3) for number in range(4)}  # vectors of one length
+    if mixed:
+        data = sorted((t.data for t in iceberg.plan_files(table).tasks), key=lambda d: d.sequence_number or 0)
+        path = table.location_provider().new_data_location("mixed.puffin")
+        bitmaps = ((d.file_path, PositionBitmap.from_positions(places[at])) for at, d in enumerate(data))
+        vectors = write_vectors(path, bitmaps, filesystem=table.io)
+        added = [vector_entry(v, d, v.file_size) for v, d in zip(vectors, data, strict=True)]
+        commit(table, Changes(added=tuple(added)), base=table.current_snapshot())
+    else:
+        gone = [number * 100 + at for number, some in places.items() for at in some]
+        iceberg.delete_keys(table, pa.table({"id": gone}), ["id"])
+    kept = {id for id in range(400) if id % 100 not in places[id // 100]}
     assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == kept
     scan = f"SELECT id FROM iceberg_scan('{table.metadata_location}')"
     assert {id for (id,) in duckdb_iceberg.execute(scan).fetchall()} == kept
@@ -271,4 +281,7 @@ def test_duckdb_still_mixes_up_the_vectors_of_a_puffin_file(
         cached = {id for (id,) in duckdb_iceberg.execute(scan).fetchall()}
     finally:
         duckdb_iceberg.execute("SET enable_external_file_cache = false")
-    assert (cached == kept) == one_file_each
+    assert (cached != kept) == mixed
+    iceberg.compact(table)
+    assert len(set(iceberg.deletes(table)["path"].to_pylist())) == (1 if mixed else 2)
+    assert iceberg.compact(table).snapshot_id is None
