@@ -18,7 +18,8 @@ _was_enabled = False
 def paused_gc() -> Iterator[None]:
     """Pauses the cyclic garbage collector of this process, for all threads; as it was after the last of them.
 
-    Reading 200,000 manifest entries takes a fifth less time: each new generation would be searched in vain.
+    Reading 200,000 manifest entries takes a third less time: each new generation would be searched in vain.
+    What was made in the pause joins the oldest generation, unless somebody has frozen objects.
     """
     global _pauses, _was_enabled
     with _lock:
@@ -32,4 +33,7 @@ def paused_gc() -> Iterator[None]:
         with _lock:
             _pauses -= 1
             if _pauses == 0 and _was_enabled:
+                if not gc.get_freeze_count():
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()

@@ -360,6 +360,22 @@ def test_planning_leaves_metrics_out_however_many_there_are(tmp_path: Path, colu
     assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
 
 
+def test_what_was_made_in_a_pause_is_old_and_what_was_frozen_stays_frozen() -> None:
+    gc.collect()
+    with paused_gc():
+        made: list[list[int]] = [[] for _ in range(5000)]
+    assert gc.get_freeze_count() == 0
+    assert sum(gc.get_count()[:1]) < 5000 == len(made)
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with paused_gc():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
     assert gc.isenabled()
     first, second = paused_gc(), paused_gc()
