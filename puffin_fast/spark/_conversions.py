@@ -17,7 +17,7 @@ from puffin_fast.iceberg._current import CurrentDeletes, open_position_deletes
 from puffin_fast.iceberg.compact import moved
 from puffin_fast.iceberg.convert import EqualityConverter, Hidden, convert_positions
 from puffin_fast.spark._combine import pieces
-from puffin_fast.spark._tasks import Marked, Row, Target, items_of, unpack, written
+from puffin_fast.spark._tasks import Marked, Row, Target, by_spec, items_of, unpack, written
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -111,7 +111,8 @@ def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
     """
     table: Target = unpack(target)
     current = CurrentDeletes(table.io)
-    found = (new for file, held in Marked(batches).united(memory) for new in _converted(file, held, current))
+    united = by_spec(Marked(batches).united(memory), table)
+    found = (new for file, held in united for new in _converted(file, held, current))
     return written(found, table, only_new=False)
 
 

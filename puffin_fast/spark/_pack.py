@@ -7,7 +7,7 @@ attempt id, so it never touches what its twin wrote; whose rows the driver gets 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -55,25 +55,38 @@ class Place:
 class _Bins:
     """Numbers the Puffin files of a task: the key of a `groupby` over (data file, vector)."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: int, kind: Callable[[str], object]) -> None:
+        self._target, self._kind_of = target, kind
         self._filled = 0
         self._number = 0
+        self._kind: object = None
 
     def __call__(self, item: tuple[str, PositionBitmap | bytes]) -> int:
         vector = item[1]
         n_bytes = len(vector) if isinstance(vector, bytes) else vector.n_bytes
-        if self._filled and self._filled + n_bytes > self._target:
+        kind = self._kind_of(item[0])
+        if self._filled and (self._filled + n_bytes > self._target or kind != self._kind):
             self._number += 1
             self._filled = 0
         self._filled += n_bytes
+        self._kind = kind
         return self._number
 
 
 def write_files(
-    vectors: Iterable[tuple[str, PositionBitmap | bytes]], place: Place, *, filesystem: Any
+    vectors: Iterable[tuple[str, PositionBitmap | bytes]],
+    place: Place,
+    *,
+    filesystem: Any,
+    kind: Callable[[str], object] = lambda data_file: None,
 ) -> Iterator[pa.RecordBatch]:
     """Writes vectors as they come; memory holds one at a time.
+
+    Args:
+        vectors: data file and vector.
+        place: where to.
+        filesystem: as `write_vectors` takes it.
+        kind: of a data file; another kind begins another Puffin file.
 
     Yields:
         one batch per Puffin file, after it is complete: where each vector stands.
@@ -83,7 +96,7 @@ def write_files(
     context = TaskContext.get()
     assert context is not None, "only tasks write"
     stem = f"{place.location}/{place.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
-    for number, run in groupby(vectors, key=_Bins(place.target_file_size)):
+    for number, run in groupby(vectors, key=_Bins(place.target_file_size, kind)):
         path = f"{stem}-{number:04d}.puffin"
         if place.dry_run:
             written = [replace(v, path=path) for v in write_vectors(io.BytesIO(), run)]

@@ -48,7 +48,8 @@ def searched(
 
 def bins_to_search(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
     """Data files that are read by one executor's task, each once and whole."""
-    return bins_of(tasks, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
+    by_spec = sorted(tasks, key=lambda task: task.data.spec_id)
+    return bins_of(by_spec, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
 
 
 def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:

@@ -32,6 +32,7 @@ __all__ = [
     "Marked",
     "Row",
     "Target",
+    "by_spec",
     "extend",
     "items_of",
     "pack",
@@ -44,6 +45,12 @@ REPORT = f"{WRITTEN}, n_new long, n_hidden long"
 """A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows, without
 ``data_file`` for the rows that named no data file of the table. With ``n_hidden`` the data file stays as it
 is, because its vector hides so many positions that it does not hold."""
+
+SORTED = 16 << 20
+"""Bytes of vectors that are held to be sorted by partition spec, in tables that had several."""
+
+ITEM = 4 << 10
+"""Bytes of a data file's task in memory, about."""
 
 REPORT_SCHEMA = WRITTEN_SCHEMA.append(pa.field("n_new", pa.int64())).append(pa.field("n_hidden", pa.int64()))
 
@@ -98,7 +105,8 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
     """
     table: Target = unpack(target)
     current, marked = CurrentDeletes(table.io), Marked(batches)
-    found = (NewDeletes.merge(task, positions, current) for task, positions in marked.united(memory))
+    united = by_spec(marked.united(memory), table)
+    found = (NewDeletes.merge(task, positions, current) for task, positions in united)
     yield from written(found, table)
     if marked.dangling:
         yield _report([Row(n_new=marked.dangling)])
@@ -144,6 +152,24 @@ class Marked:
                 yield pickle.loads(self._extra.pop(path)), codec.decode(blob.as_py())
 
 
+def by_spec(
+    united: Iterator[tuple[Any, PositionBitmap]], table: Target
+) -> Iterator[tuple[Any, PositionBitmap]]:
+    """What `Marked.united` gives, data files of one partition spec together, as far as `SORTED` bytes reach."""
+    if len(table.metadata.specs()) == 1:
+        yield from united
+        return
+    held: list[tuple[Any, PositionBitmap]] = []
+    n_bytes = 0
+    for item, positions in united:
+        held.append((item, positions))
+        n_bytes += positions.n_bytes + ITEM
+        if n_bytes >= SORTED:
+            yield from sorted(held, key=lambda pair: pair[0].data.spec_id)
+            held, n_bytes = [], 0
+    yield from sorted(held, key=lambda pair: pair[0].data.spec_id)
+
+
 class Row(NamedTuple):
     """A row of `REPORT` without a vector."""
 
@@ -173,7 +199,7 @@ def written(
         table: where to.
         only_new: pass over those without a new position.
     """
-    new: dict[str, int] = {}
+    new: dict[str, tuple[int, int]] = {}  # rows and spec
     others: list[Row] = []
 
     def vectors() -> Iterator[tuple[str, PositionBitmap]]:
@@ -188,11 +214,11 @@ def written(
                 others.append(Row(path, n_new=found.n_new))
                 continue
             assert found.positions is not None
-            new[path] = found.n_new
+            new[path] = found.n_new, found.task.data.spec_id
             yield path, found.positions
 
-    for batch in write_files(vectors(), table.place, filesystem=table.io):
-        counts = pa.array([new.pop(path) for path in batch["data_file"].to_pylist()], pa.int64())
+    for batch in write_files(vectors(), table.place, filesystem=table.io, kind=lambda path: new[path][1]):
+        counts = pa.array([new.pop(path)[0] for path in batch["data_file"].to_pylist()], pa.int64())
         columns = [*batch.columns, counts, pa.nulls(len(counts), pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, schema=REPORT_SCHEMA)
     if others:

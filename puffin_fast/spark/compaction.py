@@ -73,11 +73,11 @@ def compact(
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
-    """Vectors for one file each, within it those of the same old file together."""
+    """Vectors for one file each, of one partition spec; within it those of the same old file together."""
     bins: list[list[FileTask]] = []
     filled = limit
     for task in tasks:
-        if filled >= limit:
+        if filled >= limit or bins[-1][-1].data.spec_id != task.data.spec_id:
             bins.append([])
             filled = 0
         bins[-1].append(task)

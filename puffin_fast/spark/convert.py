@@ -88,6 +88,7 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         (sharing if any(only_path(entry) is None for entry in file.position_deletes) else alone).append(lean)
     reports = []
     if alone:
+        alone.sort(key=lambda file: file.data.spec_id)
         bins = bins_of(alone, lambda file: _n_bytes(file.position_deletes))
         body = over_batches(_BODIES, "positions", target=job.target())
         reports.append(spread(session, bins).mapInArrow(body, REPORT))

@@ -105,6 +105,36 @@ def test_position_deletes_of_either_granularity(
     assert (again.snapshot_id, again.vectors_written) == (None, 0)
 
 
+def test_a_puffin_file_holds_vectors_of_one_partition_spec(
+    spark: SparkSession, racing: RacingCatalog
+) -> None:
+    table = racing.create_table("n.t", IDS, properties={"format-version": "2"})
+    for number in range(6):
+        if number == 3:
+            with table.update_spec() as update:
+                update.add_identity("part")
+        iceberg.append(table, pa.table([range(number * 100, number * 100 + 100), [0] * 100], schema=IDS))
+    tasks = iceberg.plan_files(table).tasks
+    delete_by_file(table, [(task.data.file_path, 7) for task in tasks if task.data.spec_id == 0])
+    iceberg.delete(table, "id >= 500 and id < 510")
+    iceberg.upgrade(table)
+
+    def specs() -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for task in iceberg.plan_files(table).tasks:
+            if task.vector is not None:
+                found.setdefault(task.vector.file_path, set()).add(task.data.spec_id)
+        return found
+
+    agree(spark, table, twin(racing, table), "convert_position_deletes")
+    assert all(len(some) == 1 for some in specs().values())
+    places = [(task.data.file_path, 9) for task in iceberg.plan_files(table).tasks]
+    ps.delete_positions(spark.createDataFrame(places, "file_path string, pos long"), table)
+    assert all(len(some) == 1 for some in specs().values())
+    ps.compact(spark, table)
+    assert sorted(map(sorted, specs().values())) == [[0], [1]]
+
+
 def test_what_a_vector_hides_without_holding_it_stays(spark: SparkSession, racing: RacingCatalog) -> None:
     table, (first, second, third) = three_files(racing)
     delete_by_file(table, [(first, 5), (second, 6)])
