@@ -46,7 +46,7 @@ TASK_BYTES = 128 << 20
 """Bytes of files that one task reads, a single larger file apart; as much as Spark's own scans take. Starting a
 task costs 0.2 s of processor time before Python 3.13, which reads the directory of PySpark's archive each time."""
 
-OPEN_BYTES = 1 << 20
+OPEN_BYTES = 512 << 10
 """What opening a data file costs, in bytes of reading."""
 
 Item = TypeVar("Item")
