@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BROADCAST_KEYS", "delete_keys"]
 
-BROADCAST_KEYS = 1 << 20
+BROADCAST_KEYS = 1 << 22
 """Up to so many distinct keys are sent to every task."""
 
 BROADCAST_BYTES = 32 << 20

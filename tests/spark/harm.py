@@ -1,4 +1,4 @@
-"""Fault injection: a task's first attempt comes to grief while it writes a Puffin file.
+"""Fault injection: the attempt that is the first to write a Puffin file comes to grief.
 
 An audit hook, so that the package runs as it is, on local files: `sitecustomize` installs it in every Python
 worker. The file ``harm`` in the folder ``PUFFIN_FAST_HARM`` says what is to happen and where; it happens to one
@@ -27,7 +27,7 @@ PATIENCE = 1200
 
 
 def plan(folder: Path, harm: str, step: str) -> None:
-    """From now on one first attempt is harmed."""
+    """From now on the first attempt that comes to the step is harmed, be it a task's first one or its twin."""
     (folder / "harmed").unlink(missing_ok=True)
     (folder / "harm").write_text(f"{harm} {step}")
 
@@ -47,8 +47,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in STEPS.values() or not str(arguments[0]).endswith(".tmp"):
         return
     folder = Path(os.environ[FOLDER])
-    context = sys.modules["pyspark"].TaskContext.get()
-    if context is None or context.attemptNumber() or not (folder / "harm").exists():
+    if sys.modules["pyspark"].TaskContext.get() is None or not (folder / "harm").exists():
         return
     harm, step = (folder / "harm").read_text().split()
     if STEPS[step] != event:
