@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -76,17 +77,18 @@ def _kill_executor(path: Path) -> None:
 def _wait_for_twin(path: Path) -> None:
     """Goes on when another attempt of the same task has written its file."""
     partition = path.name.split("-")[-3]
-    _wait(lambda: any(f"-{partition}-" in other.name for other in path.parent.glob("*.puffin")))
+    wait(lambda: any(f"-{partition}-" in other.name for other in path.parent.glob("*.puffin")))
 
 
 def _hang(path: Path) -> None:
     """Until the executor is gone."""
     parent = os.getppid()
-    _wait(lambda: os.getppid() != parent)
+    wait(lambda: os.getppid() != parent)
     os._exit(1)
 
 
-def _wait(until: Any) -> None:
+def wait(until: Callable[[], bool]) -> None:
+    """Until it holds; for a minute."""
     nothing = Event()
     for _ in range(PATIENCE):
         if until() or nothing.wait(0.05):

@@ -189,8 +189,8 @@ def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: Ra
     nothing = ps.delete_keys(df.where("id > 5"), table, ["id"])
     assert (nothing.rows_deleted, nothing.snapshot_id) == (0, None)
     assert (table.refresh().metadata_location, files_of(table)) == (before, files)
-    old = racing.create_table("n.v2", ROWS.schema, properties={"format-version": "2"})
-    with pytest.raises(UnsupportedError, match="version 2"):
+    old = racing.create_table("n.v1", ROWS.schema, properties={"format-version": "1"})
+    with pytest.raises(UnsupportedError, match="version 1"):
         ps.delete_keys(df, old, ["id"])
 
 

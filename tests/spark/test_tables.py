@@ -207,8 +207,8 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
         ps.delete(spark, table, "word = 'w1'")
     Path(f"{path.removeprefix('file://')}.away").rename(path.removeprefix("file://"))
     assert (table.refresh().metadata_location, files_of(table)) == (before, files)
-    old = racing.create_table("n.v2", ROWS.schema, properties={"format-version": "2"})
-    with pytest.raises(UnsupportedError, match="version 2"):
+    old = racing.create_table("n.v1", ROWS.schema, properties={"format-version": "1"})
+    with pytest.raises(UnsupportedError, match="version 1"):
         ps.delete(spark, old, "id = 1")
 
 
