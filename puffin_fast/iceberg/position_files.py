@@ -5,16 +5,14 @@ A Parquet file with two required columns, ``file_path`` and ``pos``, sorted by b
 
 - ``file``, the default as Spark has it: one file per data file. It takes over what earlier files about this
   data file alone hold, and replaces them.
-- ``partition``: as few files as there are partitions; earlier ones stay.
+- ``partition``: as few files as there are partitions, while memory reaches; earlier ones stay.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,7 +20,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg._changes import Changes, key_of
+from puffin_fast.iceberg._changes import Changes, Key, key_of
 from puffin_fast.iceberg._current import POS_FIELD
 from puffin_fast.iceberg.commit import remove_files
 from puffin_fast.iceberg.manifests import ADDED, POSITION_DELETES, ManifestEntry
@@ -30,6 +28,7 @@ from puffin_fast.iceberg.plan import FILE_PATH_ID
 from puffin_fast.iceberg.project import FIELD_ID
 from puffin_fast.iceberg.vectors import (
     NewDeletes,
+    Outcome,
     VectorChanges,
     replaced,
     target_file_size,
@@ -37,11 +36,16 @@ from puffin_fast.iceberg.vectors import (
 )
 
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = ["count_deletes", "write_deletes"]
+__all__ = ["PositionFiles", "count_deletes", "position_changes", "write_deletes"]
 
 GRANULARITY = "write.delete.granularity"
+FILE, PARTITION = "file", "partition"
+
+HELD = 64 << 20
+"""Bytes of vectors that are held to be sorted into files about partitions."""
 
 CODECS = ("write.delete.parquet.compression-codec", "write.parquet.compression-codec")
 DEFAULT_CODEC = "zstd"
@@ -63,7 +67,7 @@ SCHEMA = pa.schema(
 Positions = tuple[str, PositionBitmap]
 
 
-def count_deletes(deletes: Iterable[NewDeletes]) -> VectorChanges:
+def count_deletes(deletes: Iterable[NewDeletes | Outcome]) -> VectorChanges:
     """What `write_deletes` would do, without changes to commit."""
     result = VectorChanges()
     for new in deletes:
@@ -90,97 +94,158 @@ def write_deletes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -
     """
     if table.metadata.format_version > 2:
         return write_changes(table, deletes, **changes)
-    granularity = table.properties.get(GRANULARITY, "file")
-    if granularity not in ("file", "partition"):
-        raise InvalidInputError(f"{GRANULARITY}: expected file or partition, found {granularity}")
-    result, files = VectorChanges(), _Files(table)
-    removed: dict[tuple[str, int | None], ManifestEntry] = {}
-    partitions: dict[tuple[int, tuple[Any, ...]], list[Positions]] = defaultdict(list)
-    touched = set()
+    name = uuid.uuid4()
+
+    def path_of(number: int) -> str:
+        return table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.parquet")
+
+    files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
     try:
-        for new in deletes:
-            if new.n_new == 0:
-                continue
-            data = new.task.data
-            result.rows += new.n_new
-            if new.drops:
-                result.dropped += 1
-                removed[key_of(data)] = data
-                removed |= {key_of(entry): entry for entry in replaced(new.task)}
-                continue
-            assert new.positions is not None
-            touched.add(data.file_path)
-            result.by_files += 1
-            result.merged += bool(new.task.position_deletes)
-            if granularity == "file":
-                removed |= {key_of(entry): entry for entry in replaced(new.task)}
-                files.write([(data.file_path, new.positions)], data.spec_id, data.partition)
-            else:
-                new_ones = new.positions if new.before is None else new.positions - new.before
-                partitions[data.spec_id, data.partition].append((data.file_path, new_ones))
-        for (spec_id, partition), positions in partitions.items():
-            files.write(sorted(positions, key=_path), spec_id, partition)
-        result.position_files = len(files.entries)
-        result.n_bytes = sum(entry.file_size_in_bytes for entry in files.entries)
-        result.changes = Changes(
-            added=tuple(files.entries),
-            removed=tuple(removed.values()),
-            relied_on=frozenset(touched),
-            new_files=tuple(files.written),
-            **changes,
-        )
+        outcomes = list(files.write(deletes))
+        return position_changes(table, outcomes, files.entries, **changes)
     except BaseException:
         remove_files(table.io, files.written)
         raise
+
+
+def position_changes(
+    table: Table, outcomes: Iterable[Outcome], entries: Sequence[ManifestEntry], **changes: Any
+) -> VectorChanges:
+    """The changes to commit for position-delete files that are written.
+
+    Args:
+        table: whose property the files' granularity is.
+        outcomes: at most one per data file.
+        entries: of the new files.
+        changes: `matters` and `operation` of `Changes`.
+    """
+    result = VectorChanges(position_files=len(entries))
+    result.n_bytes = sum(entry.file_size_in_bytes for entry in entries)
+    takes_over = _granularity(table.properties) == FILE
+    removed: dict[Key, ManifestEntry] = {}
+    touched = set()
+    for outcome in outcomes:
+        task = outcome.task
+        result.rows += outcome.n_new
+        if outcome.drops:
+            result.dropped += 1
+            removed[key_of(task.data)] = task.data
+        else:
+            result.by_files += 1
+            result.merged += bool(task.position_deletes)
+            touched.add(task.data.file_path)
+        if outcome.drops or takes_over:
+            removed |= {key_of(entry): entry for entry in replaced(task)}
+    result.changes = Changes(
+        added=tuple(entries),
+        removed=tuple(removed.values()),
+        relied_on=frozenset(touched),
+        new_files=tuple(entry.file_path for entry in entries),
+        **changes,
+    )
     return result
 
 
-def _path(positions: Positions) -> bytes:
-    return positions[0].encode()
+def _granularity(properties: Mapping[str, str]) -> str:
+    granularity = properties.get(GRANULARITY, FILE)
+    if granularity not in (FILE, PARTITION):
+        raise InvalidInputError(f"{GRANULARITY}: expected {FILE} or {PARTITION}, found {granularity}")
+    return granularity
 
 
-@dataclass
-class _Files:
+class PositionFiles:
     """Position-delete files being written.
+
+    Args:
+        io: PyIceberg's file access.
+        properties: the table's.
+        limit: bytes after which a file about many data files is followed by another.
+        path_of: names them, by number.
+        dry_run: write nothing.
 
     Attributes:
         written: the path of each, before it is written.
         entries: of those that are.
+
+    Raises:
+        InvalidInputError: as `write_deletes`.
     """
 
-    table: Table
-    written: list[str] = field(default_factory=list)
-    entries: list[ManifestEntry] = field(default_factory=list)
-    _name: uuid.UUID = field(default_factory=uuid.uuid4)
-
-    def write(self, positions: Iterable[Positions], spec_id: int, partition: tuple[Any, ...]) -> None:
-        """Writes the positions of data files of one partition, sorted by path, as one file or several."""
-        batches, limit = _batches(positions), target_file_size(self.table)
-        properties = self.table.properties
+    def __init__(
+        self,
+        io: FileIO,
+        properties: Mapping[str, str],
+        limit: int,
+        path_of: Callable[[int], str],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self.written: list[str] = []
+        self.entries: list[ManifestEntry] = []
+        self._io, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
+        self._granularity = _granularity(properties)
         codec = next((properties[name] for name in CODECS if name in properties), DEFAULT_CODEC)
+        self._codec = "none" if codec == "uncompressed" else codec
+
+    def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:
+        """Writes the deletes of data files as they come; of whole partitions when `HELD` bytes are full.
+
+        Args:
+            deletes: at most one per data file; those without a new position are passed over.
+        """
+        held: dict[tuple[int, tuple[Any, ...]], list[Positions]] = {}
+        n_bytes = 0
+        for new in deletes:
+            if new.n_new == 0:
+                continue
+            yield Outcome(new.task, new.n_new, by_files=not new.drops)
+            if new.drops or self._dry_run:
+                continue
+            assert new.positions is not None
+            data = new.task.data
+            if self._granularity == FILE:
+                self._write([(data.file_path, new.positions)], data.spec_id, data.partition)
+                continue
+            positions = new.positions if new.before is None else new.positions - new.before
+            held.setdefault((data.spec_id, data.partition), []).append((data.file_path, positions))
+            n_bytes += positions.n_bytes
+            if n_bytes >= HELD:
+                self._write_partitions(held)
+                held, n_bytes = {}, 0
+        self._write_partitions(held)
+
+    def _write_partitions(self, held: Mapping[tuple[int, tuple[Any, ...]], list[Positions]]) -> None:
+        for (spec_id, partition), positions in held.items():
+            self._write(sorted(positions, key=_path), spec_id, partition)
+
+    def _write(self, positions: Iterable[Positions], spec_id: int, partition: tuple[Any, ...]) -> None:
+        """Writes the positions of data files of one partition, sorted by path, as one file or several."""
+        batches = _batches(positions)
         ahead = next(batches, None)
         while ahead is not None:
-            path = self.table.location_provider().new_data_location(
-                f"{self._name}-{len(self.written):05d}-deletes.parquet"
-            )
+            path = self._path_of(len(self.written))
             self.written.append(path)
             footers: list[pq.FileMetaData] = []
-            with self.table.io.new_output(path).create() as stream:
+            with self._io.new_output(path).create() as stream:
                 with pq.ParquetWriter(
                     stream,
                     SCHEMA,
-                    compression="none" if codec == "uncompressed" else codec,
+                    compression=self._codec,
                     use_dictionary=["file_path"],
                     store_schema=False,
                     metadata_collector=footers,
                 ) as writer:
                     bounds = _Bounds()
-                    while ahead is not None and (not bounds.n_rows or stream.tell() < limit):
+                    while ahead is not None and (not bounds.n_rows or stream.tell() < self._limit):
                         writer.write_batch(ahead, row_group_size=ROW_GROUP_ROWS)
                         bounds.add(ahead)
                         ahead = next(batches, None)
                 size = stream.tell()
             self.entries.append(_entry(path, size, footers[0], bounds, spec_id, partition))
+
+
+def _path(positions: Positions) -> bytes:
+    return positions[0].encode()
 
 
 class _Bounds:
@@ -200,28 +265,30 @@ class _Bounds:
 
 
 def _batches(positions: Iterable[Positions]) -> Iterator[pa.RecordBatch]:
-    """Batches of one row group each, sorted as the positions come."""
+    """Batches of one row group each, sorted as the positions come; large vectors are decoded in parts."""
     paths: list[str] = []
+    numbers: list[pa.Array] = []
     parts: list[pa.Array] = []
     n_rows = 0
 
     def batch() -> pa.RecordBatch:
-        lengths = [len(part) for part in parts]
-        indices = pa.concat_arrays([pa.repeat(pa.scalar(at, pa.int32()), n) for at, n in enumerate(lengths)])
-        column = pa.DictionaryArray.from_arrays(indices, pa.array(paths, pa.string()))
+        column = pa.DictionaryArray.from_arrays(pa.concat_arrays(numbers), pa.array(paths, pa.string()))
         return pa.RecordBatch.from_arrays([column, pa.concat_arrays(parts)], schema=SCHEMA)
 
     for path, bitmap in positions:
-        rest = bitmap.to_arrow()
-        while len(rest):
-            part = rest[: ROW_GROUP_ROWS - n_rows]
-            paths.append(path)
-            parts.append(part)
-            n_rows += len(part)
-            rest = rest[len(part) :]
-            if n_rows == ROW_GROUP_ROWS:
-                yield batch()
-                paths, parts, n_rows = [], [], 0
+        for share in bitmap.split(n_bytes=bitmap.n_bytes, cardinality=ROW_GROUP_ROWS):
+            rest = share.to_arrow()
+            while len(rest):
+                part = rest[: ROW_GROUP_ROWS - n_rows]
+                if path not in paths[-1:]:
+                    paths.append(path)
+                numbers.append(pa.repeat(pa.scalar(len(paths) - 1, pa.int32()), len(part)))
+                parts.append(part)
+                n_rows += len(part)
+                rest = rest[len(part) :]
+                if n_rows == ROW_GROUP_ROWS:
+                    yield batch()
+                    paths, numbers, parts, n_rows = [], [], [], 0
     if n_rows:
         yield batch()
 

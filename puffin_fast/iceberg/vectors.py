@@ -71,17 +71,24 @@ class NewDeletes:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one data file, its vector written by whomever.
+    """What became of one data file, its deletes written by whomever.
 
     Attributes:
         task: the data file and the deletes that applied to it.
         n_new: rows newly deleted, above 0.
-        vector: where its new vector stands; None: no row is left, and the data file is dropped.
+        vector: where its new vector stands.
+        by_files: position-delete files hold its deletes instead, in a table of format version 2.
     """
 
     task: FileTask
     n_new: int
     vector: VectorFile | None = None
+    by_files: bool = False
+
+    @property
+    def drops(self) -> bool:
+        """No row of the data file is left."""
+        return self.vector is None and not self.by_files
 
 
 @dataclass

@@ -11,7 +11,8 @@ from puffin_fast.files import VectorFile
 from puffin_fast.iceberg._entries import METRICS
 from puffin_fast.iceberg._pyiceberg import filesystem
 from puffin_fast.iceberg.plan import FileTask
-from puffin_fast.iceberg.vectors import Outcome
+from puffin_fast.iceberg.position_files import count_deletes, position_changes
+from puffin_fast.iceberg.vectors import Outcome, VectorChanges
 from puffin_fast.iceberg.vectors import target_file_size as size_of
 from puffin_fast.spark._known import MARKED
 from puffin_fast.spark._pack import Place
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.iceberg.delete import Matters
     from puffin_fast.iceberg.manifests import ManifestEntry
 
 __all__ = [
@@ -74,6 +76,7 @@ class Job:
     Attributes:
         name: begins the name of each file; a tag of the Spark jobs that it runs.
         dangling: rows that named no data file of the table.
+        entries: position-delete files written, in a table of format version 2.
         hidden: positions that the vector of a data file hides and does not hold, by path.
     """
 
@@ -91,6 +94,7 @@ class Job:
         limit = size_of(table) if target_file_size is None else target_file_size
         self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
         self.dangling = 0
+        self.entries: list[ManifestEntry] = []
         self.hidden: dict[str, int] = {}
 
     def target(self) -> bytes:
@@ -104,15 +108,26 @@ class Job:
             rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
         outcomes = []
         for row in rows:
-            n_new, n_hidden, data_file = row.pop("n_new"), row.pop("n_hidden"), row["data_file"]
-            if data_file is None:
-                self.dangling += n_new
-            elif n_hidden is not None:
+            n_new, n_hidden, entry = (row.pop(name) for name in ("n_new", "n_hidden", "entry"))
+            data_file = row["data_file"]
+            if n_hidden is not None:
                 self.hidden[data_file] = n_hidden
-            else:
+            elif data_file is not None:
                 vector = None if row["path"] is None else VectorFile(**row)
-                outcomes.append(Outcome(tasks[data_file], n_new, vector))
+                outcomes.append(Outcome(tasks[data_file], n_new, vector, by_files=entry is not None))
+            elif entry is not None:
+                self.entries.append(pickle.loads(entry))
+            else:
+                self.dangling += n_new
         return outcomes
+
+    def changes(self, outcomes: Iterable[Outcome], matters: Matters = None) -> VectorChanges:
+        """What a delete commits, or would."""
+        if self.place.dry_run:
+            return count_deletes(outcomes)
+        if self.table.metadata.format_version > 2:
+            return VectorChanges.of(outcomes, matters=matters)
+        return position_changes(self.table, outcomes, self.entries, matters=matters)
 
 
 def forgetful(metadata: TableMetadata) -> TableMetadata:

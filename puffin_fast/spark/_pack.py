@@ -1,7 +1,8 @@
 """On the executors: a task's vectors go into Puffin files of a bounded size, named as no other attempt's are.
 
-A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``. A retried or speculative task has another
-attempt id, so it never touches what its twin wrote; whose rows the driver gets decides which of them counts.
+A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` where it holds position deletes
+of a table that has no vectors. A retried or speculative task has another attempt id, so it never touches what its
+twin wrote; whose rows the driver gets decides which of them counts.
 """
 
 from __future__ import annotations
@@ -51,6 +52,15 @@ class Place:
     target_file_size: int
     dry_run: bool = False
 
+    def paths(self, suffix: str) -> Callable[[int], str]:
+        """The paths of this attempt's files, by number."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "only tasks write"
+        stem = f"{self.location}/{self.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
+        return lambda number: f"{stem}-{number:04d}{suffix}"
+
 
 class _Bins:
     """Numbers the Puffin files of a task: the key of a `groupby` over (data file, vector)."""
@@ -91,13 +101,9 @@ def write_files(
     Yields:
         one batch per Puffin file, after it is complete: where each vector stands.
     """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None, "only tasks write"
-    stem = f"{place.location}/{place.job}-{context.partitionId():05d}-{context.taskAttemptId()}"
+    path_of = place.paths(".puffin")
     for number, run in groupby(vectors, key=_Bins(place.target_file_size, kind)):
-        path = f"{stem}-{number:04d}.puffin"
+        path = path_of(number)
         if place.dry_run:
             written = [replace(v, path=path) for v in write_vectors(io.BytesIO(), run)]
         else:

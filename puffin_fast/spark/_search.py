@@ -23,7 +23,7 @@ __all__ = ["bins_to_search", "searched"]
 def searched(
     session: SparkSession, job: Job, tasks: Iterable[FileTask], finder: Finder, *, case_sensitive: bool = True
 ) -> list[Outcome]:
-    """What becomes of data files; executors read those of which nothing is known, and write the vectors.
+    """What becomes of data files; executors read those of which nothing is known, and write the deletes.
 
     Args:
         session: where they are.

@@ -18,6 +18,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg.delete import Finder
+from puffin_fast.iceberg.position_files import PositionFiles
 from puffin_fast.iceberg.vectors import NewDeletes
 from puffin_fast.spark._known import dangling_rows
 from puffin_fast.spark._merge import merge
@@ -41,10 +42,11 @@ __all__ = [
     "written",
 ]
 
-REPORT = f"{WRITTEN}, n_new long, n_hidden long"
-"""A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows, without
-``data_file`` for the rows that named no data file of the table. With ``n_hidden`` the data file stays as it
-is, because its vector hides so many positions that it does not hold."""
+REPORT = f"{WRITTEN}, n_new long, n_hidden long, entry binary"
+"""A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows. With ``n_hidden``
+the data file stays as it is, because its vector hides so many positions that it does not hold. Without ``data_file``
+it says how many rows named no data file of the table, or gives the pickled ``entry`` of a position-delete file in
+a table that has no vectors; its data files that keep rows have an empty ``entry`` there."""
 
 SORTED = 16 << 20
 """Bytes of vectors that are held to be sorted by partition spec, in tables that had several."""
@@ -52,7 +54,14 @@ SORTED = 16 << 20
 ITEM = 4 << 10
 """Bytes of a data file's task in memory, about."""
 
-REPORT_SCHEMA = WRITTEN_SCHEMA.append(pa.field("n_new", pa.int64())).append(pa.field("n_hidden", pa.int64()))
+REPORT_SCHEMA = pa.schema(
+    [
+        *WRITTEN_SCHEMA,
+        pa.field("n_new", pa.int64()),
+        pa.field("n_hidden", pa.int64()),
+        pa.field("entry", pa.binary()),
+    ]
+)
 
 
 def pack(value: Any) -> bytes:
@@ -76,7 +85,7 @@ class Target:
 def search(
     batches: Iterator[pa.RecordBatch], *, target: bytes, matcher: bytes, case_sensitive: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Finds the rows that match, and writes vectors of them and of all that was deleted before.
+    """Finds the rows that match, and writes the deletes of them and of all that was deleted before.
 
     Args:
         batches: one binary column: packed lists of `FileTask`.
@@ -89,7 +98,7 @@ def search(
     """
     table: Target = unpack(target)
     finder = Finder(table.io, table.metadata, unpack(matcher), case_sensitive)
-    return written(map(finder.deletes, items_of(batches)), table)
+    return deleted(map(finder.deletes, items_of(batches)), table)
 
 
 def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> Iterator[pa.RecordBatch]:
@@ -107,7 +116,7 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
     current, marked = CurrentDeletes(table.io), Marked(batches)
     united = by_spec(marked.united(memory), table)
     found = (NewDeletes.merge(task, positions, current) for task, positions in united)
-    yield from written(found, table)
+    yield from deleted(found, table)
     if marked.dangling:
         yield _report([Row(n_new=marked.dangling)])
 
@@ -181,12 +190,30 @@ class Row(NamedTuple):
     file_size: int | None = None
     n_new: int | None = None
     n_hidden: int | None = None
+    entry: bytes | None = None
 
 
 def _report(rows: Sequence[Row]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, REPORT_SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
+
+
+def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
+    """Writes the deletes of one task as the table's format version has them; at most one per data file."""
+    if table.metadata.format_version > 2:
+        yield from written(deletes, table)
+        return
+    limit, dry_run = table.place.target_file_size, table.place.dry_run
+    path_of = table.place.paths(".parquet")
+    files = PositionFiles(table.io, table.metadata.properties, limit, path_of, dry_run=dry_run)
+    rows = [
+        Row(outcome.task.data.file_path, n_new=outcome.n_new, entry=b"" if outcome.by_files else None)
+        for outcome in files.write(deletes)
+    ]
+    rows += [Row(path=entry.file_path, entry=pickle.dumps(entry)) for entry in files.entries]
+    if rows:
+        yield _report(rows)
 
 
 def written(
@@ -219,7 +246,12 @@ def written(
 
     for batch in write_files(vectors(), table.place, filesystem=table.io, kind=lambda path: new[path][1]):
         counts = pa.array([new.pop(path)[0] for path in batch["data_file"].to_pylist()], pa.int64())
-        columns = [*batch.columns, counts, pa.nulls(len(counts), pa.int64())]
+        columns = [
+            *batch.columns,
+            counts,
+            pa.nulls(len(counts), pa.int64()),
+            pa.nulls(len(counts), pa.binary()),
+        ]
         yield pa.RecordBatch.from_arrays(columns, schema=REPORT_SCHEMA)
     if others:
         yield _report(others)

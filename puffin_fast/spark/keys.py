@@ -61,17 +61,17 @@ def delete_keys(
     broadcast_keys: int = BROADCAST_KEYS,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult:
-    """`puffin_fast.iceberg.delete_keys` for the keys in a DataFrame; executors find the rows and write vectors.
+    """`puffin_fast.iceberg.delete_keys` for the keys in a DataFrame; executors find the rows and write the deletes.
 
     Few keys are sent to every task, and the data files that may hold one, by partition and bounds, are searched
-    where their vectors are written: nothing is shuffled, and a task holds the keys (up to five times their
+    where their deletes are written: nothing is shuffled, and a task holds the keys (up to five times their
     bytes), a batch of the key's columns and one data file's vector. Many keys stay where they are: the
     DataFrame is cached, and joined by Spark with the key's columns of the data files that lie between the
     lowest and the highest key; what a task holds then is bounded by `task_memory`, and by Spark's own limits.
 
     Args:
         keys_df: the keys, in columns of the table's names; other columns do not matter, nor do repeats.
-        table: a PyIceberg table of format version 3 whose files the executors reach with its own FileIO.
+        table: a PyIceberg table whose files the executors reach with its own FileIO.
         on, null_safe, branch, on_conflict, job_id, properties, dry_run: as there. A key of a uuid column is
             binary, or a string as Spark reads such columns.
         broadcast_keys: up to so many distinct keys are few (and up to 32 MiB of them).
@@ -87,27 +87,18 @@ def delete_keys(
     check_memory(task_memory)
     if not isinstance(broadcast_keys, int) or broadcast_keys < 0:
         raise InvalidInputError(f"broadcast_keys: expected a number of keys, found {broadcast_keys!r}")
-    job = start(table, branch, checked_id(job_id))
+    job = start(table, branch, checked_id(job_id), oldest=2)
     fields = key_fields(table.schema(), on)
     rows = _selected(keys_df, fields, null_safe=null_safe)
     if repeated(table.metadata, branch, job_id) is not None:
         return job.run(lambda base: VectorChanges(), on_conflict, properties)
 
-    def changes(outcomes: list[Outcome], matters: Matters) -> VectorChanges:
-        if not dry_run:
-            return VectorChanges.of(outcomes, matters=matters)
-        kept = sum(outcome.vector is not None for outcome in outcomes)
-        n_rows = sum(outcome.n_new for outcome in outcomes)
-        return VectorChanges(rows=n_rows, by_files=kept, dropped=len(outcomes) - kept)
-
-    def part() -> Job:
-        return Job(table, job_id, dry_run=dry_run)
-
     few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
     if few is not None:
 
         def search(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-            return changes(searched(session, part(), tasks, finder), matters)
+            part = Job(table, job_id, dry_run=dry_run)
+            return part.changes(searched(session, part, tasks, finder), matters)
 
         keys = Keys.of(table.metadata, fields, few)
         return job.run_matcher(keys, search, on_conflict, properties)
@@ -116,9 +107,9 @@ def delete_keys(
         bounds = KeyBounds.between(table.metadata, fields, _ends(cached, fields))
 
         def join(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-            return changes(
-                _joined(cached, part(), tasks, bounds, null_safe=null_safe, task_memory=task_memory), matters
-            )
+            part = Job(table, job_id, dry_run=dry_run)
+            found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
+            return part.changes(found, matters)
 
         return job.run_matcher(bounds, join, on_conflict, properties)
 

@@ -2,8 +2,8 @@
 
 Every run of a job has a name of its own, ``{job}-{12 hex digits}``, so two runs of one job never touch each
 other's files. A run on a table writes into a folder of that name in the table's data folder. A file is
-``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``; a local one that is not whole yet, or whose writer was
-killed, ``.{that}.{16 hex digits}.tmp``.
+``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` in a table of format version 2; a local
+Puffin file that is not whole yet, or whose writer was killed, ``.{that}.{16 hex digits}.tmp``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Place: TypeAlias = "str | os.PathLike[str] | Table"
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RUN = "-[0-9a-f]{12}"
-_ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.puffin"
+_ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.(?:puffin|parquet)"
 
 
 def check_job(job_id: str) -> str:
@@ -66,24 +66,25 @@ def _is_table(where: Place) -> bool:
     return hasattr(where, "metadata_location")
 
 
-def _folders(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]]:
-    """The folders with files of a job, each with its filesystem."""
-    check_job(job_id)
+def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]]:
+    """Paths of a job's files, each with its filesystem."""
+    run = re.escape(check_job(job_id)) + _RUN
     if not _is_table(where):
-        yield os.fspath(where), filesystem
-        return
-    from puffin_fast.iceberg._pyiceberg import filesystem as filesystem_of
+        folders, handle = [os.fspath(where)], filesystem
+    else:
+        from puffin_fast.iceberg._pyiceberg import filesystem as filesystem_of
 
-    root = data_folder(where)
-    handle, _ = filesystem_of(where.io, root)
-    run = re.compile(re.escape(job_id) + _RUN)
-    for name in names_in(root, f"{job_id}-", folders=True, filesystem=handle):
-        if run.fullmatch(name):
-            yield f"{root}/{name}", handle
+        root = data_folder(where)
+        handle, _ = filesystem_of(where.io, root)
+        names = names_in(root, f"{job_id}-", folders=True, filesystem=handle)
+        folders = [f"{root}/{name}" for name in names if re.fullmatch(run, name)]
+    for folder in folders:
+        for path in _files(folder, run, f"{job_id}-", handle):
+            yield path, handle
 
 
 def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]:
-    """Paths of the Puffin files that the runs of a job left, those that count and those that do not.
+    """Paths of the files of deletes that the runs of a job left, those that count and those that do not.
 
     Args:
         where: the folder that the job wrote to, or the table.
@@ -91,9 +92,7 @@ def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem, when the folder alone does not say; a
             table's own is known.
     """
-    run = re.escape(job_id) + _RUN
-    folders = _folders(where, job_id, filesystem)
-    return [path for folder, handle in folders for path in _files(folder, run, f"{job_id}-", handle)]
+    return [path for path, _ in _found(where, job_id, filesystem)]
 
 
 def remove_job_files(
@@ -113,13 +112,7 @@ def remove_job_files(
     Returns:
         The paths that were removed.
     """
-    run = re.escape(job_id) + _RUN
-    found = [
-        (path, handle)
-        for folder, handle in _folders(where, job_id, filesystem)
-        for path in _files(folder, run, f"{job_id}-", handle)
-        if path not in keep
-    ]
+    found = [(path, handle) for path, handle in _found(where, job_id, filesystem) if path not in keep]
     if found and _is_table(where):  # asked after the listing: what a commit took meanwhile stays
         counts = _needed(where)
         found = [(path, handle) for path, handle in found if not counts(path)]

@@ -1,7 +1,8 @@
-"""Jobs on tables of format version 3: the deletes of `puffin_fast.iceberg`, found and written by executors.
+"""Jobs on tables: the deletes of `puffin_fast.iceberg`, found and written by executors.
 
-The driver plans and commits; executors read data files and earlier vectors, and write Puffin files, each job
-into a folder of its own in the table's data folder. Reading needs no jar: PyIceberg's plan, PyArrow's Parquet.
+The driver plans and commits; executors read data files and earlier deletes, and write Puffin files, or Parquet
+files in tables of format version 2, each job into a folder of its own in the table's data folder. Reading needs no
+jar: PyIceberg's plan, PyArrow's Parquet.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def delete(
     job_id: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> DeleteResult:
-    """`puffin_fast.iceberg.delete`, with the data files searched and the vectors written by executors.
+    """`puffin_fast.iceberg.delete`, with the data files searched and the deletes written by executors.
 
     Each data file is one task's work from search to vector, so nothing is shuffled; a task's memory is a batch
     of the filter's columns and the vector of one data file.
@@ -61,11 +62,12 @@ def delete(
         As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
     """
     session = session_of(spark)
-    job = start(table, branch, checked_id(job_id))
+    job = start(table, branch, checked_id(job_id), oldest=2)
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-        outcomes = searched(session, Job(table, job_id), tasks, finder, case_sensitive=case_sensitive)
-        return VectorChanges.of(outcomes, matters=matters)
+        part = Job(table, job_id)
+        outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
+        return part.changes(outcomes, matters)
 
     return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
 
@@ -90,7 +92,7 @@ def delete_positions(
 
     Args:
         deletes_df: one row per deleted position, in any order; repeats and deleted rows do no harm.
-        table: a PyIceberg table of format version 3 whose files the executors reach with its own FileIO.
+        table: a PyIceberg table whose files the executors reach with its own FileIO.
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
         strict: refuse rows of files that the branch does not have; else they are passed over, and counted.
@@ -112,7 +114,7 @@ def delete_positions(
         take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
     )
     check_memory(task_memory)
-    job = start(table, branch, checked_id(job_id))
+    job = start(table, branch, checked_id(job_id), oldest=2)
     dangling = 0
 
     def plan(base: Snapshot | None) -> VectorChanges:
@@ -136,7 +138,7 @@ def delete_positions(
         body = over_batches("puffin_fast.spark._tasks", "extend", target=part.target(), memory=task_memory)
         outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
         dangling = part.dangling
-        return VectorChanges.of(outcomes)
+        return part.changes(outcomes)
 
     result = job.run(plan, on_conflict, properties)
     if dangling:

@@ -1,4 +1,4 @@
-"""A filesystem on which first attempts of tasks come to grief after they wrote something."""
+"""Filesystems on which first attempts of tasks come to grief after they wrote something."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 
 class Flaky(AbstractFileSystem):
@@ -52,3 +54,19 @@ class Flaky(AbstractFileSystem):
 
     def rm_file(self, path: str) -> None:
         self.inner.rm_file(self._strip_protocol(path))
+
+
+class FlakyFileIO(PyArrowFileIO):
+    """First attempts raise at the second file that they write; the file of the property ``harmed`` says that it did."""
+
+    opened = 0
+
+    def new_output(self, location: str) -> OutputFile:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        self.opened += context is not None
+        if context is not None and context.attemptNumber() == 0 and self.opened == 2:
+            Path(self.properties["harmed"]).touch()
+            raise OSError("the disk came off")
+        return super().new_output(location)
