@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, PuffinFastError, UnsupportedError
-from puffin_fast.puffin import PuffinReader, PuffinWriter, compression, footer, metadata
+from puffin_fast.puffin import PuffinReader, PuffinWriter, _typed, compression, footer, metadata
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
 from tests.puffin.conftest import lz4_payload, raw_file
 
@@ -26,6 +27,17 @@ BLOB: dict[str, Any] = {
     "offset": 4,
     "length": 0,
 }
+
+
+@pytest.fixture(params=["with msgspec", "without"], scope="module", autouse=True)
+def msgspec(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Everything here holds whether msgspec is installed or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "without":
+            patch.setattr(_typed, "msgspec", None)
+        else:
+            pytest.importorskip("msgspec")
+        yield request.param != "without"
 
 
 def open_bytes(data: bytes) -> FileMetadata:
@@ -220,6 +232,62 @@ blob_metadata = st.builds(
 @given(st.builds(FileMetadata, st.lists(blob_metadata, max_size=4).map(tuple), texts))
 def test_json_round_trips(content: FileMetadata) -> None:
     assert metadata.from_json(metadata.to_json(content)) == content
+
+
+def outcome(payload: bytes) -> FileMetadata | str:
+    try:
+        return metadata.from_json(payload)
+    except CorruptDataError as error:
+        return str(error)
+
+
+values = [
+    "-1",
+    "0",
+    "4",
+    "-0",
+    "1.0",
+    "1e2",
+    "true",
+    "null",
+    '"t"',
+    '"\\u0074"',
+    "[]",
+    "[1,1]",
+    "[1.0]",
+    "[2147483648]",
+]
+values += [
+    "{}",
+    '{"a":"b"}',
+    '{"a":"b","a":"b"}',
+    '{"a":1}',
+    '{"length":{"x":NaN}}',
+    str(2**63),
+    str(-(2**63) - 1),
+    "x",
+]
+snippets = st.sampled_from(values)
+usual = {key: json.dumps(value) for key, value in BLOB.items()} | {"properties": '{"a":"ü"}'}
+odd_members = st.tuples(st.sampled_from([*usual, "compression-codec", "later", "blobs"]), snippets)
+
+
+@given(st.permutations([*usual.items()]), st.lists(odd_members, max_size=2), st.integers(0, 2), snippets)
+def test_a_faster_parser_has_the_same_verdict(
+    members: list[tuple[str, str]], odd: list[tuple[str, str]], n_dropped: int, value: str
+) -> None:
+    blob = "{" + ",".join(f'"{key}":{value}' for key, value in [*members[n_dropped:], *odd]) + "}"
+    payload = f'{{"blobs":[{blob}],"properties":{value}}}'.encode()
+    found = outcome(payload)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_typed, "msgspec", None)
+        assert found == outcome(payload)
+
+
+def test_the_faster_parser_is_sure_of_what_writers_write(msgspec: bool) -> None:
+    blob = BlobMetadata("t", (1, 2), 3, 4, 5, 6, "zstd", {"a": "ü"})
+    content = FileMetadata((blob, BlobMetadata("t", (), -1, -1, 4, 0)), {"created-by": "x"})
+    assert (_typed.read(metadata.to_json(content).decode()) is not None) == msgspec
 
 
 @given(st.binary(max_size=60))
