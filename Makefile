@@ -14,6 +14,8 @@ STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
 PYTEST := $(PY) -m pytest
 args ?=
 workers ?= 2
+# Files stay whole: what a module prepares is made once.
+PARALLEL = -n $(workers) --dist loadfile
 
 # The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3 …` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -41,11 +43,11 @@ demo: build java  ## delete rows of real Iceberg v3 tables through Spark and pro
 	$(VENV)/bin/puffin-fast demo $(args)
 
 test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows, workers=0 is one process)
-	$(PYTEST) -n $(workers) --dist loadgroup $(args)
+	$(PYTEST) $(PARALLEL) $(args)
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
-	$(NEWEST)/bin/python -m pytest -m "spark and not jar" $(args)
+	$(NEWEST)/bin/python -m pytest $(PARALLEL) -m "spark and not jar" $(args)
 
 bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with bars and plots (args="-k union" narrows)
 	@mkdir -p build/bench

@@ -126,16 +126,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under pytest-xdist, all tests of the Spark session and of the REST server run in one worker."""
-    heavy = {"spark", "rest_catalog"}
-    for item in items:
-        marked = item.get_closest_marker("spark") or item.get_closest_marker("jar")
-        if marked or heavy & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("jvm"))
-
-
 # One catalog, three worlds ------------------------------------------------------------------------------
 
 
@@ -221,6 +211,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        # "spark.python.daemon.module": "tests.spark.daemon",
+        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
     }
     if jars_fit() and jars.find("spark"):
         settings |= _iceberg_settings(request.getfixturevalue("warehouse"))

@@ -86,6 +86,8 @@ def sanitize(arguments: list[str]) -> int:
             "-m",
             "pytest",
             "-q",
+            "-n",
+            "auto",
             "-p",
             "no:cacheprovider",
             "-m",
