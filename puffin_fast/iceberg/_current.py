@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,8 +45,12 @@ class CurrentDeletes:
         self._lock = threading.Lock()
         self._shared: dict[str, _Once] = {}
 
-    def of(self, task: FileTask) -> PositionBitmap:
+    def of(self, task: FileTask, vectors: ReadAhead | None = None) -> PositionBitmap:
         """All positions of a data file that its vector or its position-delete files hold.
+
+        Args:
+            task: the data file.
+            vectors: where its vector may have been read before.
 
         Raises:
             CorruptDataError: a vector or delete file that is not what the manifest says, or a position that
@@ -53,7 +58,8 @@ class CurrentDeletes:
             NotFoundError: a file that is gone.
         """
         if task.vector is not None:
-            return within(read_entry(self._io, task.vector), task.data)
+            read = partial(read_entry, self._io) if vectors is None else vectors.take
+            return within(read(task.vector), task.data)
         return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
 
     def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
@@ -128,27 +134,35 @@ def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> Pos
 
 
 class ReadAhead:
-    """Vectors of one Puffin file, which is opened once and read by its ranges; cardinalities are not checked.
+    """Vectors of Puffin files, each of which is opened once and read by its ranges.
 
     Args:
         io: PyIceberg's file access.
         entries: the vectors.
+        counted: whether cardinalities must be the entries'.
     """
 
-    def __init__(self, io: FileIO, entries: Sequence[ManifestEntry]) -> None:
-        self._io = io
+    def __init__(self, io: FileIO, entries: Iterable[ManifestEntry], *, counted: bool = False) -> None:
+        self._io, self._counted = io, counted
         self._found: dict[int, PositionBitmap] = {}
-        known = [
-            entry for entry in entries if None not in (entry.content_offset, entry.content_size_in_bytes)
-        ]
-        ranges = [(entry.content_offset or 0, entry.content_size_in_bytes or 0, None) for entry in known]
-        if not known:
-            return
-        try:
-            for at, bitmap in read_ranges(known[0].file_path, ranges, filesystem=io):
-                self._found[id(known[at])] = bitmap
-        except PuffinFastError:
-            pass  # whoever asks for the one that is broken will hear it; the others are read one by one
+        by_file: dict[str, list[ManifestEntry]] = {}
+        for entry in entries:
+            if None not in (entry.content_offset, entry.content_size_in_bytes):
+                by_file.setdefault(entry.file_path, []).append(entry)
+        for path, known in by_file.items():
+            ranges = [
+                (
+                    entry.content_offset or 0,
+                    entry.content_size_in_bytes or 0,
+                    entry.record_count if counted else None,
+                )
+                for entry in known
+            ]
+            try:
+                for at, bitmap in read_ranges(path, ranges, filesystem=io):
+                    self._found[id(known[at])] = bitmap
+            except PuffinFastError:
+                pass  # whoever asks for the one that is broken will hear it; the others are read one by one
 
     def take(self, entry: ManifestEntry) -> PositionBitmap:
         """A vector, of these or any other; once.
@@ -157,7 +171,7 @@ class ReadAhead:
             As `read_entry` does.
         """
         found = self._found.pop(id(entry), None)
-        return read_entry(self._io, entry, counted=False) if found is None else found
+        return read_entry(self._io, entry, counted=self._counted) if found is None else found
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:

@@ -48,7 +48,7 @@ def open_parquet(
     """
     scheme, _, path = split_location(location)
     try:
-        source = path if scheme in ("", "file") else unbuffered(io.new_input(location).open())
+        source = pa.OSFile(path) if scheme in ("", "file") else unbuffered(io.new_input(location).open())
         return pq.ParquetFile(
             source,
             metadata=footer,

@@ -13,7 +13,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg._current import CurrentDeletes
 from puffin_fast.iceberg._datafile import Columns, OpenedFile
 from puffin_fast.iceberg._pyiceberg import proves_all_rows
-from puffin_fast.iceberg._read import parts_of
+from puffin_fast.iceberg._splits import parts_of
 from puffin_fast.iceberg._stream import in_order
 from puffin_fast.iceberg.equality import EqualityDeletes
 from puffin_fast.iceberg.plan import FileTask

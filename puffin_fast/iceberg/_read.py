@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg._current import CurrentDeletes
+from puffin_fast.iceberg._current import CurrentDeletes, ReadAhead
 from puffin_fast.iceberg._datafile import open_parquet
 from puffin_fast.iceberg._kept import Kept, keep_flags
 from puffin_fast.iceberg._row_groups import row_groups_that_may_match
@@ -28,86 +27,14 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
+    from puffin_fast.iceberg._splits import Split
     from puffin_fast.iceberg.filters import Matcher
     from puffin_fast.iceberg.manifests import ManifestEntry
     from puffin_fast.iceberg.plan import FileTask
 
-__all__ = ["FileReader", "Split", "parts_of", "row_groups_of", "splits_of"]
+__all__ = ["FileReader"]
 
 BATCH_ROWS = 1 << 17
-
-LARGE_FILE = 256 << 20
-"""Bytes from which on a data file is cut, however many others there are."""
-
-SMALL_ROW_GROUP = 4 << 20
-"""Bytes that a row group has at least where a manifest does not tell how many there are: a guess may be high."""
-
-
-class _Shared:
-    """What the splits of one data file have in common, made by the first that needs it."""
-
-    def __init__(self, task: FileTask) -> None:
-        self.task = task
-        self._lock = threading.Lock()
-        self._opened: _Opened | None = None
-        self._known = False
-
-    def opened(self, make: Callable[[FileTask], _Opened | None]) -> _Opened | None:
-        with self._lock:
-            if not self._known:
-                self._opened = make(self.task)
-                self._known = True
-            return self._opened
-
-
-@dataclass(frozen=True)
-class Split:
-    """A share of one data file: run `number` of `count` runs of about equally many row groups.
-
-    Attributes:
-        alone: there is nothing else to read, so that its columns may be read in parallel.
-    """
-
-    shared: _Shared
-    number: int
-    count: int
-    alone: bool
-
-    @classmethod
-    def of(cls, task: FileTask, number: int, count: int) -> Split:
-        """A share by itself: nobody else reads the data file here."""
-        return cls(_Shared(task), number, count, False)
-
-    @property
-    def task(self) -> FileTask:
-        return self.shared.task
-
-
-def row_groups_of(task: FileTask) -> int:
-    """How many row groups a data file has by its manifest, which may guess too high."""
-    data = task.data
-    return len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
-
-
-def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
-    """Into how many runs of row groups a data file is cut, by the split offsets in its manifest.
-
-    Args:
-        task: the data file.
-        n_tasks: how many there are; where they are many only large ones are cut.
-        threads: that share the work.
-    """
-    data = task.data
-    if threads < 2 or (n_tasks >= 8 * threads and data.file_size_in_bytes < LARGE_FILE):
-        return 1
-    return max(1, min(4 * threads, row_groups_of(task)))
-
-
-def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
-    """A data file cut as `parts_of` says."""
-    count = parts_of(task, n_tasks, threads)
-    shared = _Shared(task)
-    return [Split(shared, number, count, n_tasks == 1 and count == 1) for number in range(count)]
 
 
 @dataclass(frozen=True)
@@ -177,8 +104,31 @@ class FileReader:
         self._may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._steps: dict[tuple[bytes, tuple[int, ...]], _FileSteps] = {}
 
-    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+    def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
+        """What `read` yields for several splits, small batches together: at most `BATCH_ROWS` rows, or one batch.
+
+        The vectors of data files that are no one else's are read before them, neighbours in one read.
+        """
+        tasks = [split.task for split in splits if split.count == 1]
+        vectors = ReadAhead(self._io, [task.vector for task in tasks if task.vector], counted=True)
+        found: list[pa.RecordBatch] = []
+        n_rows = 0
+        for split in splits:
+            for batch in self.read(split, vectors):
+                if found and n_rows + batch.num_rows > BATCH_ROWS:
+                    yield found
+                    found, n_rows = [], 0
+                found.append(batch)
+                n_rows += batch.num_rows
+        if found:
+            yield found
+
+    def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a split that the answer has, in the order of the file; no empty batches.
+
+        Args:
+            split: what to read.
+            vectors: where its vector may have been read before.
 
         Raises:
             UnsupportedError: a data or delete file of another format than Parquet.
@@ -186,7 +136,7 @@ class FileReader:
             NotFoundError: a file that is gone.
         """
         task = split.task
-        opened = split.shared.opened(self._open)
+        opened = split.shared.opened(lambda task: self._open(task, vectors))
         if opened is None:
             return
         groups = opened.row_groups
@@ -199,16 +149,16 @@ class FileReader:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise CorruptDataError(f"Parquet file: {error}", path=task.data.file_path) from error
 
-    def _is_gone(self, task: FileTask) -> bool:
+    def _is_gone(self, task: FileTask, vectors: ReadAhead | None) -> bool:
         """Every row is deleted: by its vector, which is read to be sure, so that the file need not be."""
         vector = task.vector
         if vector is None or vector.record_count < task.data.record_count or not task.data.record_count:
             return False
-        return len(self._deletes.of(task)) == task.data.record_count
+        return len(self._deletes.of(task, vectors)) == task.data.record_count
 
-    def _open(self, task: FileTask) -> _Opened | None:
+    def _open(self, task: FileTask, vectors: ReadAhead | None) -> _Opened | None:
         data = task.data
-        if self._is_gone(task):
+        if self._is_gone(task, vectors):
             return None
         if data.file_format != "PARQUET":
             raise UnsupportedError(f"{data.file_path}: {data.file_format}; only PARQUET data files are read")
@@ -226,15 +176,15 @@ class FileReader:
         keys = self._equality.of(task.equality_deletes) if task.equality_deletes else []
         ids = tuple(sorted({field.field_id for key in keys for field in key.fields}))
         steps = self._steps_of(file.schema_arrow, ids, data.file_path)
-        keep = self._keep(task)
+        keep = self._keep(task, vectors)
         groups = tuple(self._row_groups(footer, steps, keep))
         return _Opened(file, steps, groups, keep, tuple(keys), self._constants(data))
 
-    def _keep(self, task: FileTask) -> pa.BooleanArray | None:
+    def _keep(self, task: FileTask, vectors: ReadAhead | None) -> pa.BooleanArray | None:
         """One bit per row, set where it is not deleted by position; None when no row is."""
         if task.vector is None and not task.position_deletes:
             return None
-        deleted = self._deletes.of(task)
+        deleted = self._deletes.of(task, vectors)
         if not deleted:
             return None
         return keep_flags(deleted, task.data.record_count)
@@ -252,7 +202,7 @@ class FileReader:
             )
         first = 0
         for number in range(footer.num_row_groups):
-            n_rows = footer.row_group(number).num_rows
+            n_rows = footer.num_rows if footer.num_row_groups == 1 else footer.row_group(number).num_rows
             if n_rows and number in wanted and (keep is None or keep.slice(first, n_rows).true_count):
                 yield number, first, n_rows
             first += n_rows

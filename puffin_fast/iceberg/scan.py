@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg._read import FileReader, Split, splits_of
+from puffin_fast.iceberg._read import FileReader
+from puffin_fast.iceberg._splits import jobs_of
 from puffin_fast.iceberg._stream import in_order
 from puffin_fast.iceberg.filters import RowFilter
 from puffin_fast.iceberg.lineage import METADATA_COLUMNS, MetadataColumn
@@ -102,9 +104,10 @@ class Scan:
         if left == 0:
             return
         reader = self.reader(self._table.metadata)()
-        batches = in_order(self._splits(), reader.read, self._threads)
+        jobs = jobs_of(self.plan.tasks, self._threads, together=left is None)
+        found = in_order(jobs, reader.read_all, self._threads)
         try:
-            for batch in batches:
+            for batch in chain.from_iterable(found):
                 if left is not None:
                     if batch.num_rows >= left:
                         yield batch.slice(0, left)
@@ -112,12 +115,7 @@ class Scan:
                     left -= batch.num_rows
                 yield batch
         finally:
-            batches.close()  # type: ignore[attr-defined]
-
-    def _splits(self) -> Iterator[Split]:
-        tasks = self.plan.tasks
-        for task in tasks:
-            yield from splits_of(task, len(tasks), self._threads)
+            found.close()  # type: ignore[attr-defined]
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""

@@ -21,7 +21,8 @@ from puffin_fast.iceberg._delete_job import OnConflict, start
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg._key_columns import as_key, column_of, key_fields
 from puffin_fast.iceberg._pyiceberg import check_rows
-from puffin_fast.iceberg._read import FileReader, Split, splits_of
+from puffin_fast.iceberg._read import FileReader
+from puffin_fast.iceberg._splits import Split, splits_of
 from puffin_fast.iceberg._stream import in_order
 from puffin_fast.iceberg.commit import remove_files
 from puffin_fast.iceberg.keys import Keys

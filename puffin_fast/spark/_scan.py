@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast.iceberg._read import Split
+from puffin_fast.iceberg._splits import Split
 from puffin_fast.spark._tasks import items_of, unpack
 from puffin_fast.spark._types import converter
 

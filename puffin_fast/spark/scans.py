@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast.iceberg._read import row_groups_of
+from puffin_fast.iceberg._splits import row_groups_of
 from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.scan import scan as scan_here
 from puffin_fast.spark._job import OPEN_BYTES, TASK_BYTES, bins_of, forgetful, lean, spread

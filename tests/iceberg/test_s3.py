@@ -12,6 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import files, iceberg
 from puffin_fast.errors import PuffinFastError
@@ -212,6 +216,18 @@ def test_a_scan_reads_the_vectors_of_its_data_files_only(catalog: SqlCatalog, st
     assert store.reads(second.data.file_path)
     for other in (first, third):
         assert store.reads(other.data.file_path) == []
+
+
+def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", LongType()))
+    table = iceberg.create_table(catalog, "n.t", schema, partition_spec=spec)
+    iceberg.append(table, pa.table({"id": range(160), "p": [i % 32 for i in range(160)]}))
+    iceberg.delete(table, "id < 32")
+    (path,) = {task.vector.file_path for task in iceberg.plan_files(table).tasks if task.vector is not None}
+    store.requests.clear()
+    assert iceberg.scan(table, threads=1).to_arrow().num_rows == 128
+    assert len(store.reads(path)) == 32 // 4  # of which a thread has eight lots
 
 
 @pytest.fixture
