@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 from tests import jars, oracle
 
@@ -61,9 +62,16 @@ class Java:
 
     def __init__(self, jvm: Any) -> None:
         self.jvm = jvm
+        # py4j asks the JVM about each part of a dotted name, so names are looked up once
+        self._any = jvm.java.lang.Class.forName("java.lang.Object")
+        self._new_array = jvm.java.lang.reflect.Array.newInstance
+        self._wrap, self._little_endian = jvm.java.nio.ByteBuffer.wrap, jvm.java.nio.ByteOrder.LITTLE_ENDIAN
+        self._longs, self._text = jvm.java.util.stream.LongStream.builder, jvm.java.util.Arrays.toString
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         self._index = jvm.java.lang.Class.forName(f"{PACKAGE}.BitmapPositionDeleteIndex", True, loader)
-        self._bitmap = jvm.java.lang.Class.forName(f"{PACKAGE}.RoaringPositionBitmap", True, loader)
+        bitmap = jvm.java.lang.Class.forName(f"{PACKAGE}.RoaringPositionBitmap", True, loader)
+        (self._deserialize,) = (m for m in bitmap.getDeclaredMethods() if m.getName() == "deserialize")
+        self._deserialize.setAccessible(True)
 
     def _new(self, cls: Any) -> Any:
         (constructor,) = (c for c in cls.getDeclaredConstructors() if c.getParameterCount() == 0)
@@ -72,8 +80,7 @@ class Java:
 
     def _objects(self, *values: Any) -> Any:
         """An `Object[]`: py4j fills no variable arguments."""
-        any_class = self.jvm.java.lang.Class.forName("java.lang.Object")
-        objects = self.jvm.java.lang.reflect.Array.newInstance(any_class, len(values))
+        objects = self._new_array(self._any, len(values))
         for i, value in enumerate(values):
             objects[i] = value
         return objects
@@ -87,8 +94,8 @@ class Java:
 
     def decode(self, bitmap: bytes) -> Verdict:
         """The verdict of `RoaringPositionBitmap.deserialize` on a portable 64-bit bitmap."""
-        buffer = self.jvm.java.nio.ByteBuffer.wrap(bitmap).order(self.jvm.java.nio.ByteOrder.LITTLE_ENDIAN)
-        return self._verdict(lambda: self._call_static(self._bitmap, "deserialize", buffer))
+        buffer = self._wrap(bitmap).order(self._little_endian)
+        return self._verdict(lambda: self._deserialize.invoke(None, self._objects(buffer)))
 
     def decode_blob(self, blob: bytes, cardinality: int) -> Verdict:
         """The verdict of `PositionDeleteIndex.deserialize`, for a declared cardinality."""
@@ -108,24 +115,19 @@ class Java:
         return self._verdict(lambda: iceberg.deletes.PositionDeleteIndex.deserialize(blob, file))
 
     def _verdict(self, read: Callable[[], Any]) -> Verdict:
-        """Positions of what was read, or the exception; Spark turns some of Java's into its own."""
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
+        """Positions of what was read, or the exception as it is: Spark asks the JVM much about each."""
+        from py4j import java_gateway, protocol
 
-        try:
-            return Verdict(self._positions(read()), "")
-        except (Py4JJavaError, PySparkException) as error:
-            return Verdict(None, str(error))
-
-    def _call_static(self, cls: Any, name: str, argument: Any) -> Any:
-        (method,) = (m for m in cls.getDeclaredMethods() if m.getName() == name)
-        method.setAccessible(True)
-        return method.invoke(None, self._objects(argument))
+        with patch.object(java_gateway, "get_return_value", protocol.get_return_value):
+            try:
+                return Verdict(self._positions(read()), "")
+            except protocol.Py4JJavaError as error:
+                return Verdict(None, str(error))
 
     def _positions(self, read: Any) -> list[int]:
-        found = self.jvm.java.util.stream.LongStream.builder()
+        found = self._longs()
         read.forEach(found)
-        text = self.jvm.java.util.Arrays.toString(found.build().toArray())
+        text = self._text(found.build().toArray())
         return [int(word) for word in text[1:-1].split(",") if word]
 
 
