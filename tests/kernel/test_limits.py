@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 
@@ -15,38 +13,7 @@ import pytest
 from puffin_fast import dv, errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
-
-MIB = 1 << 20
-
-
-def peak_growth(setup: str, action: str, limit_mib: int | None = None) -> int:
-    """Bytes by which the peak of a fresh process grows in `action`, after `setup`.
-
-    Args:
-        setup: statements that import and build what the action needs.
-        action: the statements that are measured.
-        limit_mib: bound of the address space from then on, beyond what is in use.
-    """
-    program = f"""
-import resource
-def status(key):
-    for line in open("/proc/self/status"):
-        if line.startswith(key + ":"):
-            return int(line.split()[1]) * 1024
-{textwrap.dedent(setup)}
-limit = {limit_mib!r}
-if limit is not None:
-    room = status("VmSize") + limit * {MIB}
-    resource.setrlimit(resource.RLIMIT_AS, (room, room))
-open("/proc/self/clear_refs", "w").write("5")
-before = status("VmRSS")
-{textwrap.dedent(action)}
-print(max(0, status("VmHWM") - before))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
-
+from tests.memory import MIB, peak_growth
 
 IMPORTS = """
     import struct
@@ -206,7 +173,9 @@ def test_ten_million_rows_go_through(density: float) -> None:
 def test_ten_million_shuffled_positions_over_many_keys() -> None:
     positions = np.random.default_rng(2).integers(0, 1 << 36, N, dtype=np.uint64)
     bitmap = PositionBitmap.from_positions(positions)
-    expected, _ = np.unique(positions, return_counts=True)  # sorts; without counts it hashes, 50 times as long
+    expected, _ = np.unique(
+        positions, return_counts=True
+    )  # sorts; without counts it hashes, 50 times as long
     np.testing.assert_array_equal(bitmap.to_numpy(), expected)
 
 

@@ -14,9 +14,13 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.spark import _combine, _explode, _merge
 from tests import oracle
+from tests.memory import MIB, peak_growth
 from tests.spark.laws import expected, some_deletes
 
 NAMES = ("file_path", "pos")
+
+BESIDE = 32 * MIB
+"""What allocators keep, and the first call of everything."""
 
 
 def batches_of(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
@@ -85,6 +89,48 @@ def test_a_merge_holds_one_file_beyond_its_limit() -> None:
     merged = _merge.merge(source(), memory=50_000)
     next(merged)
     assert taken["batches"] < 20
+
+
+def test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector() -> None:
+    """1000 tasks saw a block each: half of a million rows. What they send is merged in one task."""
+    setup = """
+    import numpy as np
+    import pyarrow as pa
+    from puffin_fast.bitmap import PositionBitmap
+    from puffin_fast.dv import iceberg as codec
+    from puffin_fast.spark import _combine, _merge
+    block = np.flatnonzero(np.random.default_rng(0).random(1 << 20) < 0.5)[:500_000]
+    def partials():
+        for number in range(1000):
+            blob = codec.encode(PositionBitmap.from_positions(block + (number << 20)))
+            yield from _combine.pieces(pa.record_batch({"file_path": ["a"], "blob": [blob]}))
+    """
+    action = """
+    (whole,) = _merge.merge(partials(), memory=16 << 20)
+    assert whole["cardinality"].to_pylist() == [500_000_000]
+    """
+    vector = (1000 << 20) // 8
+    assert peak_growth(setup, action) < 4 * (16 * MIB + vector) + BESIDE
+
+
+@pytest.mark.parametrize("n_files", [1, 100_000])
+def test_a_task_reads_many_times_the_rows_that_it_holds(n_files: int) -> None:
+    setup = f"""
+    import numpy as np
+    import pyarrow as pa
+    from puffin_fast.spark import _combine
+    rng = np.random.default_rng(0)
+    paths = pa.array([f"s3://bucket/table/data/{{i:05d}}.parquet" for i in range({n_files})])
+    def batches(n):
+        for number in range(n):
+            positions = rng.integers(0, 1 << 30, 10_000)
+            yield pa.record_batch({{"file_path": paths.take(pa.array(positions % {n_files})), "pos": positions}})
+    def run(n):
+        for partials in _combine.combine(batches(n), names=("file_path", "pos"), memory=16 << 20):
+            pass
+    run(3)
+    """
+    assert peak_growth(setup, "run(1000)") < 4 * 16 * MIB + BESIDE  # of 500 MB of rows
 
 
 def test_exploded_batches_are_small_even_for_a_vector_of_a_whole_file() -> None:
