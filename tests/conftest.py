@@ -41,6 +41,16 @@ JAVA = 17
 
 REST_START_S = 60
 
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For JVMs that do little: the optimising compiler would take longer than the work."""
+
+QUICK = {
+    "spark.driver.extraJavaOptions": JVM,
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+    "spark.python.daemon.module": "tests.spark.daemon",
+}
+"""For sessions that do little."""
+
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -197,12 +207,12 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     require_java()
     sql = require_module("pyspark.sql", "pip install 'puffin-fast[spark]'")
     scratch = tmp_path_factory.mktemp("spark")
-    settings = {
+    settings = QUICK | {
         "spark.app.name": "puffin_fast tests",
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "3",
@@ -211,8 +221,6 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # "spark.python.daemon.module": "tests.spark.daemon",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
     }
     if jars_fit() and jars.find("spark"):
         settings |= _iceberg_settings(request.getfixturevalue("warehouse"))

@@ -26,6 +26,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, MissingExtraError
 from puffin_fast.iceberg.commit import JOB_ID
 from puffin_fast.iceberg.plan import plan_files
+from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.spark import harm
 from tests.spark.dying import DyingFileIO
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 JOB = "nightly"
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that do little: the optimising compiler would take longer than the work."""
 
 NO_TWINS = {"spark.speculation.quantile": "1", "spark.speculation.task.duration.threshold": "1h"}
 """A busy machine would have twins of healthy tasks too, which write files that no case expects."""
@@ -86,9 +84,9 @@ def session(folder: Path) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": JVM,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.executor.extraJavaOptions": JVM,
         "spark.executorEnv.PYTHONPATH": f"{folder / 'site'}:{ROOT}",
         f"spark.executorEnv.{harm.FOLDER}": str(harms(folder / "x")),
         "spark.local.dir": str(folder / "local"),

@@ -6,6 +6,7 @@ a process of its own, because a process has either the one or the other.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import traceback
@@ -32,6 +33,7 @@ from puffin_fast.iceberg.plan import plan_files
 from puffin_fast.spark import functions as dv
 from puffin_fast.spark._session import own_errors, pyspark_version
 from tests import oracle
+from tests.conftest import QUICK
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -393,7 +395,11 @@ def main() -> int:
     """All laws on a Connect session of this process; returns how many failed."""
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3").getOrCreate()
+    os.environ["PYTHONPATH"] = QUICK["spark.executorEnv.PYTHONPATH"]  # Connect's workers get the server's
+    builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "3")
+    for key, value in QUICK.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
     failed = 0
     for name, holds in LAWS.items():
         with tempfile.TemporaryDirectory() as folder:
