@@ -28,10 +28,11 @@ from puffin_fast.iceberg.commit import JOB_ID
 from puffin_fast.iceberg.plan import plan_files
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.iceberg.test_equality import delete_equal
 from tests.spark import harm
 from tests.spark.dying import DyingFileIO
 from tests.spark.laws import expected, frame, some_deletes
-from tests.spark.test_tables import N, made, positions_of, puffin_files, referenced
+from tests.spark.test_tables import ROWS, N, made, positions_of, puffin_files, referenced
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -282,6 +283,15 @@ def _places(
     return lambda: ps.delete_positions(rows, table, job_id=job), gone
 
 
+def _keys(
+    spark: SparkSession, table: Table, first: int = 0, job: str = JOB
+) -> tuple[Callable[[], Any], set[int]]:
+    """A delete by keys that Spark joins, and the rows that it takes."""
+    gone = set(range(first, N, 7))
+    keys = frame(spark, [(i,) for i in gone], "id long")
+    return lambda: ps.delete_keys(keys, table, ["id"], broadcast_keys=0, job_id=job), gone
+
+
 @case
 def table_jobs_survive_their_tasks_and_executors(spark: SparkSession, folder: Path) -> None:
     table = made(_catalog(folder), "n")
@@ -292,6 +302,7 @@ def table_jobs_survive_their_tasks_and_executors(spark: SparkSession, folder: Pa
             (_filter, "kill-executor", "visible"),
             (_places, "raise", "visible"),
             (_places, "wait-for-twin", "whole"),
+            (_keys, "kill", "visible"),
         )
     ):
         job, more = job_of(spark, table, number, f"{JOB}{number}")
@@ -301,6 +312,34 @@ def table_jobs_survive_their_tasks_and_executors(spark: SparkSession, folder: Pa
         gone |= more
         _check(table, gone)
         _tidy(table, f"{JOB}{number}")
+
+
+@case
+def rewrites_survive_their_tasks_and_executors(spark: SparkSession, folder: Path) -> None:
+    properties = {"format-version": "2", "write.delete.granularity": "partition"}
+    table = _catalog(folder).create_table("n.t", ROWS.schema, properties=properties)
+    for start in range(0, N, N // 3):
+        iceberg.append(table, ROWS.slice(start, N // 3))
+    iceberg.delete(table, "id < 900 or word = 'w1'")
+    delete_equal(table, [1], [(i,) for i in range(0, N, 9)])
+    iceberg.upgrade(table)
+    gone = set(range(N)) - set(iceberg.scan(table).to_arrow()["id"].to_pylist())
+
+    def survives(rewrite: Any, what: str, step: str) -> None:
+        job = f"{JOB}-{rewrite.__name__}"
+        with harmed(what, step, spark, folder):
+            assert rewrite(spark, table, job_id=job).vectors_written > 0
+        _tidy(table, job)
+
+    survives(ps.convert_position_deletes, "kill", "whole")
+    survives(ps.convert_equality_deletes, "raise", "visible")
+    _check(table, gone)
+    for one in (1004, 2501):  # into Puffin files of their own
+        iceberg.delete(table, f"id = {one}")
+        gone.add(one)
+    survives(ps.compact, "wait-for-twin", "whole")
+    _check(table, gone)
+    assert all(task.vector and not task.equality_deletes for task in plan_files(table).tasks)
 
 
 @case
