@@ -14,7 +14,10 @@ from puffin_fast.spark._types import converter
 if TYPE_CHECKING:
     from puffin_fast.iceberg._read import FileReader
 
-__all__ = ["rows"]
+__all__ = ["ROW", "rows"]
+
+ROW = "row"
+"""The one column of rows without columns: PySpark 4.0 takes these for none."""
 
 
 def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> Iterator[pa.RecordBatch]:
@@ -32,7 +35,7 @@ def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> 
     for task, number, count in items_of(batches):
         for batch in files.read(Split.of(task, number, count)):
             columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
-            if columns:
-                yield pa.RecordBatch.from_arrays(columns, wanted.names)
-            else:
-                yield batch
+            names = wanted.names
+            if not columns:
+                columns, names = [pa.nulls(batch.num_rows, pa.bool_())], [ROW]
+            yield pa.RecordBatch.from_arrays(columns, names)

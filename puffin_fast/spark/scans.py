@@ -12,6 +12,7 @@ from puffin_fast.iceberg._splits import row_groups_of
 from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.scan import scan as scan_here
 from puffin_fast.spark._job import OPEN_BYTES, TASK_BYTES, bins_of, forgetful, lean, spread
+from puffin_fast.spark._scan import ROW
 from puffin_fast.spark._session import session_of
 from puffin_fast.spark._ship import over_batches
 from puffin_fast.spark._tasks import pack
@@ -84,7 +85,12 @@ def scan(
         reader=pack(found.reader(forgetful(table.metadata))),
         schema=pack(found.schema),
     )
-    rows = spread(session, bins_of(shares, _n_bytes)).mapInArrow(body, schema)
+    tasks = spread(session, bins_of(shares, _n_bytes))
+    rows = (
+        tasks.mapInArrow(body, schema)
+        if schema.fields
+        else tasks.mapInArrow(body, f"{ROW} boolean").drop(ROW)
+    )
     return rows if limit is None else rows.limit(limit)
 
 
