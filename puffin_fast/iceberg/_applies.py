@@ -19,7 +19,7 @@ from puffin_fast.iceberg.manifests import EQUALITY_DELETES, ManifestEntry, parti
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["FILE_PATH_ID", "DeleteIndex", "FileTask", "only_path"]
+__all__ = ["FILE_PATH_ID", "DeleteIndex", "FileTask", "only_path", "unused"]
 
 FILE_PATH_ID = 2147483546
 """Reserved field id of ``file_path`` in position deletes: its bounds say which data files are meant."""
@@ -74,7 +74,11 @@ def _sequence_number(entry: ManifestEntry) -> int:
 
 
 class DeleteIndex:
-    """Delete files by what they apply to."""
+    """Delete files by what they apply to.
+
+    Attributes:
+        entries: all of them.
+    """
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._vectors: dict[str, ManifestEntry] = {}
@@ -82,8 +86,7 @@ class DeleteIndex:
         self._by_partition: dict[Any, _BySequence] = {}
         self._equal: dict[Any, _BySequence] = {}
         self._equal_everywhere = _BySequence()
-        self._all: list[ManifestEntry] = []
-        self._used: set[int] = set()
+        self.entries: list[ManifestEntry] = []
         specs = metadata.specs()
         self._global = {
             id
@@ -106,8 +109,9 @@ class DeleteIndex:
 
     def add(self, entries: Iterable[ManifestEntry]) -> None:
         vectors = self._vectors
+        entries = list(entries)
+        self.entries += entries
         for entry in entries:
-            self._all.append(entry)
             if entry.is_vector:
                 path = entry.referenced_data_file
                 if path is None:
@@ -137,28 +141,21 @@ class DeleteIndex:
             path=first.referenced_data_file,
         )
 
-    def tasks(self, entries: Iterable[ManifestEntry]) -> Iterator[FileTask]:
+    def tasks(self, entries: Iterable[ManifestEntry]) -> list[FileTask]:
         """A task for each data file."""
-        vectors, used = self._vectors, self._used
-        if not self._all:
-            yield from map(FileTask, entries)
-            return
-        only_vectors = len(self._all) == len(vectors)
-        for data in entries:
-            number = data.sequence_number or 0
-            vector = vectors.get(data.file_path)
-            if vector is not None:
-                if (vector.sequence_number or 0) < number:
-                    vector = None  # of a file that stood at this path before
-                else:
-                    used.add(id(vector))
-            task = FileTask(data, vector)
+        find = self._vectors.get
+        tasks = [FileTask(data, find(data.file_path)) for data in entries]
+        only_vectors = len(self.entries) == len(self._vectors)
+        for task in tasks:
+            vector = task.vector
+            if vector is not None and (vector.sequence_number or 0) < (task.data.sequence_number or 0):
+                task.vector = None  # of a file that stood at this path before
             if not only_vectors:
-                if vector is None:
-                    task.position_deletes = tuple(self._position_deletes(data, number))
-                task.equality_deletes = tuple(self._equality_deletes(data, number))
-                used.update(map(id, task.position_deletes), map(id, task.equality_deletes))
-            yield task
+                number = task.data.sequence_number or 0
+                if task.vector is None:
+                    task.position_deletes = tuple(self._position_deletes(task.data, number))
+                task.equality_deletes = tuple(self._equality_deletes(task.data, number))
+        return tasks
 
     def _position_deletes(self, data: ManifestEntry, number: int) -> Iterator[ManifestEntry]:
         if (named := self._by_path.get(data.file_path)) is not None:
@@ -172,9 +169,11 @@ class DeleteIndex:
         if self._equal and (same := self._equal.get(self._key(data))) is not None:
             yield from same.newer(number)
 
-    def unused(self) -> list[ManifestEntry]:
-        """Delete files that no task got."""
-        return [entry for entry in self._all if id(entry) not in self._used]
+
+def unused(entries: Iterable[ManifestEntry], used: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """The delete files that are not among those that apply."""
+    known = set(map(id, used))
+    return [entry for entry in entries if id(entry) not in known]
 
 
 def _where(vector: ManifestEntry) -> str:

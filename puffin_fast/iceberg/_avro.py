@@ -10,7 +10,7 @@ is flattened there: Avro encodes a record as nothing but its fields.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,10 +34,21 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
 
-__all__ = ["CODECS", "AvroFile", "PartitionColumn", "read_avro", "read_bytes", "to_avro_schema", "write_avro"]
+__all__ = [
+    "CODECS",
+    "AvroFile",
+    "PartitionColumn",
+    "encoded",
+    "one_block",
+    "read_avro",
+    "read_bytes",
+    "to_avro_schema",
+    "write_avro",
+]
 
 _MAGIC = b"Obj\x01"
-_SYNC = {"type": "fixed", "name": "sync", "size": 16}
+SYNC_BYTES = 16
+_SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}
 _HEADER = fastavro.parse_schema(
     {
         "type": "record",
@@ -53,11 +64,7 @@ _BLOCK = fastavro.parse_schema(
     {
         "type": "record",
         "name": "puffin_fast.avro_block",
-        "fields": [
-            {"name": "n_records", "type": "long"},
-            {"name": "data", "type": "bytes"},
-            {"name": "sync", "type": _SYNC},
-        ],
+        "fields": [{"name": "n_records", "type": "long"}, {"name": "n_bytes", "type": "long"}],
     }
 )
 _NAMED = ("record", "fixed", "enum")
@@ -123,37 +130,41 @@ class AvroFile:
 
     def rewritten(self, schema: dict[str, Any]) -> BytesIO:
         """The file under another schema."""
-        return _file(
-            {**self._header["meta"], "avro.schema": _json(schema)}, self._header["sync"], self._blocks
-        )
+        metadata = {**self._header["meta"], "avro.schema": _json(schema)}
+        file = BytesIO()
+        fastavro.schemaless_writer(file, _HEADER, {**self._header, "meta": metadata})
+        file.write(self._blocks)
+        file.seek(0)
+        return file
 
-    def inflated(self, schema: dict[str, Any]) -> tuple[BytesIO, list[tuple[int, int]]]:
-        """The file under another schema without compression, and the records and bytes of each block.
+    def inflated(self) -> list[tuple[int, bytes]]:
+        """The number of records and the bytes of each block, without compression.
 
         Raises:
             Exception: whatever fastavro stumbles over.
         """
-        sync, counts, blocks = self._header["sync"], [], BytesIO()
-        found: Iterable[Any] = fastavro.block_reader(self.rewritten(self.schema))
-        for block in found:
-            data = block.bytes_.getvalue()
-            counts.append((block.num_records, len(data)))
-            record = {"n_records": block.num_records, "data": data, "sync": sync}
-            fastavro.schemaless_writer(blocks, _BLOCK, record)
-        return _file({"avro.schema": _json(schema), "avro.codec": b"null"}, sync, blocks.getbuffer()), counts
+        blocks: Iterable[Any] = fastavro.block_reader(self.rewritten(self.schema))
+        return [(block.num_records, block.bytes_.getvalue()) for block in blocks]
+
+
+def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
+    """An Avro file of one block without compression: its records' bytes, which may be those of many blocks."""
+    head, sync = BytesIO(), bytes(SYNC_BYTES)
+    metadata = {"avro.schema": _json(schema), "avro.codec": b"null"}
+    fastavro.schemaless_writer(head, _HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
+    fastavro.schemaless_writer(head, _BLOCK, {"n_records": n_records, "n_bytes": sum(map(len, parts))})
+    return BytesIO(b"".join([head.getvalue(), *parts, sync]))
+
+
+def encoded(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
+    """The bytes of one record."""
+    file = BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), record)
+    return file.getvalue()
 
 
 def _json(schema: dict[str, Any]) -> bytes:
     return json.dumps(schema).encode()
-
-
-def _file(metadata: dict[str, bytes], sync: bytes, blocks: memoryview) -> BytesIO:
-    """An Avro file of a header and blocks, at its start."""
-    file = BytesIO()
-    fastavro.schemaless_writer(file, _HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
-    file.write(blocks)
-    file.seek(0)
-    return file
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:

@@ -1,31 +1,63 @@
 """Columns of an Avro file as lists: of many records by Polars where it is installed, else by fastavro.
 
-Polars decodes manifests ten times as fast, and passes over at no cost what nobody asked for. It gets blocks
-that fastavro has inflated, in a schema of types about which both agree. What it does not take goes to fastavro,
-which words every error.
+Polars decodes manifests ten times as fast, and passes over at no cost what nobody asked for. It gets what
+fastavro has inflated as one block, since each costs it, in a schema of types about which both agree. Blocks whose
+records take other than their bytes would shift all that follow: a last record of a random number must come back.
+What Polars does not take goes to fastavro, which words every error.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
-from itertools import islice
+from secrets import randbits
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from puffin_fast.iceberg._avro import AvroFile, encoded, one_block
 
 if TYPE_CHECKING:
     import polars
 
-    from puffin_fast.iceberg._avro import AvroFile
-
-__all__ = ["read_columns"]
+__all__ = ["Nested", "read_columns"]
 
 LARGE = 1 << 15
 """Bytes of an Avro file from which on Polars is imported, which takes a while; once it is there, others use it."""
 
 
-def read_columns(file: AvroFile, names: Collection[str]) -> dict[str, Any]:
+class Nested:
+    """A column of lists or maps as Polars holds it, an item per record; lists and dicts are made when asked for."""
+
+    def __init__(self, column: polars.Series) -> None:
+        self._column = column
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(_values(self._column))
+
+    def where(self, mask: np.ndarray) -> list[Any]:
+        """The values of some records."""
+        return _values(self._column.filter(mask))
+
+    def bounds(self, field_id: int) -> tuple[np.ndarray, polars.Series] | None:
+        """Of maps from field id to bytes: the records, by number, that have a key, and its value in each."""
+        import polars
+
+        if self._column.dtype != polars.List(polars.Struct({"key": polars.Int64, "value": polars.Binary})):
+            return None
+        sizes = self._column.list.len().fill_null(0)
+        pairs = self._column.filter(sizes > 0).explode()
+        found = (pairs.struct.field("key") == field_id).fill_null(False)
+        rows = np.repeat(np.arange(len(sizes)), sizes.to_numpy())
+        return rows[found.to_numpy()], pairs.struct.field("value").filter(found)
+
+
+def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) -> dict[str, Any]:
     """The values of some fields, each as a list with an item per record.
 
     An array of records of ``key`` and ``value``, which is how Iceberg has maps in Avro, becomes a dict.
@@ -33,13 +65,14 @@ def read_columns(file: AvroFile, names: Collection[str]) -> dict[str, Any]:
     Args:
         file: an Avro file.
         names: the fields; those that the file does not have are left out.
+        lazy: lists and maps come as `Nested` where Polars reads them.
 
     Raises:
         CorruptDataError: the bytes are no such records.
         UnsupportedError: a codec that is not there.
     """
     wanted = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
-    found = _by_polars(file, wanted)
+    found = _by_polars(file, wanted, lazy)
     if found is None:
         records = list(file.records(wanted))
         found = {name: [record[name] for record in records] for name in wanted}
@@ -70,6 +103,8 @@ _SAME = {
     "bytes": "bytes",
     "string": "string",
 }
+_LONG = ("long", ["null", "long"], ["long", "null"])
+_LEAST = {"long": 0, "float": 0.0, "double": 0.0, "bytes": b"", "string": ""}
 
 
 @cache
@@ -81,7 +116,7 @@ def _polars() -> ModuleType | None:
     return polars
 
 
-def _by_polars(file: AvroFile, names: Collection[str]) -> dict[str, list[Any]] | None:
+def _by_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> dict[str, Any] | None:
     """None: fastavro should."""
     fields = [
         {"name": field["name"], "type": _agreed(field["type"])}
@@ -89,26 +124,37 @@ def _by_polars(file: AvroFile, names: Collection[str]) -> dict[str, list[Any]] |
         if field["type"] != "null"
     ]
     columns = [field["name"] for field in fields if field["name"] in names]
-    if not columns or any(field["type"] is None for field in fields):
+    mark = next((field["name"] for field in fields if field["type"] in _LONG), None)
+    if not columns or mark is None or any(field["type"] is None for field in fields):
         return None
     if file.n_bytes < LARGE and "polars" not in sys.modules:
         return None
     if (polars := _polars()) is None:
         return None
     try:
-        inflated, blocks = file.inflated({**file.schema, "fields": fields})
+        blocks = file.inflated()
         # each field takes a byte at least; memory is reserved for as many records as a block claims
-        if not all(0 <= n_records * len(fields) <= n_bytes for n_records, n_bytes in blocks):
+        if not all(0 <= n_records * len(fields) <= len(data) for n_records, data in blocks):
             return None
-        frame = polars.read_avro(inflated, columns=columns)
-        result = {column.name: _values(column) for column in frame.get_columns()}
+        schema, n_records = {**file.schema, "fields": fields}, sum(n_records for n_records, _ in blocks)
+        number = randbits(60)
+        last = encoded(schema, {**{field["name"]: _least(field["type"]) for field in fields}, mark: number})
+        source = one_block(schema, n_records + 1, [*(data for _, data in blocks), last])
+        frame = polars.read_avro(source, columns=list(dict.fromkeys([*columns, mark])))
+        if frame.height != n_records + 1 or frame[mark][n_records] != number:
+            return None
+        frame = frame.head(n_records).select(columns)
+        result: dict[str, Any] = {
+            column.name: Nested(column) if lazy and _is_nested(column) else _values(column)
+            for column in frame.get_columns()
+        }
     except Exception:
         return None
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # Rust's, about bytes that are too few
             raise
         return None
-    return {name: result.get(name) or [None] * frame.height for name in names}
+    return {name: result.get(name, [None] * n_records) for name in names}
 
 
 def _agreed(kind: Any) -> Any:
@@ -129,23 +175,47 @@ def _agreed(kind: Any) -> Any:
     return None
 
 
+def _least(kind: Any) -> Any:
+    """A value of an agreed type that takes few bytes."""
+    if isinstance(kind, str):
+        return _LEAST[kind]
+    if isinstance(kind, list):
+        return None
+    if kind["type"] == "fixed":
+        return bytes(kind["size"])
+    if kind["type"] == "array":
+        return []
+    return {field["name"]: _least(field["type"]) for field in kind["fields"]}
+
+
 def _values(column: polars.Series) -> list[Any]:
     """Python's values of a column."""
     if column.null_count() == len(column):
         return [None] * len(column)
-    if not hasattr(column.dtype, "inner"):
+    if not _is_nested(column):
         return column.to_list()
     lengths = column.list.len()
     sizes = lengths.to_list()
     items = column.filter(lengths > 0).explode()
     if {field.name for field in getattr(items.dtype, "fields", ())} != {"key", "value"}:
-        return list(_cut(items.to_list(), sizes))
+        return _cut(items.to_list(), sizes)
     keys, values = (items.struct.field(name).to_list() for name in ("key", "value"))
-    pairs = zip(keys, values, strict=True)
-    return [None if some is None else dict(some) for some in _cut(pairs, sizes)]
+    pairs = _cut(list(zip(keys, values, strict=True)), sizes)
+    return [None if some is None else dict(some) for some in pairs]
 
 
-def _cut(items: Iterable[Any], sizes: list[int | None]) -> Iterator[list[Any] | None]:
-    """Items in lists of some sizes."""
-    source = iter(items)
-    return (None if size is None else list(islice(source, size)) for size in sizes)
+def _is_nested(column: polars.Series) -> bool:
+    return hasattr(column.dtype, "inner") and column.null_count() < len(column)
+
+
+def _cut(items: list[Any], sizes: list[int | None]) -> list[Any]:
+    """Items in lists of some sizes; None where there is no size."""
+    found: list[Any] = []
+    at = 0
+    for size in sizes:
+        if size is None:
+            found.append(None)
+        else:
+            found.append(items[at : at + size])
+            at += size
+    return found

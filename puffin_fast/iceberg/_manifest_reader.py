@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
-from itertools import repeat
+from itertools import accumulate, compress, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg._avro import PartitionColumn, read_avro
-from puffin_fast.iceberg._avro_columns import read_columns
+from puffin_fast.iceberg._avro_columns import Nested, read_columns
 from puffin_fast.iceberg._entries import (
     ADDED,
     DATA,
@@ -34,13 +36,17 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
 
-__all__ = ["read_manifest", "read_manifest_list", "read_manifests"]
+__all__ = ["Columns", "Keeps", "read_manifest", "read_manifest_list", "read_manifests"]
 
 Columns: TypeAlias = "dict[str, Any]"
 """Field name to the values of a manifest's entries, by canonical names."""
 
+Keeps: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
+"""Which entries of a manifest are wanted; it may keep too many."""
+
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
+TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 NOT_TO_PLAN = (*METRICS, "key_metadata")
 
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
@@ -87,6 +93,7 @@ def read_manifest(
     *,
     live_only: bool = True,
     metrics: bool = True,
+    keeps: Keeps | None = None,
 ) -> list[ManifestEntry]:
     """The entries of a manifest, with what they inherit filled in.
 
@@ -98,6 +105,8 @@ def read_manifest(
         metrics: False leaves the six metrics maps and the key metadata of data files out (None), and of delete
             files those that do not say which data file is meant; reads faster, but what comes out must not be
             written back.
+        keeps: which entries are wanted, by columns with an item per entry: others need not be made. It gets the
+            bounds of data files, too: as `Nested` where they come by columns, as dicts where not.
 
     Raises:
         CorruptDataError: the file is no manifest, is shorter than stated, or lacks a required field.
@@ -109,7 +118,10 @@ def read_manifest(
         names -= set(NOT_TO_PLAN if manifest.content == DATA else METRICS)
         if manifest.content == DELETES and file.metadata.get("format-version") != "3":
             names |= set(BOUNDS)
-    columns: Columns = read_columns(file, names | {column.name for column in file.partition})
+        if manifest.content == DATA and keeps is not None:
+            names |= set(TO_PRUNE)
+    partition = {column.name for column in file.partition}
+    columns: Columns = read_columns(file, names | partition, lazy=keeps is not None)
     try:
         _check(columns, manifest)
         if not names.issuperset(BOUNDS) and _need_bounds(columns):
@@ -118,12 +130,25 @@ def read_manifest(
         columns["spec_id"] = repeat(manifest.spec_id)
         spec = None if specs is None else specs.get(manifest.spec_id)
         columns["partition"] = _partitions(file.partition, spec, columns)
+        if keeps is not None:
+            columns = _where(keeps(columns), columns)
         entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     if live_only and DELETED in columns["status"]:
         return [entry for entry in entries if entry.is_live]
     return entries
+
+
+def _where(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
+    """Some entries of columns; the others' maps become no dicts."""
+    if mask.all():
+        return columns
+    flags = mask.tolist()
+    return {
+        name: values.where(mask) if isinstance(values, Nested) else list(compress(values, flags))
+        for name, values in columns.items()
+    }
 
 
 def _check(columns: Columns, manifest: ManifestFile) -> None:
@@ -142,19 +167,15 @@ def _check(columns: Columns, manifest: ManifestFile) -> None:
             expected = " or ".join(map(str, known))
             raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
     formats = {name: name.upper() for name in set(columns["file_format"])}
-    columns["file_format"] = [formats[name] for name in columns["file_format"]]
+    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
 
 
 def _need_bounds(columns: Columns) -> bool:
     """Whether position-delete files are about data files that only their bounds name."""
-    named = columns.get("referenced_data_file")
-    return POSITION_DELETES in columns["content"] and (
-        named is None
-        or any(
-            path is None and content == POSITION_DELETES
-            for path, content in zip(named, columns["content"], strict=True)
-        )
-    )
+    contents, named = columns["content"], columns.get("referenced_data_file")
+    if named is None or None not in named:
+        return named is None and POSITION_DELETES in contents
+    return (None, POSITION_DELETES) in zip(named, contents, strict=True)
 
 
 def _inherit(columns: Columns, manifest: ManifestFile) -> None:
@@ -191,6 +212,8 @@ def _filled(values: list[Any], default: Any) -> list[Any]:
 
 def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
     """The first row id of each data file: those without one are numbered in turn, deleted files are passed over."""
+    if {None}.issuperset(columns["first_row_id"]) and DELETED not in columns["status"]:
+        return list(accumulate(columns["record_count"], initial=next_row_id))[:-1]
     found = []
     for state, row_id, n_rows in zip(
         columns["status"], columns["first_row_id"], columns["record_count"], strict=True
@@ -234,11 +257,12 @@ def read_manifests(
     *,
     live_only: bool = True,
     metrics: bool = True,
+    keeps: Keeps | None = None,
 ) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
     """`read_manifest` of many manifests on threads, in their order."""
 
     def read(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics)
+        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, keeps=keeps)
 
     if len(manifests) < 2:
         yield from ((manifest, read(manifest)) for manifest in manifests)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg._applies import DeleteIndex, FileTask
+from puffin_fast.iceberg._applies import DeleteIndex, FileTask, unused
 from puffin_fast.iceberg.manifests import (
     DATA,
     EQUALITY_DELETES,
@@ -68,6 +68,11 @@ class FileDeletes:
         if self.vectors:
             return FileTask(self.data, self.vectors[0], (), self.equality_deletes)
         return FileTask(self.data, None, self.position_deletes, self.equality_deletes)
+
+    @property
+    def deletes(self) -> tuple[ManifestEntry, ...]:
+        """All delete files that apply, and all vectors."""
+        return self.vectors + self.position_deletes + self.equality_deletes
 
 
 @dataclass(slots=True)
@@ -126,8 +131,6 @@ class _Index(DeleteIndex):
                 found.vectors = tuple(vector for vector in both if (vector.sequence_number or 0) >= number)
             found.position_deletes = tuple(self._position_deletes(data, number))
             found.equality_deletes = tuple(self._equality_deletes(data, number))
-            for some in (found.vectors, found.position_deletes, found.equality_deletes):
-                self._used.update(map(id, some))
             yield found
 
 
@@ -153,7 +156,7 @@ def survey(table: Table, snapshot: Snapshot | None, *, metrics: bool = False) ->
     data = [manifest for manifest in manifests if manifest.content == DATA]
     for _, entries in read_manifests(table.io, data, specs, metrics=metrics):
         result.files.extend(index.files(entries))
-    result.dangling = index.unused()
+    result.dangling = unused(index.entries, (entry for file in result.files for entry in file.deletes))
     return result
 
 

@@ -15,14 +15,18 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 from pyiceberg.table.refs import SnapshotRefType
 
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg._applies import FILE_PATH_ID, DeleteIndex, FileTask, only_path
+from puffin_fast.iceberg._applies import FILE_PATH_ID, DeleteIndex, FileTask, only_path, unused
+from puffin_fast.iceberg._avro_columns import Nested
 from puffin_fast.iceberg._gc import paused_gc
+from puffin_fast.iceberg._manifest_reader import BOUNDS, Columns, Keeps
+from puffin_fast.iceberg._prune import Prune
 from puffin_fast.iceberg.filters import Matcher, RowFilter
 from puffin_fast.iceberg.manifests import (
     DATA,
@@ -61,14 +65,18 @@ class Plan:
         snapshot: None for a table (or a main branch) without snapshots.
         schema: the schema to read with: the current one for a branch, else the snapshot's own.
         tasks: the data files that may hold an answer, in the order of the manifests.
-        unused: delete files among those that were read that apply to none of `tasks`; without a filter these
-            are the dangling ones.
+        delete_files: those that were read, whatever they apply to.
     """
 
     snapshot: Snapshot | None
     schema: Schema
     tasks: list[FileTask] = field(default_factory=list)
-    unused: list[ManifestEntry] = field(default_factory=list)
+    delete_files: list[ManifestEntry] = field(default_factory=list)
+
+    @property
+    def unused(self) -> list[ManifestEntry]:
+        """Delete files that apply to none of `tasks`; without a filter these are the dangling ones."""
+        return unused(self.delete_files, (entry for task in self.tasks for entry in task.deletes))
 
 
 def resolve(
@@ -196,16 +204,34 @@ def plan_snapshot(
     ]
     specs = table.specs()
     deletes = DeleteIndex(metadata)
+    found: list[ManifestEntry] = []
     with paused_gc():
-        for manifest, entries in read_manifests(table.io, delete_manifests, specs, metrics=False):
+        for manifest, entries in read_manifests(
+            table.io, data_manifests, specs, metrics=metrics, keeps=pruning.keeps_bounds
+        ):
+            keeps = pruning.keeps_data(manifest.spec_id)
+            found.extend(entries if keeps is None else filter(keeps, entries))
+        about = _about({data.file_path for data in found}) if pruning.filters else None
+        if about is not None and not found:
+            delete_manifests = []
+        for manifest, entries in read_manifests(
+            table.io, delete_manifests, specs, metrics=False, keeps=about
+        ):
             keeps = pruning.keeps_delete(manifest.spec_id)
             deletes.add(entries if keeps is None else filter(keeps, entries))
-        by_metrics = metrics or pruning.filters
-        for manifest, entries in read_manifests(table.io, data_manifests, specs, metrics=by_metrics):
-            keeps = pruning.keeps_data(manifest.spec_id)
-            plan.tasks.extend(deletes.tasks(entries if keeps is None else filter(keeps, entries)))
-    plan.unused = deletes.unused()
+        plan.tasks = deletes.tasks(found)
+    plan.delete_files = deletes.entries
     return plan
+
+
+def _about(paths: set[str]) -> Keeps:
+    """Leaves out vectors, and position deletes, that name another data file."""
+
+    def keeps(columns: Columns) -> np.ndarray:
+        named = columns.get("referenced_data_file") or [None] * len(columns["status"])
+        return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
+
+    return keeps
 
 
 class _Pruning:
@@ -222,6 +248,7 @@ class _Pruning:
         self._projection = cache(self._project)
         self._manifest = cache(self._manifest_evaluator)
         self._partition = cache(self._partition_evaluator)
+        self._prune = Prune(schema, expression, case_sensitive) if self.filters else None
         self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
 
     def _spec(self, spec_id: int) -> PartitionSpec:
@@ -254,6 +281,21 @@ class _Pruning:
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
         self._spec(manifest.spec_id)
         return not self.filters or self._manifest(manifest.spec_id)(manifest)
+
+    @property
+    def keeps_bounds(self) -> Keeps | None:
+        """By the bounds of data files where these come by columns."""
+        prune = self._prune
+        if prune is None:
+            return None
+
+        def keeps(columns: Columns) -> np.ndarray:
+            lower, upper = (columns.get(name) for name in BOUNDS)
+            if isinstance(lower, Nested) and isinstance(upper, Nested):
+                return prune.keeps(lower, upper)
+            return np.ones(len(columns["status"]), np.bool_)
+
+        return keeps
 
     def keeps_delete(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
         """By partition only: a delete file's metrics speak of deleted rows, not of those that are left."""

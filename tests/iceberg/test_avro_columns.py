@@ -215,6 +215,21 @@ def test_a_block_that_claims_more_records_than_bytes_reserves_no_memory(
         read_columns(file, FLAT)
 
 
+def test_a_block_that_claims_fewer_records_than_it_holds_does_not_shift_others(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [entry(n) for n in range(3)]
+    file = written(records, codec="null")
+
+    def lie(data: bytes) -> bytes:
+        start = len(data) - file.n_bytes
+        assert data[start] == 2 * len(records)
+        return data[:start] + bytes([2 * (len(records) - 1)]) + data[start + 1 :]
+
+    assert by_polars(monkeypatch, file) is not None
+    assert by_polars(monkeypatch, written(records, codec="null", change=lie)) is None
+
+
 @pytest.mark.parametrize(
     "items",
     [
