@@ -39,8 +39,10 @@ POSITIONS = pa.schema(
 )
 
 
-def delete_by_file(table: Table, rows: list[tuple[str, int]]) -> str:
-    """Commits one position-delete file about any data files, without bounds that say which."""
+def delete_by_file(
+    table: Table, rows: list[tuple[str, int]], *, spec_id: int = 0, partition: tuple[Any, ...] = ()
+) -> str:
+    """Commits one position-delete file about any data files of a partition, without bounds that say which."""
     path = table.location_provider().new_data_location(f"shared-{random.getrandbits(64):x}.parquet")
     local(path).parent.mkdir(parents=True, exist_ok=True)
     columns = [[row[at] for row in sorted(rows)] for at in (0, 1)]
@@ -53,8 +55,8 @@ def delete_by_file(table: Table, rows: list[tuple[str, int]]) -> str:
         content=POSITION_DELETES,
         file_path=path,
         file_format="PARQUET",
-        spec_id=0,
-        partition=(),
+        spec_id=spec_id,
+        partition=partition,
         record_count=len(rows),
         file_size_in_bytes=local(path).stat().st_size,
     )

@@ -1,5 +1,7 @@
 """Random operations on small tables against a list of rows: each snapshot reads as the list was then.
 
+Tables are partitioned or not, and change that and their columns in between.
+
 ``PUFFIN_FAST_OPERATIONS`` says how many there are in all, 50 to a table; 100 by default.
 """
 
@@ -8,16 +10,20 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg._pyiceberg import v3_metadata
+from puffin_fast.iceberg.plan import resolve
 from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.test_convert import delete_by_file
 from tests.iceberg.test_equality import delete_equal
@@ -36,7 +42,11 @@ SCHEMA = Schema(
     NestedField(3, "s", StringType()),
     NestedField(4, "row", LongType()),
 )
-"""A key that several rows may have, two columns with nulls, and the row's own number."""
+"""A key that several rows may have, two columns with nulls, and the row's own number: how rows name them here,
+whatever the table calls them later. A column that came later is called by its field id."""
+
+PARTITIONS = {1: BucketTransform(3), 2: IdentityTransform(), 3: TruncateTransform(1)}  # type: ignore[no-untyped-call]
+"""By source column, what tables may be partitioned by."""
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 
@@ -83,9 +93,13 @@ class Machine:
             "write.delete.granularity": self.chance.choice(["file", "partition"]),
             "write.delete.target-file-size-bytes": self.chance.choice(["1", "67108864"]),
         }
+        sources = self.chance.choice([[], [], [2], [1], [2, 3]])
+        spec = PartitionSpec(*(PartitionField(id, 1000 + id, PARTITIONS[id], f"p{id}") for id in sources))
         with v3_metadata(catalog):
-            self.table: Table = catalog.create_table("n.t", SCHEMA, properties=properties)
-        self.log = [f"seed {seed}: {properties}"]
+            self.table: Table = catalog.create_table(
+                "n.t", SCHEMA, partition_spec=spec, properties=properties
+            )
+        self.log = [f"seed {seed}: {properties} by {spec}"]
         self.branches: dict[str, Rows] = {"main": {}}
         self.snapshots: dict[int, Rows] = {}
         self.numbers, self.jobs = itertools.count(), itertools.count()
@@ -97,11 +111,12 @@ class Machine:
     def step(self) -> None:
         """One operation by chance, and everything that must hold after it."""
         main_only = [self.branch_off, self.upgrade, self.foreign_equality_delete]
+        main_only += [self.partition_otherwise, self.add_column, self.rename_column, self.drop_column]
         if self.table.metadata.format_version == 2:
             main_only.append(self.foreign_position_deletes)
         often = [self.append, self.delete, self.delete_positions, self.delete_keys, self.upsert]
         seldom = [self.rewrite, self.look_back, self.repeat]
-        kind = self.chance.choices([often, seldom, main_only], [12, 4, 3])[0]
+        kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
             kind = [self.append]
         branch = self.chance.choice(list(self.branches)) if kind is often else "main"
@@ -124,13 +139,28 @@ class Machine:
         self.last = again
         return done
 
+    def own(self, schema: Schema) -> dict[str, str]:
+        """A schema's names of the columns to those that the rows here have."""
+        return {f.name: SCHEMA.find_column_name(f.field_id) or f"c{f.field_id}" for f in schema.fields}
+
+    def name(self, own: str) -> str:
+        """What the table calls a column now."""
+        return {mine: name for name, mine in self.own(self.table.schema()).items()}[own]
+
+    def arrow(self, rows: list[Row]) -> pa.Table:
+        """Rows as the table has them now."""
+        names, schema = self.own(self.table.schema()), self.table.schema().as_arrow()
+        return pa.table([[row.get(names[f.name]) for row in rows] for f in schema], schema=schema)
+
     def new_rows(self, ids: list[int]) -> list[Row]:
+        later = [own for own in self.own(self.table.schema()).values() if own.startswith("c")]
         return [
             {
                 "id": id,
                 "k": self.chance.choice([None, 0, 1, 2, 3, 4]),
                 "s": self.chance.choice([None, "", "a", "b", "c"]),
                 "row": next(self.numbers),
+                **{own: self.chance.choice([None, id]) for own in later},
             }
             for id in ids
         ]
@@ -146,11 +176,12 @@ class Machine:
     def append(self, branch: str) -> None:
         made = self.new_rows([self.chance.randrange(40) for _ in range(self.chance.choice([1, 4, 12]))])
         self.say(f"append {made} to {branch}")
-        self.write(iceberg.append, pa.Table.from_pylist(made, SCHEMA.as_arrow()), branch=branch)
+        self.write(iceberg.append, self.arrow(made), branch=branch)
         self.branches[branch] |= {row["row"]: row for row in made}
 
     def delete(self, branch: str) -> None:
         where = some_filter(self.chance)
+        where = where._replace(text=re.sub(r"\b(id|k|s)\b", lambda own: self.name(own[0]), where.text))
         self.say(f"delete {where.text} from {branch}")
         gone = {n for n, row in self.branches[branch].items() if where.holds(row)}
         self.remove(branch, gone, self.write(iceberg.delete, where.text, branch=branch))
@@ -179,20 +210,21 @@ class Machine:
         self.say(f"delete_keys {on} {given} null_safe={safe} from {branch}")
         schema = pa.schema([SCHEMA.as_arrow().field(name) for name in on])
         keys = pa.table([list(column) for column in zip(*given, strict=True)], schema=schema)
+        named = [self.name(own) for own in on]
+        keys = keys.rename_columns(named)
         values = {n: [row[name] for name in on] for n, row in self.branches[branch].items()}
         gone = {n for n, value in values.items() if value in given and (safe or None not in value)}
-        self.remove(branch, gone, self.write(iceberg.delete_keys, keys, on, null_safe=safe, branch=branch))
+        self.remove(branch, gone, self.write(iceberg.delete_keys, keys, named, null_safe=safe, branch=branch))
 
     def upsert(self, branch: str) -> None:
         rows = self.branches[branch]
         given = self.new_rows(self.chance.sample(range(40), self.chance.choice([1, 5])))
         stand = self.chance.sample(list(rows.values()), min(len(rows), 3))  # given as they are
         given = [*(row for row in given if row["id"] not in {r["id"] for r in stand}), *stand]
-        given = [{f.name: row[f.name] for f in SCHEMA.fields} for row in {r["id"]: r for r in given}.values()]
+        names = self.own(self.table.schema()).values()
+        given = [{own: row.get(own) for own in names} for row in {r["id"]: r for r in given}.values()]
         self.say(f"upsert {given} into {branch}")
-        done = self.write(
-            iceberg.upsert, pa.Table.from_pylist(given, SCHEMA.as_arrow()), ["id"], branch=branch
-        )
+        done = self.write(iceberg.upsert, self.arrow(given), [self.name("id")], branch=branch)
         counts = {"updated": 0, "inserted": 0, "unchanged": 0, "deleted": 0}
         for row in given:
             there = [n for n, old in rows.items() if old["id"] == row["id"]]
@@ -229,22 +261,77 @@ class Machine:
             self.table.manage_snapshots().create_branch(head, name).commit()
         self.branches[name] = {n: dict(row) for n, row in self.branches["main"].items()}
 
+    def partition_otherwise(self, _: str) -> None:
+        source = self.chance.choice(list(PARTITIONS))
+        fields = {field.source_id: field.name for field in self.table.spec().fields}
+        self.say(f"partition by {source}: {source not in fields}")
+        with v3_metadata(self.catalog), self.table.update_spec() as update:
+            if source in fields:
+                update.remove_field(fields[source])
+            else:
+                column = self.table.schema().find_column_name(source)
+                update.add_field(column, PARTITIONS[source], f"p{source}_{next(self.jobs)}")
+
+    def evolve(self, change: Callable[[Any], Any]) -> None:
+        with v3_metadata(self.catalog), self.table.update_schema() as update:
+            change(update)
+        self.last = None  # it spoke of other columns
+
+    def add_column(self, _: str) -> None:
+        name = f"new{next(self.jobs)}"
+        self.say(f"add column {name}")
+        self.evolve(lambda update: update.add_column(name, LongType()))
+
+    def rename_column(self, _: str) -> None:
+        old = self.chance.choice([name for name in self.table.schema().column_names if name != "row"])
+        new = f"other{next(self.jobs)}"
+        self.say(f"rename column {old} to {new}")
+        self.evolve(lambda update: update.rename_column(old, new))
+
+    def drop_column(self, _: str) -> None:
+        later = [name for name, own in self.own(self.table.schema()).items() if own.startswith("c")]
+        if later:
+            name = self.chance.choice(later)
+            self.say(f"drop column {name}")
+            self.evolve(lambda update: update.delete_column(name))
+
+    def some_partition(self, spec_ids: Collection[int]) -> tuple[int, tuple[Any, ...], set[str]] | None:
+        """A spec and a partition of it with data files on the main branch, and these."""
+        tasks = [task.data for task in iceberg.plan_files(self.table).tasks if task.data.spec_id in spec_ids]
+        if not tasks:
+            return None
+        one = self.chance.choice(tasks)
+        same = {t.file_path for t in tasks if (t.spec_id, t.partition) == (one.spec_id, one.partition)}
+        return one.spec_id, one.partition, same
+
     def foreign_position_deletes(self, branch: str) -> None:
-        places = self.places(branch)
-        self.say(f"a position-delete file {places}")
+        if (found := self.some_partition(self.table.specs())) is None:
+            return
+        spec_id, partition, files = found
+        places = [place for place in self.places(branch) if place[0] in files]
+        self.say(f"a position-delete file {places} of spec {spec_id} {partition}")
         gone = self.rows_at(branch, places)
-        delete_by_file(self.table, [*places, ("file:///nowhere", 3)])
+        places.append(("file:///nowhere", 3))
+        delete_by_file(self.table, places, spec_id=spec_id, partition=partition)
         self.branches[branch] = {n: row for n, row in self.branches[branch].items() if n not in gone}
 
     def foreign_equality_delete(self, branch: str) -> None:
-        ids = self.chance.choice([[1], [2, 3]])
+        """Of the spec that the table has now: about one partition, or about all rows where it has none."""
+        ids, spec = self.chance.choice([[1], [2, 3]]), self.table.spec()
+        found = self.some_partition([spec.spec_id]) if spec.fields else (0, (), set())
+        if found is None:
+            return
+        _, partition, files = found
         names = [SCHEMA.find_column_name(id) for id in ids]
         keys = [tuple(row[name] for name in names) for row in self.new_rows([self.chance.randrange(40)] * 2)]
-        self.say(f"an equality-delete file {names} {keys}")
-        delete_equal(self.table, ids, keys)
+        self.say(f"an equality-delete file {names} {keys} of {spec} {partition}")
+        rows = self.branches[branch]
+        places = iceberg.scan(self.table, selected_fields=("row", "_file")).to_arrow().to_pylist()
+        about = {row["row"] for row in places if not spec.fields or row["_file"] in files}
+        delete_equal(self.table, ids, keys, partition=partition)
         self.equality = True
-        rows = self.branches[branch].items()
-        self.branches[branch] = {n: row for n, row in rows if tuple(row[name] for name in names) not in keys}
+        gone = {n for n in about if tuple(rows[n][name] for name in names) in keys}
+        self.branches[branch] = {n: row for n, row in rows.items() if n not in gone}
 
     def look_back(self, _: str) -> None:
         self.same(self.chance.choice(list(self.snapshots)))
@@ -268,6 +355,8 @@ class Machine:
                 self.give_lineage(rows, new[0], before)
                 self.snapshots[reference.snapshot_id] = {n: dict(row) for n, row in rows.items()}
             self.same(reference.snapshot_id)
+            if metadata.snapshot_by_id(reference.snapshot_id).schema_id != metadata.current_schema_id:
+                self.compare(self.read(branch=name), rows, metadata.schema(), f"branch {name}")
             wrong = iceberg.verify(self.table, branch=name, threads=1)
             # a foreign delete file may outlive its data files; a vector may not
             assert [w for w in wrong if w.kind != "dangling" or w.path.endswith(".puffin")] == []
@@ -276,7 +365,7 @@ class Machine:
 
     def give_lineage(self, rows: Rows, snapshot: Any, before: Any) -> None:
         """Row ids once given stay; new ones are new, and each is given once."""
-        found = self.read(snapshot.snapshot_id)
+        found = self.read(snapshot_id=snapshot.snapshot_id)
         floor, ceiling = (
             getattr(before, "next_row_id", 0) or 0,
             getattr(self.table.metadata, "next_row_id", 0),
@@ -305,24 +394,31 @@ class Machine:
         }
         assert {name: int(snapshot.summary[name]) for name in counts} == counts
 
-    def read(self, snapshot_id: int) -> Rows:
-        rows = iceberg.scan(self.table, selected_fields=("*", *LINEAGE), snapshot_id=snapshot_id).to_arrow()
+    def read(self, **which: Any) -> Rows:
+        rows = iceberg.scan(self.table, selected_fields=("*", *LINEAGE), **which).to_arrow()
+        names = self.own(resolve(self.table.metadata, **which)[1])
+        rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
         found = {row["row"]: row for row in rows.to_pylist()}
         assert len(found) == rows.num_rows, "a row twice"
         return found
 
     def same(self, snapshot_id: int) -> None:
-        """A snapshot reads as the list was; a table of version 2 has no lineage."""
-        found, expected = self.read(snapshot_id), self.snapshots[snapshot_id]
+        """A snapshot reads as the list was, in the columns that the table had then."""
+        schema = resolve(self.table.metadata, snapshot_id=snapshot_id)[1]
+        found, expected = self.read(snapshot_id=snapshot_id), self.snapshots[snapshot_id]
+        self.compare(found, expected, schema, f"snapshot {snapshot_id}")
+
+    def compare(self, found: Rows, expected: Rows, schema: Schema, what: str) -> None:
+        """A table of version 2 has no lineage."""
         assert found.keys() == expected.keys(), (
-            f"snapshot {snapshot_id}: rows {sorted(expected.keys() - found.keys())} are missing, "
+            f"{what}: rows {sorted(expected.keys() - found.keys())} are missing, "
             f"{sorted(found.keys() - expected.keys())} came back"
         )
         for n, row in found.items():
-            want = dict(expected[n])
+            want = {name: expected[n].get(name) for name in (*self.own(schema).values(), *LINEAGE)}
             if row["_row_id"] is None:
                 want |= dict.fromkeys(LINEAGE)
-            assert row == want, f"snapshot {snapshot_id}"
+            assert row == want, what
 
 
 @pytest.mark.slow
@@ -337,8 +433,8 @@ def test_every_snapshot_reads_as_the_list_was(
         for snapshot_id in machine.snapshots:
             machine.same(snapshot_id)
         table, rows = machine.table, machine.branches["main"]
-        plain = SCHEMA.as_arrow()
-        expected = pa.Table.from_pylist(sorted(rows.values(), key=lambda row: row["row"]), plain)
+        expected = machine.arrow(sorted(rows.values(), key=lambda row: row["row"]))
+        plain = expected.schema
         iceberg.upgrade(table)
         iceberg.convert_equality_deletes(table)  # PyIceberg reads none; to DuckDB null does not equal null
         foreign = rows_of_duckdb(duckdb_iceberg, table, order="row")
