@@ -23,6 +23,8 @@ from benchmarks.timing import OURS, Bar, Case, measure
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_fast import PositionBitmap
+
 NONE_DELETED = "no deletes"
 SHARES = {"100k": 0.01, "1M": 0.1, "5M": 0.5}
 """Names at full size, and the share of the rows that is deleted."""
@@ -93,7 +95,8 @@ def contenders(table: Table, none: Table, beside: bool) -> Contenders:
 
 
 def vectors(table: Table, expected: int) -> dict[str, Contenders]:
-    """One vector to a mask of its data file's rows, and Polars' own function that loads vectors."""
+    """One vector to a mask of its data file's rows, NumPy's of bytes and Arrow's of bits, which its filters take;
+    and Polars' own function that loads vectors."""
     from polars.io.iceberg._utils import load_puffin_deletion_file
     from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
     from pyiceberg.table.puffin import PuffinFile
@@ -110,8 +113,11 @@ def vectors(table: Table, expected: int) -> dict[str, Contenders]:
     local = Path(vector.file_path.removeprefix("file://"))
     mask = np.zeros(n_rows, bool)  # of both, so that neither pays for fresh memory
 
+    def read() -> PositionBitmap:
+        return read_vector(vector.file_path, offset, length, filesystem=table.io)
+
     def ours() -> np.ndarray[Any, Any]:
-        return read_vector(vector.file_path, offset, length, filesystem=table.io).mask(n_rows, out=mask)
+        return read().mask(n_rows, out=mask)
 
     def theirs() -> np.ndarray[Any, Any]:
         (found,) = deletion_vectors_from_puffin_file(PuffinFile(local.read_bytes()))
@@ -119,8 +125,16 @@ def vectors(table: Table, expected: int) -> dict[str, Contenders]:
         mask[found.to_vector().to_numpy()] = True
         return mask
 
+    def our_bits() -> pa.BooleanArray:
+        bits = pa.py_buffer(read().mask_packed(n_rows))
+        return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, bits])
+
+    def their_bits() -> pa.BooleanArray:
+        return pa.array(theirs())
+
     assert ours().sum() == expected
     assert (ours().copy() == theirs()).all()
+    assert our_bits().equals(their_bits())
 
     def polars() -> None:
         ((_, _, positions),) = load_puffin_deletion_file(local.read_bytes())
@@ -132,6 +146,7 @@ def vectors(table: Table, expected: int) -> dict[str, Contenders]:
 
     return {
         "vector to mask": {OURS: ours, "PyIceberg": theirs},
+        "vector to Arrow mask": {OURS: our_bits, "PyIceberg": their_bits},
         "Polars loads a vector": {OURS: polars_accelerated, "Polars": polars},
     }
 
