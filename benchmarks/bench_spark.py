@@ -1,7 +1,8 @@
-"""The DataFrame pipeline beside the naive one, each in a warm session of this process; JSON on request.
+"""The DataFrame pipeline beside the naive one, in turn in one warm Spark session of this process; prints JSON.
 
     python -m benchmarks.bench_spark                       20M rows, three distributions, ours and the naive
-    python -m benchmarks.bench_spark --rows 2000000 --contenders ours floor --out spark.json
+    python -m benchmarks.bench_spark --shapes even --rounds 3 --into benchmarks/results/spark.json
+    python -m benchmarks.bench_spark --rows 2000000 --contenders ours floor
 
 - ``ours``: `puffin_fast.spark.write_deletion_vectors`, Puffin files written;
 - ``naive``: groupBy(file_path).applyInArrow with pyroaring, its blobs thrown away;
@@ -14,15 +15,15 @@ own, because a Spark session is one per process and its JVM must not weigh on th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.timing import machine
+from benchmarks.alternate import report
+from benchmarks.timing import OURS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +61,7 @@ def files_of(shape: str, order: np.ndarray, n_rows: int) -> tuple[np.ndarray, np
     return order % n_files, order // n_files * 5 + order % 5, n_files
 
 
-SHAPES = {"even": "1000 files", "half": "half in one file", "many": "files of 100 rows"}
+SHAPES = {"even": "1000 files", "half": "1000 files, half in one", "many": "files of 100 rows"}
 
 
 def write_rows(folder: Path, shape: str, n_rows: int) -> int:
@@ -110,12 +112,18 @@ def floor(df: DataFrame, folder: Path) -> Report:
 
 CONTENDERS: dict[str, Callable[[DataFrame, Path], Report]] = {"ours": ours, "naive": naive, "floor": floor}
 
+NAMES = {"ours": OURS, "naive": "naive pyroaring", "floor": "rows to Python, no work"}
+
+BARS = {NAMES["naive"]: 3.0}
+
+WARM_ROWS = 200_000
+
 
 # Measuring -----------------------------------------------------------------------------------------------------
 
 
 def tree(root: int) -> dict[int, tuple[float, int]]:
-    """CPU seconds (of dead children too) and peak bytes of each process below one, Python workers marked."""
+    """CPU seconds of each process below one; of Python workers their peak of bytes, of others 0."""
     parents: dict[int, int] = {}
     facts: dict[int, tuple[float, int]] = {}
     for entry in Path("/proc").iterdir():
@@ -129,7 +137,7 @@ def tree(root: int) -> dict[int, tuple[float, int]]:
         peak = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
         is_python = "Name:\tpython" in status
         parents[int(entry.name)] = int(fields[1])
-        facts[int(entry.name)] = (sum(map(int, fields[11:15])) / TICKS, peak * 1024 if is_python else 0)
+        facts[int(entry.name)] = (sum(map(int, fields[11:13])) / TICKS, peak * 1024 if is_python else 0)
     inside = {root}
     while more := {pid for pid, parent in parents.items() if parent in inside} - inside:
         inside |= more
@@ -137,31 +145,78 @@ def tree(root: int) -> dict[int, tuple[float, int]]:
 
 
 @contextmanager
-def watched(report: Report) -> Iterator[None]:
-    """Adds wall_s, cpu_s and worker_bytes, the peak of the largest Python worker seen."""
+def watched(spark: SparkSession, said: Report) -> Iterator[None]:
+    """Adds seconds, cpu (seconds), shuffle_bytes and worker_bytes, the peak of the largest Python worker that works."""
     done = threading.Event()
+    idle = tree(os.getpid())
+    cpu = {
+        pid: seconds for pid, (seconds, _) in idle.items()
+    }  # Spark reaps workers: they are watched as they live
     peak = 0
 
-    def watch() -> None:
+    def look() -> None:
         nonlocal peak
+        for pid, (seconds, n_bytes) in tree(os.getpid()).items():
+            cpu[pid] = seconds
+            if pid not in idle or seconds > idle[pid][0]:
+                peak = max(peak, n_bytes)
+
+    def watch() -> None:
         while not done.wait(0.2):
-            peak = max([peak, *(n_bytes for _, n_bytes in tree(os.getpid()).values())])
+            look()
 
-    def cpu() -> float:
-        return time.process_time() + sum(seconds for seconds, _ in tree(os.getpid()).values())
-
-    before = cpu()
+    for pid in idle:
+        with suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # peaks begin anew
+    bytes_before = shuffled(spark)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    started = time.perf_counter()
+    started, own = time.perf_counter(), time.process_time()
     try:
         yield
     finally:
-        report["wall_s"] = round(time.perf_counter() - started, 2)
-        report["cpu_s"] = round(cpu() - before, 2)
+        said["seconds"] = round(time.perf_counter() - started, 2)
+        own = time.process_time() - own
         done.set()
         watcher.join()
-        report["worker_bytes"] = peak
+        look()
+        said["cpu"] = round(own + sum(cpu.values()) - sum(seconds for seconds, _ in idle.values()), 2)
+        said["shuffle_bytes"] = shuffled(spark) - bytes_before
+        said["worker_bytes"] = peak
+
+
+def line(said: Report) -> str:
+    """What `watched` measured, for the log."""
+    return (
+        f"{said['seconds']:>7.1f} s  CPU {said['cpu']:>7.1f} s  shuffle {said['shuffle_bytes'] / 1e6:>7.1f} MB  "
+        f"largest worker {said['worker_bytes'] / 1e6:>6.0f} MB"
+    )
+
+
+def judged(job: str, samples: dict[str, list[Report]], bars: dict[str, float]) -> dict[str, Any]:
+    """Medians of what `watched` measured, and the ratios to ours by the clock against their bars.
+
+    Args:
+        job: its name, for the log on standard error.
+        samples: of each contender, ours under `OURS`.
+        bars: contender to the ratio that is to be reached.
+    """
+    rows = {
+        who: {key: statistics.median(said[key] for said in some) for key in some[0]}
+        for who, some in samples.items()
+    }
+    verdicts = []
+    for peer in bars.keys() & rows.keys() if OURS in rows else ():
+        ratio, cpu_ratio = (rows[peer][key] / rows[OURS][key] for key in ("seconds", "cpu"))
+        met = ratio >= bars[peer]
+        verdicts.append({"peer": peer, "bar": bars[peer], "ratio": ratio, "cpu_ratio": cpu_ratio, "met": met})
+        print(
+            f"{job}: {ratio:.2f}x {peer} by the clock, {cpu_ratio:.2f}x in CPU time, bar {bars[peer]:g}: "
+            f"{'met' if met else 'MISSED'}",
+            file=sys.stderr,
+            flush=True,
+        )
+    return {"contenders": rows, "bars": verdicts}
 
 
 def shuffled(spark: SparkSession) -> int:
@@ -183,23 +238,24 @@ def session(cores: int, scratch: Path) -> SparkSession:
         "spark.log.level": "ERROR",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.python.worker.reuse": "false",  # so that a worker's peak is one task's
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
-def measure(spark: SparkSession, name: str, rows: Path, scratch: Path) -> Report:
-    report: Report = {"contender": name}
-    out = scratch / "out"
+def measure(spark: SparkSession, name: str, rows: Path, scratch: Path, n_rows: int, n_files: int) -> Report:
+    """Lets one contender work; all of its rows and files must come out."""
+    out, said = scratch / "out", {}
     df = spark.read.parquet(str(rows))
-    before = shuffled(spark)
-    with watched(report):
-        report |= CONTENDERS[name](df, out)
-    report["shuffle_bytes"] = shuffled(spark) - before
+    CONTENDERS[name](df.limit(WARM_ROWS), out)
     shutil.rmtree(out, ignore_errors=True)
-    return report
+    with watched(spark, said):
+        found = CONTENDERS[name](df, out)
+    shutil.rmtree(out, ignore_errors=True)
+    assert found["rows"] == n_rows, found
+    assert found.get("files", n_files) == n_files, found
+    return said
 
 
 def main() -> None:
@@ -209,35 +265,27 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
-    found: list[Report] = []
+    jobs = {}
     with tempfile.TemporaryDirectory(prefix="bench-spark-") as folder:
         scratch = Path(folder)
         spark = session(options.cores, scratch)
         for shape in options.shapes:
+            job = f"DataFrame to vectors, {options.rows:,} rows, {SHAPES[shape]}"
             rows = scratch / shape
             rows.mkdir()
             n_files = write_rows(rows, shape, options.rows)
-            floor(spark.read.parquet(str(rows)).limit(1000), scratch)  # warms the JVM
-            for turn in range(options.rounds):
+            samples: dict[str, list[Report]] = {NAMES[name]: [] for name in options.contenders}
+            for _ in range(options.rounds):
                 for name in options.contenders:
-                    report = {"shape": shape, "round": turn} | measure(spark, name, rows, scratch)
-                    assert report["rows"] == options.rows, report
-                    assert report.get("files", n_files) == n_files, report
-                    found.append(report)
-                    print(
-                        f"{SHAPES[shape]:<18} {name:<6} {report['wall_s']:>7.1f} s  CPU {report['cpu_s']:>7.1f} s  "
-                        f"shuffle {report['shuffle_bytes'] / 1e6:>7.1f} MB  "
-                        f"largest worker {report['worker_bytes'] / 1e6:>6.0f} MB",
-                        flush=True,
-                    )
+                    said = measure(spark, name, rows, scratch, options.rows, n_files)
+                    samples[NAMES[name]].append(said)
+                    print(f"{job}: {NAMES[name]:<24} {line(said)}", file=sys.stderr, flush=True)
+            jobs[job] = judged(job, samples, BARS)
             shutil.rmtree(rows)
         spark.stop()
-    if options.out:
-        options.out.write_text(
-            json.dumps({"machine": machine(), "rows": options.rows, "results": found}, indent=1)
-        )
+    report(jobs, options.into)
 
 
 if __name__ == "__main__":

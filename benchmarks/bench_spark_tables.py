@@ -1,7 +1,8 @@
-"""Jobs on tables beside Iceberg's own, in turn in one warm Spark session with its runtime; JSON on request.
+"""Jobs on tables beside Iceberg's own, in turn in one warm Spark session with its runtime; prints JSON.
 
     python -m benchmarks.bench_spark_tables                        all jobs, 1000 files of 40,000 rows
-    python -m benchmarks.bench_spark_tables --jobs convert --files 100 --rounds 1 --out spark-tables.json
+    python -m benchmarks.bench_spark_tables --rounds 3 --into benchmarks/results/spark.json
+    python -m benchmarks.bench_spark_tables --jobs convert --files 100 --rounds 1
 
 - ``convert``: 20M position deletes in 1000 files to vectors; Java's ``rewrite_position_delete_files``.
 - ``delete``: every second row, by a filter; Java's ``DELETE``.
@@ -15,17 +16,16 @@ the whole process tree, bytes shuffled, the largest Python worker.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.alternate import report
 from benchmarks.bench_iceberg import CATALOG, JAVA, ROWS_PER_FILE, Tables, _duckdb, _modulo, _spark
-from benchmarks.bench_spark import shuffled, watched
-from benchmarks.timing import OURS, machine
+from benchmarks.bench_spark import judged, line, watched
+from benchmarks.timing import OURS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,35 +110,19 @@ def measure(spark: SparkSession, tables: Tables, job: str, rounds: int) -> dict[
         for who, work in contenders.items():
             name = f"{job}_{'ours' if who == OURS else 'java'}{number}"
             tables.fresh(state, name)
-            report: dict[str, Any] = {}
+            said: dict[str, Any] = {}
             warm_workers(spark)
-            before = shuffled(spark)
-            with watched(report):
+            with watched(spark, said):
                 work(spark, tables, name)
-            report["shuffle_bytes"] = shuffled(spark) - before
             check(tables, name, every)
             if number:
-                samples[who].append(report)
+                samples[who].append(said)
             print(
-                f"{job:<8} {who:<22} {report['wall_s']:>6.1f} s  CPU {report['cpu_s']:>6.1f} s  "
-                f"shuffle {report['shuffle_bytes'] / 1e6:>6.1f} MB  "
-                f"largest worker {report['worker_bytes'] / 1e6:>5.0f} MB{'' if number else '  (warms up)'}",
+                f"{job:<8} {who:<22} {line(said)}{'' if number else '  (warms up)'}",
                 file=sys.stderr,
                 flush=True,
             )
-    rows = {
-        who: {key: statistics.median(report[key] for report in some) for key in some[0]}
-        for who, some in samples.items()
-    }
-    ratios = {key: rows[JAVA][key] / rows[OURS][key] for key in ("wall_s", "cpu_s")}
-    met = ratios["wall_s"] >= bar
-    print(
-        f"{job}: {ratios['wall_s']:.2f}x {JAVA} by the clock, {ratios['cpu_s']:.2f}x in CPU time, "
-        f"bar {bar:g}: {'met' if met else 'MISSED'}",
-        file=sys.stderr,
-        flush=True,
-    )
-    return {"contenders": rows, "ratios": ratios, "bar": bar, "met": met}
+    return judged(job, samples, {JAVA: bar})
 
 
 def main() -> None:
@@ -149,14 +133,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/bench/iceberg"))
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     tables = Tables(options.folder.resolve(), options.files)
     with _spark(tables) as spark:
-        found = {job: measure(spark, tables, job, options.rounds) for job in options.jobs}
-    report = json.dumps({"machine": machine(), "files": options.files, "jobs": found}, indent=1)
-    print(report) if options.out is None else options.out.write_text(report + "\n")
+        found = {
+            f"{job} on Spark, {options.files} files": measure(spark, tables, job, options.rounds)
+            for job in options.jobs
+        }
+    report(found, options.into)
 
 
 if __name__ == "__main__":
