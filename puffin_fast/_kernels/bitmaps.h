@@ -41,6 +41,8 @@ static uint32_t pf_bitmap_runs_portable(const uint8_t *bits) {
 }
 
 #if PF_X86
+static inline PF_AVX2 __m256i pf_load256(const uint8_t *at) { return _mm256_loadu_si256((const __m256i *)at); }
+
 /* Set bits of each byte, looked up by halves. */
 static inline PF_AVX2 __m256i pf_ones_by_byte(__m256i bits) {
     const __m256i low = _mm256_set1_epi8(15);
@@ -62,7 +64,7 @@ PF_AVX2 static uint32_t pf_bitmap_cardinality_avx2(const uint8_t *bits) {
     for (size_t i = 0; i < 8 * PF_WORDS; i += 256) { /* 8 times 8 ones fit a byte */
         __m256i sums = zero;
         for (size_t j = 0; j < 256; j += 32)
-            sums = _mm256_add_epi8(sums, pf_ones_by_byte(_mm256_loadu_si256((const __m256i *)(bits + i + j))));
+            sums = _mm256_add_epi8(sums, pf_ones_by_byte(pf_load256(bits + i + j)));
         total = _mm256_add_epi64(total, _mm256_sad_epu8(sums, zero));
     }
     return pf_sum_lanes(total);
@@ -116,7 +118,6 @@ PF_BODY void pf_bitmap_unite_body(const uint8_t *const *bitmaps, size_t n, uint8
             pf_put64(out + i, pf_get64(a + i) | pf_get64(b + i) | pf_get64(c + i) | pf_get64(d + i) | pf_get64(e + i));
     }
 }
-PF_LEVELS(void, pf_bitmap_unite, (const uint8_t *const *bitmaps, size_t n, uint8_t *out), (bitmaps, n, out))
 
 enum { PF_OR = 0, PF_AND = 1, PF_ANDNOT = 2, PF_XOR = 3 };
 
@@ -131,7 +132,65 @@ PF_BODY void pf_bitmap_combine_body(int op, const uint8_t *a, const uint8_t *b, 
     else
         for (size_t i = 0; i < 8 * PF_WORDS; i += 8) pf_put64(out + i, pf_get64(a + i) ^ pf_get64(b + i));
 }
-PF_LEVELS(void, pf_bitmap_combine, (int op, const uint8_t *a, const uint8_t *b, uint8_t *out), (op, a, b, out))
+
+/* The same; both return how many bits of out are set. */
+static uint32_t pf_bitmap_unite_portable(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
+    pf_bitmap_unite_body(bitmaps, n, out);
+    return pf_bitmap_cardinality_portable(out);
+}
+static uint32_t pf_bitmap_combine_portable(int op, const uint8_t *a, const uint8_t *b, uint8_t *out) {
+    pf_bitmap_combine_body(op, a, b, out);
+    return pf_bitmap_cardinality_portable(out);
+}
+#if PF_X86
+/* Counted as they are made: 256 bytes of each bitmap at a time. */
+PF_AVX2 static uint32_t pf_bitmap_unite_avx2(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i total = zero;
+    for (size_t i = 0; i < 8 * PF_WORDS; i += 256) {
+        __m256i sums = zero, united[8];
+        for (size_t j = 0; j < 8; j++) united[j] = pf_load256(bitmaps[0] + i + 32 * j);
+        for (size_t k = 1; k < n; k++)
+            for (size_t j = 0; j < 8; j++)
+                united[j] = _mm256_or_si256(united[j], pf_load256(bitmaps[k] + i + 32 * j));
+        for (size_t j = 0; j < 8; j++) {
+            _mm256_storeu_si256((__m256i *)(out + i + 32 * j), united[j]);
+            sums = _mm256_add_epi8(sums, pf_ones_by_byte(united[j]));
+        }
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(sums, zero));
+    }
+    return pf_sum_lanes(total);
+}
+static inline PF_AVX2 __m256i pf_combine256(int op, __m256i a, __m256i b) {
+    if (op == PF_OR) return _mm256_or_si256(a, b);
+    if (op == PF_AND) return _mm256_and_si256(a, b);
+    return op == PF_ANDNOT ? _mm256_andnot_si256(b, a) : _mm256_xor_si256(a, b);
+}
+PF_AVX2 static uint32_t pf_bitmap_combine_avx2(int op, const uint8_t *a, const uint8_t *b, uint8_t *out) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i total = zero;
+    for (size_t i = 0; i < 8 * PF_WORDS; i += 256) {
+        __m256i sums = zero;
+        for (size_t j = i; j < i + 256; j += 32) {
+            __m256i both = pf_combine256(op, pf_load256(a + j), pf_load256(b + j));
+            _mm256_storeu_si256((__m256i *)(out + j), both);
+            sums = _mm256_add_epi8(sums, pf_ones_by_byte(both));
+        }
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(sums, zero));
+    }
+    return pf_sum_lanes(total);
+}
+PF_AVX512 static uint32_t pf_bitmap_unite_avx512(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
+    pf_bitmap_unite_body(bitmaps, n, out);
+    return pf_bitmap_cardinality_avx512(out);
+}
+PF_AVX512 static uint32_t pf_bitmap_combine_avx512(int op, const uint8_t *a, const uint8_t *b, uint8_t *out) {
+    pf_bitmap_combine_body(op, a, b, out);
+    return pf_bitmap_cardinality_avx512(out);
+}
+#endif
+PF_DISPATCH(uint32_t, pf_bitmap_unite, (const uint8_t *const *bitmaps, size_t n, uint8_t *out), (bitmaps, n, out))
+PF_DISPATCH(uint32_t, pf_bitmap_combine, (int op, const uint8_t *a, const uint8_t *b, uint8_t *out), (op, a, b, out))
 
 /* Bits start … end - 1 of a bitmap of any length set. */
 static void pf_set_range(uint8_t *bits, uint64_t start, uint64_t end) {
@@ -445,29 +504,77 @@ static uint32_t pf_bitmap_select(const uint8_t *bits, uint32_t index) {
     return 0;
 }
 
-/* The runs of a bitmap container as (start, length - 1) pairs; returns their number. */
-static uint32_t pf_runs_of_bitmap(const uint8_t *bits, uint8_t *out) {
-    uint32_t runs = 0;
-    size_t i = 0;
-    uint64_t word = pf_get64(bits);
-    for (;;) {
-        while (word == 0) {
-            if (++i == PF_WORDS) return runs;
-            word = pf_get64(bits + 8 * i);
+/* Which of the 64 words from words[0] on differ from themselves moved by one bit: a run starts in them or has ended
+ * before them. */
+PF_BODY uint64_t pf_changed_words(const uint8_t *words, uint64_t before) {
+    uint64_t changed = 0;
+    for (unsigned i = 0; i < 64; i++) {
+        uint64_t word = pf_get64(words + 8 * i);
+        changed |= (uint64_t)(word != ((word << 1) | (before >> 63))) << i;
+        before = word;
+    }
+    return changed;
+}
+#if PF_X86
+static inline PF_AVX2 uint64_t pf_changed_words_avx2(const uint8_t *words, uint64_t before) {
+    uint64_t head[4] = {before};
+    memcpy(head + 1, words, 24);
+    __m256i last = pf_load256((const uint8_t *)head);
+    uint64_t same = 0;
+    for (unsigned i = 0; i < 64; i += 4) {
+        __m256i word = pf_load256(words + 8 * i);
+        if (i > 0) last = pf_load256(words + 8 * i - 8);
+        __m256i moved = _mm256_or_si256(_mm256_slli_epi64(word, 1), _mm256_srli_epi64(last, 63));
+        same |= (uint64_t)_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(word, moved))) << i;
+    }
+    return ~same;
+}
+#endif
+
+/* The n_runs < PF_MANY_RUNS runs of a bitmap container as (start, length - 1) pairs: the places where a bit differs
+ * from the one before it are starts and ends by turns. Written two at a time, for few words have more, so that few
+ * branches are mispredicted. */
+PF_BODY void pf_runs_of_bitmap_body(const uint8_t *bits, uint8_t *out, uint32_t n_runs,
+                                    uint64_t (*changed_words)(const uint8_t *, uint64_t)) {
+    uint8_t edges[4 * PF_MANY_RUNS + 8];
+    uint64_t before = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < PF_WORDS; i += 64) {
+        uint64_t changed = changed_words(bits + 8 * i, before);
+        before = pf_get64(bits + 8 * (i + 63));
+        for (; changed != 0; changed &= changed - 1) {
+            size_t at = i + (size_t)__builtin_ctzll(changed);
+            uint64_t word = pf_get64(bits + 8 * at), last = at > 0 ? pf_get64(bits + 8 * at - 8) : 0;
+            uint64_t left = word ^ ((word << 1) | (last >> 63));
+            size_t next = n + (size_t)pf_ones(left);
+            if (next > 2 * (size_t)n_runs) return; /* only if the bits change under the scan */
+            do {
+                pf_put16(edges + 2 * n, (uint16_t)(64 * at + (size_t)__builtin_ctzll(left)));
+                left &= left - 1;
+                pf_put16(edges + 2 * n + 2, (uint16_t)(64 * at + (size_t)__builtin_ctzll(left | (1ull << 63))));
+                left &= left - 1;
+                n += 2;
+            } while (n < next);
+            n = next;
         }
-        size_t start = 64 * i + (size_t)__builtin_ctzll(word);
-        word |= word - 1; /* fill below the run: its end is now the first 0 */
-        while (word == ~0ull) {
-            if (++i == PF_WORDS) break;
-            word = pf_get64(bits + 8 * i);
-        }
-        size_t end = i == PF_WORDS ? 64 * PF_WORDS : 64 * i + (size_t)__builtin_ctzll(~word);
-        pf_put16(out + 4 * runs, (uint16_t)start);
-        pf_put16(out + 4 * runs + 2, (uint16_t)(end - start - 1));
-        runs++;
-        if (i == PF_WORDS) return runs;
-        word &= word + 1; /* drop the ones below that 0 */
+    }
+    pf_put16(edges + 2 * n, 0); /* where a run reaches the container's end: 65,536 as 16 bits */
+    for (size_t i = 0; i < 4 * (size_t)n_runs; i += 4) {
+        uint32_t run; /* the end, less the start and 1, in its upper half */
+        memcpy(&run, edges + i, 4);
+        run -= (run << 16) + 0x10000u;
+        memcpy(out + i, &run, 4);
     }
 }
+static void pf_runs_of_bitmap_portable(const uint8_t *bits, uint8_t *out, uint32_t n_runs) {
+    pf_runs_of_bitmap_body(bits, out, n_runs, pf_changed_words);
+}
+#if PF_X86
+PF_AVX2 static void pf_runs_of_bitmap_avx2(const uint8_t *bits, uint8_t *out, uint32_t n_runs) {
+    pf_runs_of_bitmap_body(bits, out, n_runs, pf_changed_words_avx2);
+}
+#define pf_runs_of_bitmap_avx512 pf_runs_of_bitmap_avx2
+#endif
+PF_DISPATCH(void, pf_runs_of_bitmap, (const uint8_t *bits, uint8_t *out, uint32_t n_runs), (bits, out, n_runs))
 
 #endif

@@ -75,7 +75,7 @@ cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil
 cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind kind, size_t size) noexcept nogil
 cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil
 cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil
-cdef bint writer_bits(Writer* writer, uint64_t key) noexcept nogil
+cdef bint writer_bits(Writer* writer, uint64_t key, uint32_t cardinality) noexcept nogil
 cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil
 cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
 cdef size_t writer_size(const Writer* writer) noexcept nogil

@@ -34,7 +34,7 @@ cdef extern from "bitmaps.h" nogil:
     uint32_t pf_bitmap_cardinality(const uint8_t* bits)
     uint32_t pf_bitmap_runs(const uint8_t* bits)
     size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
-    uint32_t pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out)
+    void pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out, uint32_t n_runs)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
 
 cdef extern from "memory.h" nogil:
@@ -380,24 +380,16 @@ cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint
     return writer_record(writer, key, n, ARRAY, size)
 
 
-cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil:
-    """A container of the set bits; none when no bit is set. The bits may not stand in the writer's room."""
-    cdef uint32_t cardinality, n_runs
-    cdef size_t size
-    cdef Kind kind
-    cdef uint8_t* out
-    cardinality = pf_bitmap_cardinality(bits)
-    if cardinality == 0:
-        return True
-    n_runs = pf_bitmap_runs(bits)
-    kind = choose(cardinality, n_runs)
-    size = container_size(kind, cardinality, n_runs)
-    out = writer_room(writer, size)
+cdef bint store_bits(Writer* writer, uint64_t key, const uint8_t* bits, uint32_t cardinality, uint32_t n_runs) noexcept nogil:
+    """A container of counted bits, at least one, which may not stand in the writer's room."""
+    cdef Kind kind = choose(cardinality, n_runs)
+    cdef size_t size = container_size(kind, cardinality, n_runs)
+    cdef uint8_t* out = writer_room(writer, size)
     if out == NULL:
         return False
     if kind == RUN:
         store16(out, <uint16_t>n_runs)
-        pf_runs_of_bitmap(bits, out + 2)
+        pf_runs_of_bitmap(bits, out + 2, n_runs)
     elif kind == ARRAY:
         pf_values_of_bitmap(bits, out, cardinality)
     else:
@@ -405,15 +397,24 @@ cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexc
     return writer_record(writer, key, cardinality, kind, size)
 
 
-cdef bint writer_bits(Writer* writer, uint64_t key) noexcept nogil:
-    """As `writer_bitmap`, of the bits that stand in the writer's room."""
+cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil:
+    """A container of the set bits; none when no bit is set. The bits may not stand in the writer's room."""
+    cdef uint32_t cardinality = pf_bitmap_cardinality(bits)
+    return cardinality == 0 or store_bits(writer, key, bits, cardinality, pf_bitmap_runs(bits))
+
+
+cdef bint writer_bits(Writer* writer, uint64_t key, uint32_t cardinality) noexcept nogil:
+    """As `writer_bitmap`, of the bits that stand in the writer's room, which are so many."""
     cdef uint8_t bits[BITMAP_BYTES]
     cdef const uint8_t* room = writer.payload.data + writer.payload.size
-    cdef uint32_t cardinality = pf_bitmap_cardinality(room)
-    if cardinality > ARRAY_MAX and choose(cardinality, pf_bitmap_runs(room)) == BITMAP:
+    cdef uint32_t n_runs
+    if cardinality == 0:
+        return True
+    n_runs = pf_bitmap_runs(room)
+    if choose(cardinality, n_runs) == BITMAP:
         return writer_record(writer, key, cardinality, BITMAP, BITMAP_BYTES)
     memcpy(bits, room, BITMAP_BYTES)
-    return writer_bitmap(writer, key, bits)
+    return store_bits(writer, key, bits, cardinality, n_runs)
 
 
 cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil:

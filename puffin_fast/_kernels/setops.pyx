@@ -19,8 +19,9 @@ cdef extern from "bitmaps.h" nogil:
         PF_AND
         PF_ANDNOT
         PF_XOR
-    void pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
-    void pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
+    uint32_t pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
+    uint32_t pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
+    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
 
 cdef extern from "arrays.h" nogil:
@@ -44,12 +45,10 @@ XOR = PF_XOR
 
 
 cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
-    """bits |= the container."""
+    """bits |= the container, which is no bitmap itself."""
     cdef uint32_t i, start
     if c.kind == ARRAY:
         pf_array_set(c.payload, c.cardinality, bits)
-    elif c.kind == BITMAP:
-        pf_bitmap_combine(PF_OR, bits, c.payload, bits)
     else:
         for i in range(c.n_runs):
             start = load16(c.payload + 4 * <size_t>i)
@@ -133,8 +132,7 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
     out = writer_room(writer, BITMAP_BYTES)
     if out == NULL:
         return False
-    pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out)
-    return writer_bits(writer, a.key)
+    return writer_bits(writer, a.key, pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out))
 
 
 cdef enum:
@@ -260,7 +258,7 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
     """Writes the union of n > 0 containers of one key; the sparse bitmap behind the scratch is empty before and after."""
     cdef size_t i, total = 0
     cdef size_t n_bitmaps = 0
-    cdef uint32_t kept
+    cdef uint32_t kept = 0
     cdef uint8_t* bits
     cdef const uint8_t* values
     cdef bint arrays = True
@@ -287,13 +285,15 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
             bitmaps[n_bitmaps] = same[i].payload
             n_bitmaps += 1
     if n_bitmaps > 0:
-        pf_bitmap_unite(bitmaps, n_bitmaps, bits)
+        kept = pf_bitmap_unite(bitmaps, n_bitmaps, bits)
     else:
         memset(bits, 0, BITMAP_BYTES)
-    for i in range(n):
-        if same[i].kind != BITMAP:
-            add_bits(same + i, bits)
-    return writer_bits(writer, same[0].key)
+    if n_bitmaps < n:
+        for i in range(n):
+            if same[i].kind != BITMAP:
+                add_bits(same + i, bits)
+        kept = pf_bitmap_cardinality(bits)
+    return writer_bits(writer, same[0].key, kept)
 
 
 cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
