@@ -2,8 +2,8 @@
 
 Sorted positions without repeats are read twice and nothing is copied: the first pass finds each chunk of 65,536,
 proves the order, counts runs and so knows every container's kind and size; the second writes them.
-Unsorted positions are first partitioned into buckets of 2^22; a dense bucket becomes a bitmap without any sort,
-a sparse one is sorted as u32; very sparse sets are sorted whole.
+Unsorted positions are first partitioned into buckets of 2^16 to 2^22; a dense bucket becomes a bitmap without any
+sort, a sparse one is sorted as u32; very sparse sets are sorted whole.
 
 Scratch beyond the result, in bytes that are written to: 4 a container, 24 a 32-bit bitmap and 64 KiB. Unsorted adds
 4 a position and 512 KiB (dense and sparse) or 16 a position (very sparse, or fewer than 4,096), and the containers
@@ -44,13 +44,16 @@ cdef extern from "bitmaps.h" nogil:
     void pf_pack_marks(uint8_t* marks, uint8_t* bits)
 
 cdef enum:
-    BUCKET_BITS = 22            # 64 chunks: 512 KiB as bits, which fits a second-level cache
-    BUCKET_CHUNKS = 64
-    BUCKET_BITMAP_BYTES = 524288
+    BUCKET_BITS_MIN = 16        # a chunk
+    BUCKET_BITS_MAX = 22        # 64 chunks: 512 KiB as bits, which fits a second-level cache
+    MANY_BUCKETS = 256          # more of them, and narrower ones, gain no more
     MAX_BUCKETS = 4096
-    BUCKET_MIN = 256            # fewer positions a bucket: sorting them all is cheaper
-    BUCKET_DENSE = 65536        # at one in 64, setting bits beats sorting
+    BUCKET_GOOD = 4096          # positions a bucket that make up for a further bucket
+    BUCKET_MIN = 256            # fewer: sorting them all is cheaper
+    DENSE_SHIFT = 6             # at one in 64, setting bits beats sorting
+    SAMPLED = 64                # positions that tell how wide buckets should be
     PARTITION_MIN = 4096
+    AT_ONCE = 8                 # positions whose places fit into registers
     RUNS_SHIFT = 18             # of a container's runs in its plan: fewer than 2,048 where they are the smallest form
 
 cdef struct BitmapPlan:
@@ -231,10 +234,30 @@ cdef struct Survey:
     uint64_t low
     uint64_t high
     bint ascending
+    int bits                        # of a bucket
     uint32_t counts[MAX_BUCKETS]    # by bucket modulo MAX_BUCKETS: exact when the span has no more buckets
 
 
-cdef void survey(const uint64_t* x, size_t n, Survey* found) noexcept nogil:
+cdef int bucket_bits(uint64_t span, size_t n) noexcept nogil:
+    """Of what width buckets of n positions should be."""
+    cdef int bits = BUCKET_BITS_MAX
+    cdef uint64_t most = min(<uint64_t>MANY_BUCKETS, n // BUCKET_GOOD)
+    while bits > BUCKET_BITS_MIN and span >> (bits - 1) < most:
+        bits -= 1
+    return bits
+
+
+cdef int guess_bits(const uint64_t* x, size_t n) noexcept nogil:
+    """The width by a sample of n >= SAMPLED positions."""
+    cdef uint64_t low = x[0], high = x[0]
+    cdef size_t i
+    for i in range(1, SAMPLED):
+        low = min(low, x[i * (n // SAMPLED)])
+        high = max(high, x[i * (n // SAMPLED)])
+    return bucket_bits(high - low, n)
+
+
+cdef void survey(const uint64_t* x, size_t n, int bits, Survey* found) noexcept nogil:
     cdef uint64_t low = x[0], high = x[0], before = x[0], value
     cdef size_t i
     cdef uint32_t descents = 0
@@ -245,56 +268,75 @@ cdef void survey(const uint64_t* x, size_t n, Survey* found) noexcept nogil:
         before = value
         low = value if value < low else low
         high = value if value > high else high
-        found.counts[(value >> BUCKET_BITS) & (MAX_BUCKETS - 1)] += 1
+        found.counts[(value >> bits) & (MAX_BUCKETS - 1)] += 1
     found.low = low
     found.high = high
+    found.bits = bits
     found.ascending = descents == 0
 
 
+cdef inline bint scatter(const uint64_t* x, size_t some, int bits, uint32_t* places, uint32_t* parts, size_t n) noexcept nogil:
+    """Puts some positions, at most AT_ONCE, into their buckets; False when one has no place.
+
+    First all places, then all stores: a processor that does not know yet where a store goes holds back, or does
+    again, the loads of counts behind it.
+    """
+    cdef uint32_t to[AT_ONCE]
+    cdef size_t i, b
+    for i in range(some):
+        b = (x[i] >> bits) & (MAX_BUCKETS - 1)
+        to[i] = places[b]
+        places[b] += 1
+    for i in range(some):
+        if to[i] >= n:
+            return False
+        parts[to[i]] = <uint32_t>x[i] & ((<uint32_t>1 << bits) - 1)
+        pf_prefetch_to_write(parts + to[i] + 16)    # the bucket's next cache line; no hardware follows so many streams
+    return True
+
+
 cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, const Survey* found) noexcept nogil:
-    """Scatters positions into buckets of 2^22 and writes bucket after bucket.
+    """Scatters positions into buckets and writes bucket after bucket.
 
     A bucket that takes more than were counted runs over into the next one, never past the last, and is found out.
     """
-    cdef uint32_t* ends[MAX_BUCKETS]
-    cdef uint32_t* stop
-    cdef uint64_t first = found.low >> BUCKET_BITS, bucket
+    cdef uint32_t places[MAX_BUCKETS]   # where the next of each bucket goes
+    cdef int bits = found.bits
+    cdef uint64_t first = found.low >> bits, bucket
     cdef uint64_t* words
     cdef uint32_t* parts
     cdef uint32_t* part
-    cdef size_t i, count, b, largest_sparse = 0, chunk
-    cdef size_t n_buckets = <size_t>((found.high >> BUCKET_BITS) - first) + 1
+    cdef size_t i, count, b, largest_sparse = 0, chunk, place = 0
+    cdef size_t n_buckets = <size_t>((found.high >> bits) - first) + 1
+    cdef size_t n_chunks = <size_t>1 << (bits - 16), dense = <size_t>1 << (bits - DENSE_SHIFT)
     cdef uint32_t value
-    cdef uint8_t* bits
     encoder.sorted.size = 0
     encoder.spare.size = 0
     if not reserve(&encoder.sorted, 4 * n):
         return OUT_OF_MEMORY
     parts = <uint32_t*>encoder.sorted.data
-    part = parts
-    stop = parts + n
     for b in range(MAX_BUCKETS):
-        ends[b] = stop
+        places[b] = <uint32_t>n
     for b in range(n_buckets):
         count = found.counts[(first + b) & (MAX_BUCKETS - 1)]
-        ends[(first + b) & (MAX_BUCKETS - 1)] = part
-        part += count
-        if count < BUCKET_DENSE and count > largest_sparse:
+        places[(first + b) & (MAX_BUCKETS - 1)] = <uint32_t>place
+        place += count
+        if count < dense and count > largest_sparse:
             largest_sparse = count
     # the same room is a bucket's bits, or what its sort needs
-    if not reserve(&encoder.spare, max(BUCKET_BITMAP_BYTES, 4 * largest_sparse)) or not need_marks(encoder):
+    if not reserve(&encoder.spare, max(n_chunks * BITMAP_BYTES, 4 * largest_sparse)) or not need_marks(encoder):
         return OUT_OF_MEMORY
-    for i in range(n):
-        b = (x[i] >> BUCKET_BITS) & (MAX_BUCKETS - 1)
-        if ends[b] == stop:
+    i = 0
+    while i + AT_ONCE <= n:
+        if not scatter(x + i, AT_ONCE, bits, places, parts, n):
             return CHANGED
-        ends[b][0] = <uint32_t>x[i] & ((1 << BUCKET_BITS) - 1)
-        pf_prefetch_to_write(ends[b] + 16)      # the bucket's next cache line; no hardware follows so many streams
-        ends[b] += 1
-    part = parts
+        i += AT_ONCE
+    if not scatter(x + i, n - i, bits, places, parts, n):
+        return CHANGED
+    place = 0
     for b in range(n_buckets):
-        part += found.counts[(first + b) & (MAX_BUCKETS - 1)]
-        if ends[(first + b) & (MAX_BUCKETS - 1)] != part:
+        place += found.counts[(first + b) & (MAX_BUCKETS - 1)]
+        if places[(first + b) & (MAX_BUCKETS - 1)] != place:
             return CHANGED
     encoder.writer.payload.size = 0
     encoder.writer.records.size = 0
@@ -302,20 +344,19 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
     part = parts
     for bucket in range(first, first + n_buckets):
         count = found.counts[bucket & (MAX_BUCKETS - 1)]
-        if count >= BUCKET_DENSE:
-            bits = encoder.spare.data
-            memset(bits, 0, BUCKET_BITMAP_BYTES)
-            words = <uint64_t*>bits
+        if count >= dense:
+            memset(encoder.spare.data, 0, n_chunks * BITMAP_BYTES)
+            words = <uint64_t*>encoder.spare.data
             for i in range(count):
                 value = part[i]
                 words[value >> 6] |= <uint64_t>1 << (value & 63)
-            for chunk in range(BUCKET_CHUNKS):
-                if not writer_bitmap(&encoder.writer, (bucket << (BUCKET_BITS - 16)) + chunk,
-                                     bits + chunk * BITMAP_BYTES):
+            for chunk in range(n_chunks):
+                if not writer_bitmap(&encoder.writer, (bucket << (bits - 16)) + chunk,
+                                     encoder.spare.data + chunk * BITMAP_BYTES):
                     return OUT_OF_MEMORY
         elif count > 0:
-            sort_u32(part, <uint32_t*>encoder.spare.data, count, BUCKET_BITS)
-            if not write_sorted_bucket(encoder, bucket << (BUCKET_BITS - 16), part, count):
+            sort_u32(part, <uint32_t*>encoder.spare.data, count, bits)
+            if not write_sorted_bucket(encoder, bucket << (bits - 16), part, count):
                 return OUT_OF_MEMORY
         part += count
     encoder.by_writer = True
@@ -348,10 +389,16 @@ cdef int measure_small(Encoder* encoder, const uint64_t* x, size_t n, uint64_t m
 cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
     cdef Survey found
     cdef uint64_t n_buckets
-    survey(x, n, &found)
+    cdef int bits
+    survey(x, n, guess_bits(x, n), &found)
     if found.high > maximum:
         return OUT_OF_RANGE
-    n_buckets = (found.high >> BUCKET_BITS) - (found.low >> BUCKET_BITS) + 1
+    bits = bucket_bits(found.high - found.low, n)
+    if bits > found.bits + 1:   # the sample missed what lies far off
+        survey(x, n, bits, &found)
+        if found.high > maximum:
+            return OUT_OF_RANGE
+    n_buckets = (found.high >> found.bits) - (found.low >> found.bits) + 1
     # counts are 32 bits wide
     if found.ascending or n_buckets > MAX_BUCKETS or n // n_buckets < BUCKET_MIN or n >> 32:
         return measure_by_sort(encoder, x, n, found.ascending)

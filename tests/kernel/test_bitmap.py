@@ -76,6 +76,14 @@ def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
+@pytest.mark.parametrize("far", [1 << 19, 1 << 24, 1 << 26, 1 << 33, 1 << 40])
+def test_unsorted_input_with_one_position_far_off_agrees_with_croaring(far: int) -> None:
+    """Buckets are made for what a sample of the positions spans, which it misses here."""
+    positions = np.random.default_rng(far).permutation(400_000).astype(np.uint64)
+    positions[1] = far
+    assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
 @pytest.mark.parametrize("swap_at", [0, 1, 31, 32, 4095, 65_535, 99_998])
 def test_one_swapped_pair_is_found(swap_at: int) -> None:
     positions = np.arange(0, 300_000, 3, dtype=np.uint64)
