@@ -219,11 +219,14 @@ PF_AVX512 static size_t pf_array_difference_avx512(const uint8_t *a, size_t na, 
 /* AVX2: the same with 16 values at a time. */
 
 static inline PF_AVX2 __m256i pf_load16(const uint8_t *values, size_t n, size_t i) {
-    uint8_t tail[32];
+    static const int16_t ends[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
+                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     if (n - i >= 16) return _mm256_loadu_si256((const __m256i *)(values + 2 * i));
-    memset(tail, 0xFF, 32);
-    memcpy(tail, values + 2 * i, 2 * (n - i));
-    return _mm256_loadu_si256((const __m256i *)tail);
+    __m256i past = _mm256_loadu_si256((const __m256i *)(ends + 16 - (n - i)));
+    __m256i pairs = _mm256_cmpeq_epi32(past, _mm256_setzero_si256()); /* an odd last value comes by itself */
+    __m256i last = _mm256_andnot_si256(_mm256_or_si256(past, pairs), _mm256_set1_epi16((short)pf_get16(values + 2 * n - 2)));
+    __m256i found = _mm256_maskload_epi32((const int *)(const void *)(values + 2 * i), pairs);
+    return _mm256_or_si256(_mm256_or_si256(found, past), last);
 }
 
 /* Of two ascending vectors, the 16 smallest values (*low) and the 16 largest (*high), each ascending. A bitonic merge
@@ -231,7 +234,7 @@ static inline PF_AVX2 __m256i pf_load16(const uint8_t *values, size_t n, size_t 
 static inline PF_AVX2 void pf_merge16(__m256i *low, __m256i *high) {
     const __m256i reversed = _mm256_setr_epi8(14, 15, 12, 13, 10, 11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1, 14, 15, 12, 13, 10,
                                               11, 8, 9, 6, 7, 4, 5, 2, 3, 0, 1);
-    __m256i x = *low, y = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(*high, reversed), 0x4E);
+    __m256i x = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(*low, reversed), 0x4E), y = *high;
     __m256i l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
     x = _mm256_permute2x128_si256(l, h, 0x20), y = _mm256_permute2x128_si256(l, h, 0x31); /* 8 values apart */
     l = _mm256_min_epu16(x, y), h = _mm256_max_epu16(x, y);
@@ -266,13 +269,21 @@ static inline PF_AVX2 size_t pf_store_distinct16(__m256i values, __m256i last, u
     return n + (size_t)_mm_popcnt_u32(high);
 }
 
-PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+static inline PF_AVX2 size_t pf_store16(__m256i values, __m256i last, uint8_t *out, size_t n, unsigned first,
+                                        int distinct) {
+    if (distinct) return pf_store_distinct16(values, last, out, n, first);
+    _mm256_storeu_si256((__m256i *)(out + 2 * n), values);
+    return n + 16;
+}
+
+static inline PF_AVX2 __attribute__((always_inline)) size_t pf_array_merged16(const uint8_t *a, size_t na, const uint8_t *b,
+                                                                             size_t nb, uint8_t *out, int distinct) {
     size_t i = 16, j = 16, n;
     if (na == 0 || nb == 0) return pf_array_union_portable(a, na, b, nb, out);
     int full = pf_get16(a + 2 * (na - 1)) == 0xFFFF || pf_get16(b + 2 * (nb - 1)) == 0xFFFF;
     __m256i low = pf_load16(a, na, 0), high = pf_load16(b, nb, 0), last;
     pf_merge16(&low, &high);
-    n = pf_store_distinct16(low, low, out, 0, 1);
+    n = pf_store16(low, low, out, 0, 1, distinct);
     last = low;
     while (i + 16 <= na && j + 16 <= nb) { /* whole vectors, chosen without a branch */
         int from_a = pf_get16(a + 2 * i) <= pf_get16(b + 2 * j);
@@ -280,7 +291,7 @@ PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uin
         i += from_a ? 16 : 0;
         j += from_a ? 0 : 16;
         pf_merge16(&low, &high);
-        n = pf_store_distinct16(low, last, out, n, 0);
+        n = pf_store16(low, last, out, n, 0, distinct);
         last = low;
     }
     while (i < na || j < nb) {
@@ -292,16 +303,27 @@ PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uin
             j += 16;
         }
         pf_merge16(&low, &high);
-        n = pf_store_distinct16(low, last, out, n, 0);
+        n = pf_store16(low, last, out, n, 0, distinct);
         last = low;
     }
-    n = pf_store_distinct16(high, last, out, n, 0);
+    n = pf_store16(high, last, out, n, 0, distinct);
+    if (!distinct) return na + nb;
     return n - (!full && pf_get16(out + 2 * (n - 1)) == 0xFFFF);
 }
+PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    return pf_array_merged16(a, na, b, nb, out, 1);
+}
+PF_AVX2 static size_t pf_array_merge_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    return pf_array_merged16(a, na, b, nb, out, 0);
+}
+#define pf_array_merge_portable pf_array_union_portable
+#define pf_array_merge_avx512 pf_array_union_avx512
 #define pf_array_intersection_avx2 pf_array_intersection_portable
 #define pf_array_difference_avx2 pf_array_difference_portable
 #endif
 PF_DISPATCH(size_t, pf_array_union, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
+            (a, na, b, nb, out))
+PF_DISPATCH(size_t, pf_array_merge, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))
 PF_DISPATCH(size_t, pf_array_intersection, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))

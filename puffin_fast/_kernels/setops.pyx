@@ -31,6 +31,7 @@ cdef extern from "arrays.h" nogil:
     void pf_sparse_set(const uint8_t* values, size_t n, uint8_t* sparse)
     size_t pf_sparse_take(uint8_t* sparse, uint8_t* out)
     uint32_t pf_runs_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -236,8 +237,11 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
         half = n // 2
         at = 0
         for i in range(half):
-            merged = pf_array_union(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
-                                    same[2 * i + 1].cardinality, out + at)
+            if n == 2:
+                merged = pf_array_union(same[0].payload, same[0].cardinality, same[1].payload, same[1].cardinality, out)
+            else:
+                merged = pf_array_merge(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
+                                        same[2 * i + 1].cardinality, out + at)
             same[i].payload = out + at
             same[i].cardinality = <uint32_t>merged
             at += 2 * merged
