@@ -61,7 +61,7 @@ fuzz: build  ## fuzz each decoder and identity, coverage-guided (seconds=60 each
 sanitize: build  ## the kernels' tests on kernels built with ASan and UBSan, on every SIMD level
 	$(PY) -m tests.instrumented sanitize $(args)
 
-deep: build  ## the kernels' properties with hypothesis' deep profile (20,000 examples each)
+deep: build  ## the kernels' properties with hypothesis' deep profile (5,000 examples each, 500 of the costly)
 	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel -m "not jar and not spark" -n auto $(args)
 
 lint: $(VENV)/.installed  ## ruff: rules and formatting

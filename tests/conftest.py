@@ -60,7 +60,7 @@ hypothesis.settings.register_profile("fast", max_examples=60, deadline=None)
 hypothesis.settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
     "deep",
-    max_examples=20_000,
+    max_examples=5_000,
     deadline=None,
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],

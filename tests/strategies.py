@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,6 +23,9 @@ EDGES = (1, 2, 3, 4, 4095, 4096, 4097, 65535, 65536)
 
 KEYS = (0, 1, 2, 3, 255, 1 << 16, (1 << 31) - 3, oracle.MAX_KEY)
 """Upper 32 bits of a position: neighbours, gaps and the largest."""
+
+costly = settings(max_examples=min(settings.default.max_examples, 500))
+"""For laws that take Python tens of milliseconds an example: the deep profile would take hours with them."""
 
 # Sets ------------------------------------------------------------------------------------------------
 

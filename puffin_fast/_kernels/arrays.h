@@ -316,13 +316,14 @@ PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uin
 PF_AVX2 static size_t pf_array_merge_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     return pf_array_merged16(a, na, b, nb, out, 0);
 }
-#define pf_array_merge_portable pf_array_union_portable
 #define pf_array_merge_avx512 pf_array_union_avx512
 #define pf_array_intersection_avx2 pf_array_intersection_portable
 #define pf_array_difference_avx2 pf_array_difference_portable
 #endif
 PF_DISPATCH(size_t, pf_array_union, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))
+/* The same where repeats may stay (AVX2 leaves them), for unions that go on: a and b may have some themselves. */
+#define pf_array_merge_portable pf_array_union_portable
 PF_DISPATCH(size_t, pf_array_merge, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),
             (a, na, b, nb, out))
 PF_DISPATCH(size_t, pf_array_intersection, (const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out),

@@ -303,6 +303,7 @@ def test_what_is_no_array_of_blobs_is_the_callers_fault(value: Any) -> None:
 # union ---------------------------------------------------------------------------------------------------
 
 
+@strategies.costly
 @given(st.lists(st.lists(strategies.position_sets(max_chunks=2), max_size=4), max_size=5))
 def test_union_is_the_union_of_each(rows: list[list[strategies.Positions]]) -> None:
     made = [[dv.iceberg.encode(PositionBitmap.from_positions(p)) for p in row] for row in rows]

@@ -283,6 +283,7 @@ def test_ranges_that_cannot_be_are_the_callers_fault(start: Any, stop: Any) -> N
         PositionBitmap.from_range(start, stop)
 
 
+@strategies.costly
 @given(strategies.low_position_sets())
 def test_from_mask_inverts_mask(positions: strategies.Positions) -> None:
     for extra in (0, 1, 7, 8, 100):

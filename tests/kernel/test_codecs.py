@@ -48,6 +48,7 @@ def refusal(codec: Codec, data: Any) -> errors.CorruptDataError:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+@strategies.costly
 @given(strategies.position_sets())
 def test_encode_agrees_with_the_oracle(codec: Codec, positions: strategies.Positions) -> None:
     assert codec.encode(PositionBitmap.from_positions(positions)) == codec.oracle_encode(positions.tolist())

@@ -43,6 +43,7 @@ def bitmaps(sets: Three) -> tuple[PositionBitmap, ...]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@strategies.costly
 @given(overlapping)
 def test_operations_are_those_of_python_sets(name: str, sets: Three) -> None:
     a, b, _ = bitmaps(sets)
@@ -53,6 +54,7 @@ def test_operations_are_those_of_python_sets(name: str, sets: Three) -> None:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@strategies.costly
 @given(overlapping)
 def test_results_have_the_bytes_of_a_set_built_point_by_point(name: str, sets: Three) -> None:
     a, b, _ = bitmaps(sets)
@@ -153,6 +155,7 @@ def test_equality_and_hash_are_those_of_the_members(sets: Three) -> None:
     assert a != "text"
 
 
+@strategies.costly
 @given(st.lists(strategies.position_sets(max_chunks=2), max_size=9))
 def test_union_of_many_is_the_union_of_all_members(sets: list[strategies.Positions]) -> None:
     members = set(itertools.chain.from_iterable(positions.tolist() for positions in sets))
