@@ -44,6 +44,9 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
+WORKS_S = 0.1
+"""CPU seconds from which on a worker does more than look whether there is work."""
+
 Report = dict[str, Any]
 
 
@@ -158,7 +161,7 @@ def watched(spark: SparkSession, said: Report) -> Iterator[None]:
         nonlocal peak
         for pid, (seconds, n_bytes) in tree(os.getpid()).items():
             cpu[pid] = seconds
-            if pid not in idle or seconds > idle[pid][0]:
+            if seconds - idle.get(pid, (0.0, 0))[0] >= WORKS_S:
                 peak = max(peak, n_bytes)
 
     def watch() -> None:
