@@ -28,7 +28,9 @@ CANCELLED = 8255
 def test_the_demo_works_twice_in_a_row(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("puffin-fast")), "demo", "--folder", str(tmp_path)]
     for _ in range(2):
-        done = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "--output", "json"], capture_output=True, text=True, timeout=600, check=False
+        )
         assert done.returncode == 0, done.stderr
         first, second = json.loads(done.stdout)["tables"]
         assert (first["deleted"], first["rows left"]) == (CANCELLED, 336_776 - CANCELLED)
