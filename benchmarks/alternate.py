@@ -7,15 +7,22 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import OURS, machine
 
-__all__ = ["Contenders", "alternate", "report"]
+__all__ = ["Contenders", "alternate", "report", "turn"]
 
 Contenders = dict[str, Callable[[], Any]]
+
+
+def turn(names: Iterable[str], number: int) -> list[str]:
+    """The order of a round: it begins with another contender each time, for none leaves the memory as it found it."""
+    order = list(names)
+    number %= len(order)
+    return order[number:] + order[:number]
 
 
 def alternate(job: str, contenders: Contenders, rounds: int, bars: dict[str, float]) -> dict[str, Any]:
@@ -29,7 +36,8 @@ def alternate(job: str, contenders: Contenders, rounds: int, bars: dict[str, flo
     """
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for number in range(rounds if rounds == 1 else rounds + 1):
-        for name, call in contenders.items():
+        for name in turn(contenders, number):
+            call = contenders[name]
             gc.collect()
             wall, cpu = time.perf_counter(), time.process_time()
             check = call()

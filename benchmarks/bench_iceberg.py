@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.alternate import report
+from benchmarks.alternate import report, turn
 from benchmarks.timing import OURS
 
 if TYPE_CHECKING:
@@ -447,7 +447,7 @@ def measure(contenders: dict[str, Contenders], rounds: int) -> dict[str, Any]:
     }
     names = list(next(iter(contenders.values())))
     for number in range(rounds):
-        for name in names:
+        for name in turn(names, number):
             for job, those in contenders.items():
                 yield_time()
                 check = those[name](number)
