@@ -31,6 +31,7 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.plan import plan_files
 from puffin_fast.spark import functions as dv
+from puffin_fast.spark._batches import LIMIT, NO_LIMIT
 from puffin_fast.spark._session import own_errors, pyspark_version
 from tests import oracle
 from tests.conftest import QUICK
@@ -153,6 +154,32 @@ def written_files_hold_what_the_report_says(spark: SparkSession, folder: Path) -
     assert len(there) > 2, "the target size had no effect"
     by_footer = [read_vectors(path) for path in there]
     assert {p: set(b) for vectors in by_footer for p, b in vectors.items()} == want
+
+
+@law
+def jobs_let_spark_cut_batches_by_rows_alone_unless_told(spark: SparkSession, folder: Path) -> None:
+    def limits(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        limit = TaskContext.get().getLocalProperty(LIMIT)  # type: ignore[union-attr]
+        for batch in batches:
+            yield batch.set_column(0, "file_path", pa.array([str(limit)] * batch.num_rows))
+
+    df = frame(spark, [("a", 1), ("b", 2)]).mapInArrow(limits, SCHEMA)
+
+    def seen() -> list[str]:
+        return ps.write_deletion_vectors(df, folder)["data_file"].to_pylist()
+
+    assert seen() == [NO_LIMIT]
+    with pytest.raises(InvalidInputError):
+        ps.write_deletion_vectors(frame(spark, [("a", -1)]), folder)
+    assert spark.conf.get(LIMIT, None) is None
+    spark.conf.set(LIMIT, "1048576")
+    try:
+        assert seen() == ["1048576"]
+        assert spark.conf.get(LIMIT, None) == "1048576"
+    finally:
+        spark.conf.unset(LIMIT)
 
 
 @law
