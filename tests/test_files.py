@@ -265,7 +265,7 @@ def test_a_file_that_is_no_puffin_file_is_one_problem(tmp_path: Path) -> None:
     (problem,) = check_vectors(tmp_path / "x")
     assert "magic" in problem.message
     (problem,) = check_vectors(GOLDEN, file_size=100)
-    assert "file size: expected 100, found 828" in problem.message
+    assert "file size: expected 100, found 832" in problem.message
     with pytest.raises(NotFoundError):
         list(check_vectors(tmp_path / "missing"))
 
