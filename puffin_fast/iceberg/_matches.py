@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from pyiceberg.expressions import BoundTerm
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 __all__ = ["Matches"]
 
@@ -97,7 +97,9 @@ def _storage(column: pa.Array) -> pa.Array:
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 
-def _array(values: set[Any], field_type: IcebergType) -> pa.Array:
+def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
+    if isinstance(field_type, FloatType | DoubleType) and 0.0 in values:
+        values = [*values, 0.0, -0.0]  # equal, but for Arrow's hashes
     return pa.concat_arrays(
         [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
     )

@@ -36,6 +36,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg._literals import fitting
 from puffin_fast.iceberg._matches import Matches
 from puffin_fast.iceberg._pyiceberg import metrics_evaluator
 
@@ -103,11 +104,11 @@ class RowFilter:
                 "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
                 f"{type(filter).__name__}"
             )
-        bound = _bound(filter, schema, case_sensitive)
+        fits, bound = _bound(filter, schema, case_sensitive)
         columns = _Columns()
         visit(bound, columns)
         return cls(
-            expression=filter,
+            expression=fits,
             field_ids=tuple(sorted(columns.field_ids)),
             everything=isinstance(bound, AlwaysTrue),
             _bound=bound,
@@ -197,15 +198,19 @@ def _parsed(text: str) -> BooleanExpression:
         ) from error
 
 
-def _bound(filter: BooleanExpression, schema: Schema, case_sensitive: bool) -> BooleanExpression:
+def _bound(
+    filter: BooleanExpression, schema: Schema, case_sensitive: bool
+) -> tuple[BooleanExpression, BooleanExpression]:
+    """A filter with literals of its columns' types, and the same bound."""
     try:
-        return visit(rewrite_not(filter), _Binds(schema, case_sensitive))
+        fits = visit(rewrite_not(filter), _Fits(schema, case_sensitive))
+        return fits, visit(fits, _Binds(schema, case_sensitive))
     except ValueError as error:
         if "Could not find field" in str(error) or "Could not find column" in str(error):
             known = ", ".join(field.name for field in schema.fields)
             raise NotFoundError(f"filter {filter}: {error}; the table has {known}") from error
         raise InvalidInputError(f"filter {filter}: {error}") from error
-    except TypeError as error:
+    except (TypeError, ArithmeticError) as error:
         raise InvalidInputError(f"filter {filter}: {error}") from error
 
 
@@ -242,6 +247,18 @@ class _Folds(BooleanExpressionVisitor[BooleanExpression]):
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
         raise TypeError(f"bound already: {predicate}")
+
+
+class _Fits(_Folds):
+    """Makes literals values of their columns' types."""
+
+    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        field = predicate.term.bind(self._schema, self._case_sensitive).ref().field
+        return fitting(predicate, field.field_type)
 
 
 class _Binds(_Folds):
