@@ -458,19 +458,21 @@ def proves_all_rows(
         expression: unbound; what proves it is `RowFilter.certain`.
         case_sensitive: whether its names must agree in case.
     """
-    evaluator = _StrictMetricsEvaluator(schema, expression, case_sensitive)
-
-    def proved(entry: Any) -> bool:
-        try:
-            return bool(evaluator.eval(entry))
-        except (ValueError, struct.error):  # bounds of a type that the column had before
-            return False
-
-    return proved
+    return _by_metrics(_StrictMetricsEvaluator(schema, expression, case_sensitive).eval, unsure=False)
 
 
 def metrics_evaluator(
     schema: Schema, expression: BooleanExpression, case_sensitive: bool
 ) -> Callable[[Any], bool]:
     """Whether a file (anything with a `DataFile`'s metrics) may hold rows that match, by its metrics."""
-    return _InclusiveMetricsEvaluator(schema, expression, case_sensitive).eval
+    return _by_metrics(_InclusiveMetricsEvaluator(schema, expression, case_sensitive).eval, unsure=True)
+
+
+def _by_metrics(evaluate: Callable[[Any], Any], *, unsure: bool) -> Callable[[Any], bool]:
+    def evaluated(entry: Any) -> bool:
+        try:
+            return bool(evaluate(entry))
+        except (ValueError, struct.error):  # bounds that are no values of the column's type
+            return unsure
+
+    return evaluated

@@ -263,7 +263,11 @@ class _Pruning:
             ) from None
 
     def _project(self, spec_id: int) -> BooleanExpression:
-        return inclusive_projection(self._schema, self._spec(spec_id), self._case_sensitive)(self._expression)
+        project = inclusive_projection(self._schema, self._spec(spec_id), self._case_sensitive)
+        try:
+            return project(self._expression)
+        except ArithmeticError:  # before the first or after the last date that Python has
+            return AlwaysTrue()
 
     def _manifest_evaluator(self, spec_id: int) -> Callable[[Any], bool]:
         return manifest_evaluator(

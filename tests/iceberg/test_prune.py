@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
+import operator
 import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, Not, Or
 from pyiceberg.expressions.parser import parse
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import MonthTransform, Transform, YearTransform
+from pyiceberg.types import DateType, NestedField
 
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg import _avro_columns, _prune
 from puffin_fast.iceberg._avro_columns import Nested
 from puffin_fast.iceberg.manifests import ManifestEntry
 from puffin_fast.iceberg.plan import FileTask, plan_files
+from puffin_fast.iceberg.scan import scan
+from tests.iceberg.conftest import RacingCatalog
 from tests.iceberg.test_plan import data, equal, positions, table_of, vector
 
 polars = pytest.importorskip("polars")
@@ -129,6 +138,45 @@ def test_a_filter_that_no_file_passes_reads_no_delete_manifest(tmp_path: Path) -
     assert plan_files(table, row_filter="id > 9").tasks == []
     with pytest.raises(NotFoundError, match=r"0-1\.avro"):
         plan_files(table, row_filter="id > 8")
+
+
+@pytest.mark.parametrize(
+    ("filter", "bounds"),
+    [
+        ("id = 7", {1: b""}),
+        ("id > 7", {1: b"\x00" * 5}),
+        ("k in (1, 2)", {2: b"\x00"}),
+        ("k <= 0", {2: b"\x01" * 8}),
+        ("x >= 0", {3: b"\x00" * 6}),
+        ("s = 'ü'", {4: b"\xc3"}),
+        ("s like 'ü%'", {4: b"\xff\xfe"}),
+    ],
+)
+def test_bounds_that_are_no_values_of_their_type_prune_nothing(
+    tmp_path: Path, filter: str, bounds: dict[int, bytes]
+) -> None:
+    upper = {field_id: bound + b"\xff" for field_id, bound in bounds.items()}
+    table = table_of(tmp_path, data("d", 1, lower_bounds=bounds, upper_bounds=upper))
+    assert [task.data.file_path for task in plan_files(table, row_filter=filter).tasks] == ["d"]
+
+
+@pytest.mark.parametrize(
+    "filter",
+    ["day < '0001-01-01'", "day > '9999-12-31'", "day <= '0001-01-01'", "day = '9999-12-31'"],
+)
+@pytest.mark.parametrize("transform", [MonthTransform(), YearTransform()], ids=str)
+def test_the_first_and_the_last_date_can_be_asked_for(
+    racing: RacingCatalog, filter: str, transform: Transform[Any, Any]
+) -> None:
+    schema = Schema(NestedField(1, "day", DateType()))
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "p"))
+    table = racing.create_table("n.t", schema, partition_spec=spec, properties={"format-version": "2"})
+    days = [datetime.date.min, datetime.date.max]
+    table.append(pa.table({"day": days}))
+    op, text = filter.split()[1:]
+    wanted = datetime.date.fromisoformat(text.strip("'"))
+    tests = {"<": operator.lt, ">": operator.gt, "<=": operator.le, "=": operator.eq}
+    assert scan(table, filter).to_arrow()["day"].to_pylist() == [d for d in days if tests[op](d, wanted)]
 
 
 @pytest.mark.parametrize("bound", [{1: 5}, [b"x"], {"k": b"x"}])
