@@ -27,6 +27,9 @@ __all__ = ["Nested", "read_columns"]
 LARGE = 1 << 15
 """Bytes of an Avro file from which on Polars is imported, which takes a while; once it is there, others use it."""
 
+MOST_FIXED = 1 << 10
+"""Bytes of a fixed that Polars gets, for the last record has one: a header may claim any number."""
+
 
 class Nested:
     """A column of lists or maps as Polars holds it, an item per record; lists and dicts are made when asked for."""
@@ -165,7 +168,7 @@ def _agreed(kind: Any) -> Any:
         parts = [part if part == "null" else _agreed(part) for part in kind]
         return parts if len(kind) == 2 and kind.count("null") == 1 and None not in parts else None
     if kind["type"] == "fixed":
-        return kind if kind["size"] else None
+        return kind if 0 < kind["size"] <= MOST_FIXED else None
     if kind["type"] == "array":
         items = _agreed(kind["items"])
         return items and {"type": "array", "items": items}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,18 @@ def test_items_without_bytes_are_refused_however_they_are_wrapped(
         named = record("r", ("status", items), ("x", {"type": "array", "items": items["name"]}))
         with pytest.raises(CorruptDataError, match="without bytes"):
             written([], named)
+
+
+def test_a_fixed_of_more_bytes_than_there_are_reserves_no_memory(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = {"type": "fixed", "name": "code", "size": 8}
+    schema = record("r", ("status", "long"), ("code", fixed))
+
+    file = written([{"status": 1, "code": b"12345678"}], schema)
+    assert by_polars(monkeypatch, file, ("status",)) == {"status": [1]}
+    large = {**fixed, "size": 1 << 40}
+    file = replace(file, schema=record("r", ("status", "long"), ("code", large)))
+    assert by_polars(monkeypatch, file, ("status",)) is None
+    with pytest.raises(CorruptDataError, match="EOFError"):
+        read_columns(file, ("status",))
