@@ -7,6 +7,7 @@
 - ``convert``: 20M position deletes in 1000 files to vectors; Java's ``rewrite_position_delete_files``.
 - ``delete``: every second row, by a filter; Java's ``DELETE``.
 - ``keys``: every 20th row, by 2M keys in a DataFrame; Java's ``MERGE``.
+- ``positions``: every fifth row, by 8M paths and positions in no order; Java's ``MERGE`` on ``_file`` and ``_pos``.
 
 The table is that of `bench_iceberg`, kept in ``--folder``. Each contender gets a table of its own that starts from
 the same metadata, and what it left is counted and summed by a reader that is neither. Wall and CPU seconds of
@@ -22,16 +23,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from benchmarks.alternate import report
 from benchmarks.bench_iceberg import CATALOG, JAVA, ROWS_PER_FILE, Tables, _duckdb, _modulo, _spark
 from benchmarks.bench_spark import judged, line, watched
 from benchmarks.timing import OURS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 KEYS_EVERY = 20
+POSITIONS_EVERY = 5
 
 CORES = 2
 """Of `_spark`'s session."""
@@ -73,10 +78,40 @@ def keys_java(spark: SparkSession, tables: Tables, name: str) -> None:
     spark.sql(merge).collect()
 
 
+def positions_of(spark: SparkSession, tables: Tables) -> DataFrame:
+    """(file_path, pos) of every fifth row in no order, in eight Parquet files that are made once."""
+    folder = tables.root / "positions"
+    if not (folder / "done").exists():
+        folder.mkdir(exist_ok=True)
+        files = tables.catalog.load_table("n.rows").inspect.data_files()
+        paths = pa.array(sorted(files["file_path"].to_pylist()))
+        rows = np.random.default_rng(5).permutation(np.arange(0, len(paths) * ROWS_PER_FILE, POSITIONS_EVERY))
+        for number, part in enumerate(np.array_split(rows, 8)):
+            columns = {"file_path": paths.take(pa.array(part // ROWS_PER_FILE)), "pos": part % ROWS_PER_FILE}
+            pq.write_table(pa.table(columns), folder / f"{number}.parquet")
+        (folder / "done").touch()
+    return spark.read.parquet(str(folder / "*.parquet"))
+
+
+def positions_ours(spark: SparkSession, tables: Tables, name: str) -> None:
+    from puffin_fast import spark as ps
+
+    ps.delete_positions(positions_of(spark, tables), tables.catalog.load_table(f"n.{name}"))
+
+
+def positions_java(spark: SparkSession, tables: Tables, name: str) -> None:
+    positions_of(spark, tables).createOrReplaceTempView("positions")
+    match = "t._file = p.file_path AND t._pos = p.pos"
+    spark.sql(
+        f"MERGE INTO {CATALOG}.n.{name} t USING positions p ON {match} WHEN MATCHED THEN DELETE"
+    ).collect()
+
+
 JOBS: dict[str, tuple[str, int, float, dict[str, Job]]] = {
     "convert": ("base", 2, 5.0, {OURS: convert_ours, JAVA: convert_java}),
     "delete": ("rows", 2, 1.0, {OURS: delete_ours, JAVA: delete_java}),
     "keys": ("rows", KEYS_EVERY, 1.0, {OURS: keys_ours, JAVA: keys_java}),
+    "positions": ("rows", POSITIONS_EVERY, 1.0, {OURS: positions_ours, JAVA: positions_java}),
 }
 """Where it starts, that every so manieth row goes, the ratio to reach, who does it."""
 
