@@ -47,8 +47,9 @@ FILE, PARTITION = "file", "partition"
 HELD = 64 << 20
 """Bytes of vectors that are held to be sorted into files about partitions."""
 
-CODECS = ("write.delete.parquet.compression-codec", "write.parquet.compression-codec")
-DEFAULT_CODEC = "zstd"
+CODEC_PROPERTIES = ("write.delete.parquet.compression-codec", "write.parquet.compression-codec")
+CODECS = ("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none")
+"""What Parquet files are compressed with, the default first."""
 
 ROW_GROUP_ROWS = 1 << 20
 
@@ -90,7 +91,8 @@ def write_deletes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -
         The changes, empty when no position was new.
 
     Raises:
-        InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``.
+        InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``, or a
+            property names a codec that is not Parquet's.
     """
     if table.metadata.format_version > 2:
         return write_changes(table, deletes, **changes)
@@ -153,6 +155,14 @@ def _granularity(properties: Mapping[str, str]) -> str:
     return granularity
 
 
+def _codec(properties: Mapping[str, str]) -> str:
+    name = next((name for name in CODEC_PROPERTIES if name in properties), None)
+    codec = CODECS[0] if name is None else properties[name].lower()
+    if codec not in CODECS:
+        raise InvalidInputError(f"{name}: expected one of {', '.join(CODECS)}, found {codec}")
+    return "none" if codec == "uncompressed" else codec
+
+
 class PositionFiles:
     """Position-delete files being written.
 
@@ -184,8 +194,7 @@ class PositionFiles:
         self.entries: list[ManifestEntry] = []
         self._io, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
         self._granularity = _granularity(properties)
-        codec = next((properties[name] for name in CODECS if name in properties), DEFAULT_CODEC)
-        self._codec = "none" if codec == "uncompressed" else codec
+        self._codec = _codec(properties)
 
     def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:
         """Writes the deletes of data files as they come; of whole partitions when `HELD` bytes are full.

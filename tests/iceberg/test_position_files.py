@@ -148,14 +148,35 @@ def test_large_files_are_cut_and_sorted(
     assert rows_of(table)["id"].to_pylist() == list(range(7, N, 16))
 
 
-def test_an_unknown_granularity_is_refused_and_changes_nothing(
-    shared_catalog: SqlCatalog, namespace: str
+CODEC = "write.delete.parquet.compression-codec"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (GRANULARITY, "row", "expected file or partition, found row"),
+        (CODEC, "LZO", "expected one of zstd, .* none, found lzo"),
+    ],
+)
+def test_an_unknown_property_is_refused_and_changes_nothing(
+    shared_catalog: SqlCatalog, namespace: str, name: str, value: str, message: str
 ) -> None:
-    table = made(shared_catalog, namespace, **{GRANULARITY: "row"})
+    table = made(shared_catalog, namespace, files=1, **{name: value})
     before = files_of(table)
-    with pytest.raises(InvalidInputError, match="granularity: expected file or partition, found row"):
+    with pytest.raises(InvalidInputError, match=f"{name}: {message}"):
         delete(table, "id = 1")
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize(("value", "codec"), [("UNCOMPRESSED", "UNCOMPRESSED"), ("Gzip", "GZIP")])
+def test_codecs_are_named_in_any_case(
+    shared_catalog: SqlCatalog, namespace: str, value: str, codec: str
+) -> None:
+    table = made(shared_catalog, namespace, files=1, **{CODEC: value})
+    delete(table, "id = 1")
+    (path,) = position_files(table)
+    assert pq.read_metadata(local(path)).row_group(0).column(1).compression == codec
+    assert len(rows_of(table)) == N - 1
 
 
 @pytest.mark.jar
