@@ -11,6 +11,7 @@ from decimal import Decimal
 from math import isinf
 from typing import Any
 
+from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import (
     AlwaysFalse,
     BooleanExpression,
@@ -60,7 +61,11 @@ def _fitting(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     else:
         whole_days = isinstance(kind, DateType) and isinstance(literal, TimestampLiteral)
         same = not whole_days or found.value * MICROS_PER_DAY == value
-    if not same or (isinstance(kind, DecimalType) and len(found.value.as_tuple().digits) > kind.precision):
+    try:
+        to_bytes(kind, found.value)  # type: ignore[arg-type]
+    except struct.error:
+        same = False
+    if not same:
         raise ValueError(f"{literal!r} is no value of type {kind}")
     return found
 

@@ -22,6 +22,7 @@ from pyiceberg.expressions import (
     NotEqualTo,
     NotIn,
     NotNull,
+    StartsWith,
 )
 from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.schema import Schema
@@ -34,6 +35,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
+    StringType,
     TimestampType,
 )
 
@@ -53,6 +55,7 @@ SCHEMA = Schema(
     NestedField(5, "price", DecimalType(9, 2)),
     NestedField(6, "day", DateType()),
     NestedField(7, "at", TimestampType()),
+    NestedField(8, "word", StringType()),
 )
 
 
@@ -70,8 +73,12 @@ SCHEMA = Schema(
         EqualTo("x", 10**400),
         EqualTo("day", datetime.datetime(2020, 1, 1, 12)),
         "at = '2020-01-01T00:00:00.123456789'",
+        LessThan("at", 2**70),
+        In("at", (1, -(2**70))),
+        EqualTo("word", "\ud800"),
+        StartsWith("word", "\udc00"),
     ],
-    ids=str,
+    ids=ascii,
 )
 def test_literals_that_are_no_value_of_the_column_are_refused(filter: Any) -> None:
     with pytest.raises(InvalidInputError, match="filter"):
