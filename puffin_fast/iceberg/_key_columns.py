@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -182,6 +183,8 @@ def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, p
         fits = pc.equal(back, column)
         if pa.types.is_floating(wanted):
             fits = pc.or_(fits, pc.is_nan(column))
+        if (limit := _decimal_limit(column.type, wanted)) is not None:
+            fits = pc.and_(fits, pc.less(pc.abs(column), limit))
         if pa.types.is_unsigned_integer(column.type) and pa.types.is_signed_integer(wanted):
             fits = pc.and_(fits, pc.greater_equal(found, 0))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -189,6 +192,14 @@ def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, p
             f"keys: column {name} is {column.type}; the table's is {field.field_type}: {error}"
         ) from error
     return _normal(found), pc.fill_null(fits, True)
+
+
+def _decimal_limit(kind: pa.DataType, wanted: pa.DataType) -> pa.Scalar | None:
+    """What a decimal must stay below to have few enough digits before the point, which Arrow's cast lets pass."""
+    if not pa.types.is_decimal(wanted) or kind.precision - kind.scale <= wanted.precision - wanted.scale:
+        return None
+    digits = wanted.precision - wanted.scale
+    return pa.scalar(Decimal(10) ** digits, pa.decimal256(digits + 1, 0))
 
 
 _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (

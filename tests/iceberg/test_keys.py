@@ -100,6 +100,10 @@ KEYS: dict[str, tuple[pa.Table, list[str]]] = {
         pa.table({"price": pa.array([Decimal("1.25"), Decimal("2.001")], pa.decimal128(20, 3))}),
         ["price"],
     ),
+    "decimal of more digits": (
+        pa.table({"price": pa.array([Decimal("1.25"), Decimal(10) ** 10], pa.decimal128(38, 4))}),
+        ["price"],
+    ),
     "float": (pa.table({"x": [0.0, 7.0]}), ["x"]),
     "minus zero": (pa.table({"x": [-0.0]}), ["x"]),
     "nan": (pa.table({"x": [NAN]}), ["x"]),
