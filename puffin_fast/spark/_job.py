@@ -22,6 +22,7 @@ from puffin_fast.spark.runs import check_job, data_folder, run_name
 from puffin_fast.spark.write import collect_written
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
@@ -163,13 +164,21 @@ def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TAS
     return bins
 
 
+def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:
+    """`createDataFrame`, also in sessions without a limit of rows to a batch, of whose 0 PyArrow makes an error."""
+    if int(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", None) or 1) > 0:
+        return session.createDataFrame(rows, schema)
+    return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
+
+
 def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
     """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
     import pyarrow as pa
     from pyspark.sql import functions
 
     packed = pa.array([pack(items) for items in bins], pa.binary())
-    rows = session.createDataFrame(pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed}))
+    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed})
+    rows = _frame(session, table, "id long, tasks binary")
     return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
 
 
@@ -185,4 +194,4 @@ def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
         [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks.values()], pa.binary()
     )
     columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
-    return session.createDataFrame(pa.Table.from_arrays(columns, schema=schema), schema=MARKED)
+    return _frame(session, pa.Table.from_arrays(columns, schema=schema), MARKED)

@@ -418,6 +418,16 @@ def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -
     catalog.engine.dispose()
 
 
+@law
+def jobs_run_where_no_limit_of_rows_is_set_for_batches(spark: SparkSession, folder: Path) -> None:
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark.conf.set(name, "0")
+    try:
+        tables_lose_rows_by_filter_and_by_position(spark, folder)
+    finally:
+        spark.conf.unset(name)
+
+
 def main() -> int:
     """All laws on a Connect session of this process; returns how many failed."""
     from pyspark.sql import SparkSession
