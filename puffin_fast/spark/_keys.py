@@ -21,9 +21,12 @@ from puffin_fast.spark._tasks import Target, items_of, unpack
 if TYPE_CHECKING:
     from puffin_fast.iceberg.keys import KeyBounds
 
-__all__ = ["candidates", "from_spark", "matched", "normalised", "spark_type"]
+__all__ = ["MORE", "candidates", "from_spark", "matched", "normalised", "spark_type", "up_to"]
 
 Batches = Iterator[pa.RecordBatch]
+
+MORE = "more"
+"""The column of `up_to` that says whether keys were left out."""
 
 _TYPES = {
     pa.bool_(): "boolean",
@@ -54,6 +57,21 @@ def _for_spark(column: pa.Array) -> pa.Array:
 def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
     """A column of `spark_type` in its storage type again."""
     return column.view(storage) if pa.types.is_temporal(storage) else column.cast(storage)
+
+
+def up_to(batches: Batches, *, n_bytes: int) -> Batches:
+    """Keys of one task, until there are more than so many bytes of them.
+
+    Yields:
+        the key's columns, more boolean: true in the last batch when it passed the limit.
+    """
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        n_bytes -= batch.nbytes
+        yield batch.append_column(MORE, pa.repeat(pa.scalar(n_bytes < 0), batch.num_rows))
+        if n_bytes < 0:
+            return
 
 
 def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:

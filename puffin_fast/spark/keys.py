@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.types import UUIDType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -18,7 +19,7 @@ from puffin_fast.iceberg.keys import KeyBounds, Keys
 from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.vectors import Outcome, VectorChanges
 from puffin_fast.spark._job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, lean, spread, task_rows
-from puffin_fast.spark._keys import from_spark, spark_type
+from puffin_fast.spark._keys import MORE, from_spark, spark_type
 from puffin_fast.spark._known import MARKED
 from puffin_fast.spark._search import searched
 from puffin_fast.spark._session import check_dataframe, own_errors
@@ -40,7 +41,7 @@ BROADCAST_KEYS = 1 << 22
 BROADCAST_BYTES = 32 << 20
 """And up to so many bytes of them."""
 
-UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would let a line end follow
 
 _BODIES = "puffin_fast.spark._keys"
 
@@ -126,6 +127,8 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
     for name, field in fields:
         quoted, kind = _column(schema, name)
         column = functions.col(quoted)
+        if kind.startswith("string collate"):  # Spark would take keys that differ in case for one
+            column, kind = column.cast("string"), "string"
         if isinstance(field.field_type, UUIDType) and kind == "string":  # what is no uuid equals none
             keys_df = keys_df.where(column.isNull() | column.rlike(UUID))
             column = functions.unhex(functions.replace(column, functions.lit("-"), functions.lit("")))
@@ -165,10 +168,14 @@ def _column(schema: StructType, name: str) -> tuple[str, str]:
 
 
 def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) -> list[Any] | None:
-    """The distinct keys; None when they are many."""
+    """The distinct keys; None when they are many, of which no more than the limits come to the driver."""
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
+    schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
     with own_errors():
-        few = rows.distinct().limit(limit + 1).toArrow()
-    if few.num_rows > limit or few.nbytes > BROADCAST_BYTES:
+        few = rows.distinct().limit(limit + 1).mapInArrow(body, schema).toArrow()
+    if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
         return None
     return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
 

@@ -14,6 +14,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._pyiceberg import v3_metadata
 from puffin_fast.iceberg.plan import plan_files
+from puffin_fast.spark._keys import up_to
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.iceberg.test_equality import delete_equal
 from tests.iceberg.test_keys import KEYS, ROWS, left_after, made
@@ -51,6 +52,7 @@ def facts(result: DeleteResult) -> dict[str, Any]:
         ("two", True, ("word", "bucket[3](small)")),
         ("nested", False, ()),
         ("minus zero", False, ("truncate[100](id)",)),
+        ("decimal of more digits", False, ()),
     ],
 )
 def test_both_ways_delete_the_rows_of_the_single_machine(
@@ -211,3 +213,34 @@ def test_other_engines_read_what_a_join_deleted(
     assert len(left) == ROWS.num_rows - n_keys
     assert iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist() == left
     assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == left
+
+
+@pytest.mark.parametrize("way", [JOINED, SENT])
+def test_text_that_is_nearly_a_key_is_none(spark: SparkSession, racing: RacingCatalog, way: int) -> None:
+    first, second = (uuid.UUID(int=i) for i in (1, 2))
+    ids = pa.array([first.bytes, second.bytes, None], pa.uuid())
+    rows = pa.table({"u": ids, "word": ["a", "A", "b"], "id": range(3)})
+    table = iceberg.create_table(racing, "n.t", rows.schema)
+    iceberg.append(table, rows)
+    keys = spark.createDataFrame([(f"{first}\n",), (str(second),)], "u string")
+    assert ps.delete_keys(keys, table, ["u"], null_safe=True, broadcast_keys=way).rows_deleted == 1
+    assert rows_of(table)["id"].to_pylist() == [0, 2]
+    blind = spark.createDataFrame([("a",), ("B",)], "word string").selectExpr(
+        "word COLLATE UTF8_LCASE AS word"
+    )
+    blind = blind.unionAll(blind.selectExpr("upper(word) COLLATE UTF8_LCASE AS word"))
+    iceberg.append(table, rows.slice(1, 1))
+    assert ps.delete_keys(blind, table, ["word"], broadcast_keys=way).rows_deleted == 2
+    assert rows_of(table)["id"].to_pylist() == [2]
+
+
+def test_few_keys_of_many_bytes_are_joined(
+    spark: SparkSession, racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pa.record_batch({"k0": ["x" * 100] * n}) for n in (1, 0, 2, 1)]
+    cut = [batch["more"].to_pylist() for batch in up_to(iter(batches), n_bytes=150)]
+    assert cut == [[False], [True, True]], "what is over the limit is not passed on"
+    monkeypatch.setattr("puffin_fast.spark.keys.BROADCAST_BYTES", 100)
+    table = made(racing, "n")
+    done = ps.delete_keys(frame(spark, ROWS.select(["word"])), table, ["word"], broadcast_keys=SENT)
+    assert done.rows_deleted == ROWS.num_rows - ROWS["word"].null_count
