@@ -143,7 +143,9 @@ class FileReader:
         first, last = (len(groups) * number // split.count for number in (split.number, split.number + 1))
         if first == last:
             return
-        file = opened.file if split.count == 1 else open_parquet(self._io, task.data.file_path)
+        file = opened.file
+        if split.count > 1:
+            file = open_parquet(self._io, task.data.file_path, footer=file.metadata)
         try:
             yield from self._read(task, opened, file, groups[first:last], use_threads=split.alone)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:

@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.errors import CorruptDataError, NotFoundError
-from puffin_fast.iceberg import _splits
+from puffin_fast.iceberg import _read, _splits
 from puffin_fast.iceberg._splits import JOBS_PER_THREAD, jobs_of
 from puffin_fast.iceberg.delete import delete
 from puffin_fast.iceberg.plan import plan_files
@@ -102,3 +102,26 @@ def test_vectors_that_hold_other_than_the_manifest_says_are_refused_when_read_to
     vector.record_count += 1
     with pytest.raises(CorruptDataError, match="cardinality"):
         answer.to_arrow()
+
+
+def test_the_footer_of_a_file_in_parts_is_read_once(
+    racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create_table(
+        racing,
+        "n.t",
+        Schema(NestedField(1, "id", LongType())),
+        properties={"write.parquet.row-group-limit": "100"},
+    )
+    append(made, pa.table({"id": range(1000)}))
+    footers: list[Any] = []
+    opened = _read.open_parquet
+
+    def watched(*args: Any, footer: Any = None, **options: Any) -> Any:
+        footers.append(footer)
+        return opened(*args, footer=footer, **options)
+
+    monkeypatch.setattr(_read, "open_parquet", watched)
+    assert scan(made, threads=4).to_arrow()["id"].to_pylist() == list(range(1000))
+    assert len(footers) > 4
+    assert footers.count(None) == 1
