@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast import arrow
+from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,11 @@ def union(blobs: pa.Array) -> bytes:
 
 
 def encode_pandas(positions: pd.Series) -> pd.Series:
-    return _series(encode(pa.array(positions, pa.list_(pa.int64()), from_pandas=True)))
+    try:
+        lists = pa.array(positions, pa.list_(pa.int64()), from_pandas=True)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"lists: expected lists of integers: {error}") from error
+    return _series(encode(lists))
 
 
 def decode_pandas(blobs: pd.Series) -> pd.Series:
@@ -76,7 +81,7 @@ def cardinality_pandas(blobs: pd.Series) -> pd.Series:
 
 
 def contains_pandas(blobs: pd.Series, positions: pd.Series) -> pd.Series:
-    return _series(contains(_binary(blobs), pa.array(positions, pa.int64(), from_pandas=True)))
+    return _series(contains(_binary(blobs), pa.array(positions)))
 
 
 def union_pandas(blobs: pd.Series) -> bytes:
@@ -84,7 +89,8 @@ def union_pandas(blobs: pd.Series) -> bytes:
 
 
 def _binary(blobs: pd.Series) -> pa.Array:
-    return pa.array(blobs, pa.binary(), from_pandas=True)
+    found = pa.array(blobs, from_pandas=True)  # told what to find, Arrow makes bytes of numbers
+    return found.cast(pa.binary()) if pa.types.is_null(found.type) else found
 
 
 def _series(array: pa.Array) -> pd.Series:

@@ -26,17 +26,23 @@ ARROW_UDF = (4, 1)
 _BODIES = "puffin_fast.spark._columns"
 
 
-def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, Any]:
-    """A body of `_columns`, the type of its columns, and the maker of its kind of UDF."""
+def _by_arrow(via: Via) -> bool:
+    """Whether this PySpark makes an `arrow_udf` of it."""
     if via not in ("auto", "arrow", "pandas"):
         raise InvalidInputError(f"via: expected 'auto', 'arrow' or 'pandas', found {via!r}")
     has = pyspark_version() >= ARROW_UDF
     if via == "arrow" and not has:
         raise UnsupportedError("arrow_udf exists from PySpark 4.1 on: take via='pandas' here")
+    return has and via != "pandas"
+
+
+def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, Any]:
+    """A body of `_columns`, the type of its columns, and the maker of its kind of UDF."""
+    by_arrow = _by_arrow(via)
     from pyspark.sql import functions
 
     makers: Any = functions  # PySpark's stubs leave both makers out
-    if via == "arrow" or (via == "auto" and has):
+    if by_arrow:
         import pyarrow as pa
 
         return by_name(_BODIES, name), pa.Array, makers.arrow_udf
@@ -108,7 +114,14 @@ def contains(blob: Column | str, pos: Column | str, *, via: Via = "auto") -> Col
     Raises:
         CorruptDataError: when it runs, a blob that is no vector.
     """
-    return _scalar("contains", "boolean", 2, via)(blob, pos)
+    function = _scalar("contains", "boolean", 2, via)
+    if _by_arrow(via):
+        return function(blob, pos)
+    from pyspark.sql import functions
+
+    position = functions.col(pos) if isinstance(pos, str) else pos
+    filled = functions.coalesce(position, functions.lit(0))  # beside a null pandas makes floats of integers
+    return functions.when(position.isNotNull(), function(blob, filled))
 
 
 def union(blob: Column | str, *, via: Via = "auto") -> Column:

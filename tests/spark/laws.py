@@ -428,6 +428,23 @@ def jobs_run_where_no_limit_of_rows_is_set_for_batches(spark: SparkSession, fold
         spark.conf.unset(name)
 
 
+@law
+def column_functions_by_pandas_lose_no_bit_and_check_types(spark: SparkSession, folder: Path) -> None:
+    pos = 2**53 + 1  # no float
+    blob = oracle.encode_blob([pos])
+    rows = [(blob, pos), (blob, None), (blob, pos - 1), (None, pos)]
+    df = spark.createDataFrame(rows, "b binary, p long").coalesce(1)
+    found = df.select(dv.contains("b", "p", via="pandas").alias("c")).toArrow()["c"].to_pylist()
+    assert found == [True, None, False, None]
+    for wrong in (
+        dv.cardinality("p", via="pandas"),
+        dv.encode("p", via="pandas"),
+        dv.union("p", via="pandas"),
+    ):
+        with pytest.raises(InvalidInputError, match="expected"), own_errors():
+            df.select(wrong).toArrow()
+
+
 def main() -> int:
     """All laws on a Connect session of this process; returns how many failed."""
     from pyspark.sql import SparkSession
