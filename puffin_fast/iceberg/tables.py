@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import IdentityTransform, parse_transform
 
-from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._job import refresh
 from puffin_fast.iceberg._pyiceberg import commit_upgrade, schema_of_arrow, v3_metadata, write_data_files
@@ -127,6 +127,7 @@ def append(
 
     Raises:
         InvalidInputError: columns that do not fit the table's schema.
+        UnsupportedError: values of a partition that PyIceberg does not tell apart.
         ConflictError, CommitUnknownError: see `commit`.
     """
     rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
@@ -156,20 +157,32 @@ def write_entries(
 
     Raises:
         InvalidInputError: columns that do not fit the table's schema.
+        UnsupportedError: values of a partition that PyIceberg does not tell apart.
         PuffinFastError: a file could not be written.
     """
     entries: list[ManifestEntry] = []
     try:
         for file in write_data_files(table, rows, reserved=reserved):
             entries.append(_entry(file, table.spec().spec_id))
+        if isinstance(rows, pa.Table) and sum(entry.record_count for entry in entries) != rows.num_rows:
+            raise _untold(table)
     except BaseException as error:
         remove_files(table.io, [entry.file_path for entry in entries])
+        if isinstance(error, ZeroDivisionError):  # PyIceberg's, of a partition in which it finds no row
+            raise _untold(table) from error
         if isinstance(error, OSError):
             raise PuffinFastError(
                 f"{'.'.join(table.name())}: data files could not be written: {error}"
             ) from error
         raise
     return entries
+
+
+def _untold(table: Table) -> UnsupportedError:
+    return UnsupportedError(
+        f"{'.'.join(table.name())}: rows of a partition of NaN, or of 0.0 where others are of -0.0: "
+        "PyIceberg writes the first never and the others twice"
+    )
 
 
 def upgrade(table: Table) -> Table:
