@@ -47,7 +47,6 @@ Keeps: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
-NOT_TO_PLAN = (*METRICS, "key_metadata")
 
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _THREADS = 8
@@ -102,9 +101,8 @@ def read_manifest(
         manifest: the manifest as its list states it: sequence number and first row id are inherited from it.
         specs: the table's, ``table.specs()``; without them partition values keep the file's order.
         live_only: leave out entries whose status is deleted.
-        metrics: False leaves the six metrics maps and the key metadata of data files out (None), and of delete
-            files those that do not say which data file is meant; reads faster, but what comes out must not be
-            written back.
+        metrics: False leaves the six metrics maps out (None), but for those that say which data file a delete
+            file is about, and those that `keeps` needs; reads faster, but what comes out must not be written back.
         keeps: which entries are wanted, by columns with an item per entry: others need not be made. It gets the
             bounds of data files, too: as `Nested` where they come by columns, as dicts where not.
 
@@ -115,7 +113,7 @@ def read_manifest(
     file = read_avro(io, manifest.path, ENTRY_NAMES, n_bytes=manifest.length)
     names = set(ENTRY_FIELDS)
     if not metrics:
-        names -= set(NOT_TO_PLAN if manifest.content == DATA else METRICS)
+        names -= set(METRICS)
         if manifest.content == DELETES and file.metadata.get("format-version") != "3":
             names |= set(BOUNDS)
         if manifest.content == DATA and keeps is not None:

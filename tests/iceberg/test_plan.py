@@ -33,6 +33,7 @@ from puffin_fast.iceberg.manifests import (
     write_manifest_list,
 )
 from puffin_fast.iceberg.plan import FILE_PATH_ID, plan_files
+from puffin_fast.iceberg.scan import scan
 
 IO = PyArrowFileIO()
 SNAPSHOT = 1
@@ -392,3 +393,9 @@ def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_scan_says_that_a_data_file_is_encrypted(tmp_path: Path) -> None:
+    table = table_of(tmp_path, data("d", 1, key_metadata=b"k"))
+    with pytest.raises(UnsupportedError, match="d: an encrypted data file"):
+        scan(table).to_arrow()
