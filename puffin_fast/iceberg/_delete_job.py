@@ -121,9 +121,7 @@ class DeleteJob:
         """The same for what is bound to the table's schema."""
         table = self.table
         schema = table.schema()
-        matters = None
-        if table.properties.get(ISOLATION, "serializable") != "snapshot":
-            matters = bound.may_match(schema, case_sensitive=case_sensitive)
+        matters = self.matters(bound, case_sensitive=case_sensitive)
 
         def plan(base: Snapshot | None) -> VectorChanges:
             if base is None:
@@ -133,6 +131,12 @@ class DeleteJob:
             return work(files.tasks, finder, matters)
 
         return self.run(plan, on_conflict, properties)
+
+    def matters(self, bound: Matcher, *, case_sensitive: bool = True) -> Matters:
+        """Which data files of a commit that comes first are a conflict: as the table's isolation level has it."""
+        if self.table.properties.get(ISOLATION, "serializable") == "snapshot":
+            return None
+        return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
 
     def result(self, planned: VectorChanges, committed: Committed | None) -> DeleteResult:
         return DeleteResult(

@@ -98,7 +98,7 @@ class RowFilter:
         if isinstance(filter, pc.Expression):
             return cls._of_arrow(filter, schema)
         if isinstance(filter, str):
-            filter = _parsed(filter)
+            filter = parsed(filter)
         if not isinstance(filter, BooleanExpression):
             raise InvalidInputError(
                 "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
@@ -187,7 +187,12 @@ class RowFilter:
         return visit(rewrite_not(self.expression), _NullsDoNotMatch())
 
 
-def _parsed(text: str) -> BooleanExpression:
+def parsed(text: str) -> BooleanExpression:
+    """A filter's text as PyIceberg's expression, unbound.
+
+    Raises:
+        InvalidInputError: it does not parse; says where.
+    """
     try:
         return parse(text)
     except Exception as error:

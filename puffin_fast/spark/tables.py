@@ -8,14 +8,17 @@ jar: PyIceberg's plan, PyArrow's Parquet.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.delete import DeleteResult, Finder, Matters, OnConflict, start
-from puffin_fast.iceberg.filters import Filter
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.iceberg.delete import DeleteJob, DeleteResult, Finder, Matters, OnConflict, start
+from puffin_fast.iceberg.filters import Filter, RowFilter
 from puffin_fast.iceberg.plan import FileTask, plan_files
 from puffin_fast.iceberg.vectors import VectorChanges
+from puffin_fast.spark._conditions import rows_where, sql_condition
 from puffin_fast.spark._job import MAIN, Job, checked_id, lean, task_rows
 from puffin_fast.spark._known import MARKED, pack_files
 from puffin_fast.spark._search import searched
@@ -27,7 +30,7 @@ from puffin_fast.spark.transforms import TASK_MEMORY, by_file, check_memory
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["delete", "delete_positions"]
 
@@ -37,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 def delete(
     spark: SparkSession | DataFrame,
     table: Table,
-    filter: Filter,
+    filter: Filter | Column,
     *,
     branch: str = MAIN,
     case_sensitive: bool = True,
@@ -50,10 +53,16 @@ def delete(
     Each data file is one task's work from search to vector, so nothing is shuffled; a task's memory is a batch
     of the filter's columns and the vector of one data file.
 
+    What no filter says (functions, arithmetic, subqueries) Spark judges: a Column, as ``functions.expr("id % 2 = 0")``,
+    or text that is not of PyIceberg's grammar, which is Spark's SQL then. It sees the columns as `scan` gives
+    them, under the session's settings; the live rows of every data file pass it, and what is found is
+    deleted as by `delete_positions`.
+
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        filter, branch, case_sensitive, on_conflict, job_id, properties: as there.
+        filter: as there, or a condition for Spark.
+        branch, case_sensitive, on_conflict, job_id, properties: as there.
 
     Returns:
         As there.
@@ -63,6 +72,14 @@ def delete(
     """
     session = session_of(spark)
     job = start(table, branch, checked_id(job_id), oldest=2)
+    condition = sql_condition(filter)
+    if condition is not None:
+
+        def rows() -> DataFrame:
+            return rows_where(session, table, condition, filter, branch=branch)
+
+        every = job.matters(RowFilter.bind(AlwaysTrue(), table.schema()))
+        return _by_position(job, rows, ("_file", "_pos"), on_conflict, properties, strict=True, matters=every)
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
         part = Job(table, job_id)
@@ -115,32 +132,59 @@ def delete_positions(
     )
     check_memory(task_memory)
     job = start(table, branch, checked_id(job_id), oldest=2)
-    dangling = 0
+    names = (file_path, pos)
+    return _by_position(
+        job, lambda: rows, names, on_conflict, properties, strict=strict, task_memory=task_memory
+    )
+
+
+def _by_position(
+    job: DeleteJob,
+    rows: Callable[[], DataFrame],
+    names: tuple[str, str],
+    on_conflict: OnConflict,
+    properties: Mapping[str, str] | None,
+    *,
+    strict: bool,
+    matters: Matters = None,
+    task_memory: int = TASK_MEMORY,
+) -> DeleteResult:
+    """Deletes rows that a DataFrame names.
+
+    Args:
+        job: just started.
+        rows: gives (file_path string, pos long) for the table as it is when called, once for each attempt.
+        names: what the caller calls these two columns, for errors.
+        matters: data files of a commit that comes first which are a conflict.
+    """
+    table, dangling = job.table, 0
 
     def plan(base: Snapshot | None) -> VectorChanges:
         nonlocal dangling
         tasks = {}
         if base is not None:
             tasks = {t.data.file_path: lean(t) for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
-        part = Job(table, job_id)
-        marked = rows.mapInArrow(
+        part, deletes = Job(table, job.job_id), rows()
+        marked = deletes.mapInArrow(
             over_batches(
                 "puffin_fast.spark._known",
                 "mark",
-                names=(file_path, pos),
+                names=names,
                 memory=task_memory,
                 files=pack_files((path, task.data.record_count) for path, task in tasks.items()),
                 strict=strict,
             ),
             MARKED,
         )
-        marked = marked.unionAll(task_rows(deletes_df.sparkSession, tasks))
+        marked = marked.unionAll(task_rows(deletes.sparkSession, tasks))
         body = over_batches("puffin_fast.spark._tasks", "extend", target=part.target(), memory=task_memory)
         outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
         dangling = part.dangling
-        return part.changes(outcomes)
+        return part.changes(outcomes, matters)
 
     result = job.run(plan, on_conflict, properties)
     if dangling:
-        _LOG.warning("%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, branch)
+        _LOG.warning(
+            "%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, job.branch
+        )
     return replace(result, rows_dangling=dangling)

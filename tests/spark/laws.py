@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import LongType
 
 from puffin_fast import iceberg, read_vectors
 from puffin_fast import spark as ps
@@ -390,6 +391,62 @@ def lose_rows(spark: SparkSession, catalog: Catalog, name: str) -> None:
     assert sorted(catalog.load_table(name).scan().to_arrow()["id"].to_pylist()) == left
     assert set(ps.job_files(table, "nightly")) <= set(iceberg.deletes(table)["path"].to_pylist())
     assert ps.remove_job_files(table, "nightly") == []
+
+
+@law
+def tables_lose_rows_by_conditions_of_sql(spark: SparkSession, folder: Path) -> None:
+    from pyspark.sql import functions
+
+    catalog = SqlCatalog("laws", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/wh")
+    catalog.create_namespace("n")
+    words = [None if i % 5 == 0 else "ab" * (i % 3) for i in range(400)]
+    structs = [{"x": i, "a.b": -i} for i in range(400)]
+    rows = pa.table({"id": range(400), "Größe `x`": words, "p.q": structs, "star": ["*"] * 400})
+    spark.createDataFrame([(5,), (6,), (None,)], "v int").createOrReplaceTempView("gone")
+    ids = range(400)
+    for version, cases in (
+        (
+            3,
+            [
+                (functions.col("id") % 7 == 1, lambda i: i % 7 == 1),
+                ("id * 2 = 4", lambda i: i == 2),
+                ("length(`Größe ``x```) = 2 and id < 99", lambda i: i % 5 and i % 3 == 1 and i < 99),
+                ("id in (select v from gone)", lambda i: i in (5, 6)),
+                ("not (id in (select v from gone))", lambda i: False),  # null is among them
+                ("coalesce(later, 12) + id = 24", lambda i: i == 12),
+                ("struct(*).star <> '*'", lambda i: False),
+                ("true or rand() > 2", lambda i: True),
+                ("1 + 1 = 2", lambda i: True),
+            ],
+        ),
+        (2, [("`p.q`.x > 390 and -`p.q`.`a.b` < 395", lambda i: 390 < i < 395)]),
+    ):
+        name, left = f"n.v{version}", list(ids)
+        table = catalog.create_table(name, rows.schema)
+        assert ps.delete(spark, table, "id % 2 = 0").snapshot_id is None
+        for start in (0, 150):
+            iceberg.append(table, rows.slice(start, 150 if start == 0 else 250))
+        with table.update_schema() as change:
+            change.add_column("later", LongType())
+        if version == 3:
+            iceberg.upgrade(table)
+        for condition, holds in cases:
+            found = ps.delete(spark, table, condition)
+            assert found.rows_deleted == sum(map(bool, map(holds, left))), condition
+            left = [i for i in left if not holds(i)]
+            assert sorted(catalog.load_table(name).scan().to_arrow()["id"].to_pylist()) == left, condition
+        before = table.metadata_location
+        for wrong, message in (
+            ("nobody % 2 = 0", "nobody"),
+            ("id % ", "filter id %"),
+            ("id + 1", "BOOLEAN"),
+            (functions.col("nobody") == 1, "nobody"),
+        ):
+            with pytest.raises(InvalidInputError, match=message):
+                ps.delete(spark, table, wrong)
+        assert table.refresh().metadata_location == before
+        assert iceberg.verify(table) == []
+    catalog.engine.dispose()
 
 
 @law

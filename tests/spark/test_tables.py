@@ -238,6 +238,19 @@ def test_a_lost_race_is_refused_or_run_again(spark: SparkSession, racing: Racing
     assert rows_of(table)["id"].to_pylist() == list(range(10, N))
 
 
+@pytest.mark.parametrize(("level", "n_more"), [("serializable", 1), ("snapshot", 0)])
+def test_conditions_of_sql_find_what_came_in_meanwhile_unless_isolation_is_snapshot(
+    spark: SparkSession, racing: RacingCatalog, level: str, n_more: int
+) -> None:
+    table = made(racing, "n", **{"write.delete.isolation-level": level})
+    more = pa.table([[N, N + 1], ["w1", None], pa.array([1, 2], pa.int32())], schema=ROWS.schema)
+    racing.before.append(lambda: iceberg.append(racing.load_table("n.t"), more))
+    result = ps.delete(spark, table, "id % 2 = 0")
+    assert (result.attempts, result.rows_deleted) == (2, N // 2 + n_more)
+    assert rows_of(table)["id"].to_pylist() == [*range(1, N, 2), *range(N + n_more, N + 2)]
+    assert puffin_files(table) == referenced(table)
+
+
 @pytest.mark.jar
 def test_other_engines_read_and_extend_what_executors_wrote(
     iceberg_spark: SparkSession,
