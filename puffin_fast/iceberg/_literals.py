@@ -7,7 +7,7 @@ holds the bounds of a 32-bit float against a double, and infinity for more than 
 from __future__ import annotations
 
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 from math import isinf
 from typing import Any
 
@@ -21,10 +21,20 @@ from pyiceberg.expressions import (
     SetPredicate,
     UnboundPredicate,
 )
-from pyiceberg.expressions.literals import AboveMax, BelowMin, FloatLiteral, Literal, TimestampLiteral
+from pyiceberg.expressions.literals import (
+    AboveMax,
+    BelowMin,
+    DecimalLiteral,
+    FloatLiteral,
+    Literal,
+    TimestampLiteral,
+)
 from pyiceberg.types import DateType, DecimalType, FloatType, IcebergType, IntegerType, LongType
 
 __all__ = ["fitting"]
+
+_WIDE = Context(prec=2 * 38)
+"""Python rounds to 28 digits by default; Iceberg's decimals have up to 38."""
 
 MICROS_PER_DAY = 24 * 60 * 60 * 1_000_000
 
@@ -51,6 +61,9 @@ def fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression
 
 
 def _fitting(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
+    if isinstance(kind, DecimalType) and isinstance(literal, DecimalLiteral):
+        scaled = literal.value.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
+        literal = DecimalLiteral(scaled) if scaled == literal.value else literal
     found, value = literal.to(kind), literal.value
     if isinstance(kind, FloatType) and (isinf(value := float(value)) or not _is_out_of_range(found)):
         return FloatLiteral(*struct.unpack("<f", struct.pack("<f", value)))
