@@ -133,7 +133,7 @@ class DeleteJob:
         return self.run(plan, on_conflict, properties)
 
     def matters(self, bound: Matcher, *, case_sensitive: bool = True) -> Matters:
-        """Which data files of a commit that comes first are a conflict: as the table's isolation level has it."""
+        """Which data files that another commit adds meanwhile call for another look, by the table's isolation."""
         if self.table.properties.get(ISOLATION, "serializable") == "snapshot":
             return None
         return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)

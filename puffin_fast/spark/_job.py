@@ -14,6 +14,7 @@ from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.position_files import count_deletes, position_changes
 from puffin_fast.iceberg.vectors import Outcome, VectorChanges
 from puffin_fast.iceberg.vectors import target_file_size as size_of
+from puffin_fast.spark._batches import rows_per_batch
 from puffin_fast.spark._known import MARKED
 from puffin_fast.spark._pack import Place
 from puffin_fast.spark._session import tagged
@@ -166,7 +167,7 @@ def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TAS
 
 def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:
     """`createDataFrame`, also in sessions without a limit of rows to a batch, of whose 0 PyArrow makes an error."""
-    if int(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", None) or 1) > 0:
+    if rows_per_batch(session) > 0:
         return session.createDataFrame(rows, schema)
     return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
 

@@ -18,11 +18,12 @@ from puffin_fast.iceberg.delete import DeleteResult, Finder, Matters, OnConflict
 from puffin_fast.iceberg.keys import KeyBounds, Keys
 from puffin_fast.iceberg.plan import FileTask
 from puffin_fast.iceberg.vectors import Outcome, VectorChanges
+from puffin_fast.spark._batches import collected
 from puffin_fast.spark._job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, lean, spread, task_rows
 from puffin_fast.spark._keys import MORE, from_spark, spark_type
 from puffin_fast.spark._known import MARKED
 from puffin_fast.spark._search import searched
-from puffin_fast.spark._session import check_dataframe, own_errors
+from puffin_fast.spark._session import check_dataframe
 from puffin_fast.spark._ship import over_batches
 from puffin_fast.spark._tasks import REPORT, pack
 from puffin_fast.spark.transforms import TASK_MEMORY, by_file, check_memory
@@ -173,8 +174,7 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
 
     body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
     schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
-    with own_errors():
-        few = rows.distinct().limit(limit + 1).mapInArrow(body, schema).toArrow()
+    few = collected(rows.distinct().limit(limit + 1).mapInArrow(body, schema))
     if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
         return None
     return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
@@ -205,8 +205,7 @@ def _ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
         column = functions.col(name)
         wanted += [functions.min(column), functions.max(column), functions.count(column)]
     names = [str(at) for at in range(len(wanted) + 1)]
-    with own_errors():
-        found = cached.agg(*wanted, functions.count(functions.lit(1))).toDF(*names).toArrow()
+    found = collected(cached.agg(*wanted, functions.count(functions.lit(1))).toDF(*names))
     (n_rows,) = found.columns[-1].to_pylist()
     ends = []
     for at, field in enumerate(schema):

@@ -155,7 +155,7 @@ def _by_position(
         job: just started.
         rows: gives (file_path string, pos long) for the table as it is when called, once for each attempt.
         names: what the caller calls these two columns, for errors.
-        matters: data files of a commit that comes first which are a conflict.
+        matters: which data files that another commit adds meanwhile call for another attempt.
     """
     table, dangling = job.table, 0
 

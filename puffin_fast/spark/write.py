@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast._io import split_location
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
-from puffin_fast.spark._batches import uncounted
-from puffin_fast.spark._session import own_errors
+from puffin_fast.spark._batches import collected
 from puffin_fast.spark._ship import over_batches
 from puffin_fast.spark.runs import job_files, remove_run_files, run_name
 from puffin_fast.spark.transforms import TASK_MEMORY, partial_vectors
@@ -46,8 +45,7 @@ def collect_written(written: DataFrame, location: str, run: str, filesystem: Any
 
     kept: set[str] = set()
     try:
-        with own_errors(), uncounted(written.sparkSession):
-            table = written.toArrow()
+        table = collected(written)
         data_files = table["data_file"].drop_null()
         if pc.count_distinct(data_files).as_py() != len(data_files):
             raise PuffinFastError(f"job {run}: two vectors for one data file, none of them may be used")
