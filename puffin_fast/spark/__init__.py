@@ -62,5 +62,5 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(f"puffin_fast.spark.{_ON_TABLES[name]}")
     except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
+        raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
     return getattr(module, name)
