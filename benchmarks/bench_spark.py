@@ -253,6 +253,8 @@ def measure(spark: SparkSession, name: str, rows: Path, scratch: Path, n_rows: i
     """Lets one contender work; all of its rows and files must come out."""
     out, said = scratch / "out", {}
     df = spark.read.parquet(str(rows))
+    # workers of its own: another contender's keep what that one took
+    spark.sparkContext.environment["BENCHMARK_CONTENDER"] = name
     CONTENDERS[name](df.limit(WARM_ROWS), out)
     shutil.rmtree(out, ignore_errors=True)
     with watched(spark, said):
