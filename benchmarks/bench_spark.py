@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.alternate import report
 from benchmarks.timing import OURS
-from puffin_fast.spark._batches import uncounted
+from puffin_fast.spark._batches import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,8 +111,7 @@ def floor(df: DataFrame, folder: Path) -> Report:
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": [sum(batch.num_rows for batch in batches)]})
 
-    with uncounted(df.sparkSession):
-        return {"rows": df.mapInArrow(count, "n long").groupBy().sum().toArrow()[0][0].as_py()}
+    return {"rows": collected(df.mapInArrow(count, "n long").groupBy().sum())[0][0].as_py()}
 
 
 CONTENDERS: dict[str, Callable[[DataFrame, Path], Report]] = {"ours": ours, "naive": naive, "floor": floor}

@@ -48,7 +48,7 @@ def rows_where(
     text = filter if isinstance(filter, str) else str(condition)
     names = [field.name for field in table.schema().fields]
     named = [name for name in names if name.replace("`", "``").lower() in text.lower()]
-    choices = [names] if _STAR.search(text) else [named, names]
+    choices = [names] if named == names or _STAR.search(text) else [named, names]
     for wanted in choices:
         try:
             rows = scan(session, table, selected_fields=(*wanted, "_file", "_pos"), branch=branch)
