@@ -6,8 +6,19 @@ PyIceberg's FileIO; they are told apart by what they can do, so none of these pa
 others' sake.
 """
 
+from puffin_fast._io.file_set import FileSet
 from puffin_fast._io.location import Location, split_location
 from puffin_fast._io.sink import Sink, open_sink, remove
 from puffin_fast._io.source import Source, open_source, unbuffered
 
-__all__ = ["Location", "Sink", "Source", "open_sink", "open_source", "remove", "split_location", "unbuffered"]
+__all__ = [
+    "FileSet",
+    "Location",
+    "Sink",
+    "Source",
+    "open_sink",
+    "open_source",
+    "remove",
+    "split_location",
+    "unbuffered",
+]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyarrow import fs
 
-from puffin_fast._io import split_location
+from puffin_fast._io import FileSet
+from puffin_fast._io.folder import files_below
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg._pyiceberg import filesystem
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["key_of_location", "needed_files", "unneeded_files"]
+__all__ = ["needed_files", "unneeded_files"]
 
 IN_FLIGHT = timedelta(days=3)
 """Younger files may belong to a commit that is still to come."""
+
+METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
 
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
@@ -34,10 +37,15 @@ def unneeded_files(
     keep: Iterable[int] | None = None,
     threads: int | None = None,
 ) -> pa.Table:
-    """Lists the files below the table's folder that none of its snapshots needs.
+    """Lists the files below the table's location that none of its snapshots needs.
 
     These are files of commits that did not happen, files that expired snapshots left behind, and Puffin files
     whose vectors were merged or compacted away. The listing is for those who remove: nothing is removed here.
+
+    Where there is doubt a file is not listed: one whose location might be another spelling of a needed one
+    (see `FileSet`), one whose age the filesystem does not tell, and the files of another table whose location
+    lies below this one's. Local links are not followed. Files outside the table's location (``write.data.path``)
+    are not listed.
 
     Args:
         table: loaded anew first.
@@ -56,13 +64,11 @@ def unneeded_files(
         UnsupportedError: a FileIO that cannot list.
     """
     table.refresh()
-    needed = {key_of_location(path) for path in needed_files(table, _kept(table, keep), threads)}
     limit = datetime.now(UTC) - older_than
-    rows = sorted(
-        (path, size, modified)
-        for path, size, modified in _listed(table)
-        if key_of_location(path) not in needed and (modified is None or modified < limit)
-    )
+    old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
+    table.refresh()  # after the listing: what was committed meanwhile is needed
+    needed = FileSet(needed_files(table, _kept(table, keep), threads))
+    rows = sorted(row for row in old if row[0] not in needed)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
@@ -83,6 +89,7 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     """Every location that the metadata or one of the snapshots names."""
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    found.add(f"{_folder(table.metadata_location)}/version-hint.text")  # of catalogs in a filesystem
     snapshots = list(snapshots)
     kept = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
@@ -102,19 +109,26 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     return found
 
 
-def key_of_location(location: str) -> str:
-    """The same file whichever way it is spelt: ``file:/x`` and ``/x``, ``s3a://b/x`` and ``s3://b/x``."""
-    scheme, authority, path = split_location(location)
-    return f"{authority}/{path.lstrip('/')}" if scheme not in ("", "file") else f"/{path.lstrip('/')}"
-
-
-def _listed(table: Table) -> Iterable[tuple[str, int, datetime | None]]:
-    """Location, size and time of each file in the table's folder."""
+def _listed(table: Table) -> list[tuple[str, int, datetime | None]]:
+    """Location, size and time of each file in the table's folder, but for those of other tables below it."""
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
-    if not isinstance(handle, fs.FileSystem):
-        handle, root = fs.PyFileSystem(fs.FSSpecHandler(handle)), handle._strip_protocol(root)
-    infos: list[Any] = handle.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
-    for info in infos:
-        if info.type == fs.FileType.File:
-            yield location + info.path[len(root.rstrip("/")) :], info.size or 0, info.mtime
+    files = list(files_below(root, filesystem=handle))
+    log = (entry.metadata_file for entry in table.metadata.metadata_log)
+    own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *log))])
+    metadata = {_folder(file.path) for file in files if METADATA_FILE.search(file.path)}
+    others = {f"{_folder(folder)}/" for folder in metadata if f"{location}/{folder}" not in own}
+    return [
+        (f"{location}/{file.path}", file.n_bytes, file.modified)
+        for file in files
+        if not others.intersection(_parents(file.path))
+    ]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The folders that a path leads through, each with a slash at the end."""
+    return (path[: at + 1] for at, letter in enumerate(path) if letter == "/")

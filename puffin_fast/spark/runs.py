@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from puffin_fast._io import remove
+from puffin_fast._io import FileSet, remove
 from puffin_fast._io.folder import names_in
 from puffin_fast.errors import InvalidInputError
 
@@ -106,32 +106,34 @@ def remove_job_files(
     Args:
         where: the folder that the job wrote to, or the table; then what any of its snapshots needs stays.
         job_id: the job's name, whole.
-        keep: paths that stay, as the job reported them.
+        keep: paths that stay, as the job reported them or in another spelling (see `FileSet`).
         filesystem: as for `job_files`.
 
     Returns:
         The paths that were removed.
     """
-    found = [(path, handle) for path, handle in _found(where, job_id, filesystem) if path not in keep]
+    found = list(_found(where, job_id, filesystem))
+    stays = list(keep)
     if found and _is_table(where):  # asked after the listing: what a commit took meanwhile stays
-        counts = _needed(where)
-        found = [(path, handle) for path, handle in found if not counts(path)]
+        stays += _needed(where)
+    known = FileSet(stays)
+    found = [(path, handle) for path, handle in found if path not in known]
     for path, handle in found:
         remove(path, filesystem=handle)
     return [path for path, _ in found]
 
 
-def _needed(table: Any) -> Callable[[str], bool]:
-    """Whether one of a table's snapshots needs a file; the table is loaded anew."""
-    from puffin_fast.iceberg.unneeded import key_of_location, needed_files
+def _needed(table: Any) -> set[str]:
+    """The files that a table's snapshots need; the table is loaded anew."""
+    from puffin_fast.iceberg.unneeded import needed_files
 
     table.refresh()
-    keys = {key_of_location(path) for path in needed_files(table, table.metadata.snapshots)}
-    return lambda path: key_of_location(path) in keys
+    return needed_files(table, table.metadata.snapshots)
 
 
 def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
     """Removes the files of one run, except those that count."""
+    known = FileSet(keep)
     for path in _files(folder, re.escape(run), f"{run}-", filesystem):
-        if path not in keep:
+        if path not in known:
             remove(path, filesystem=filesystem)

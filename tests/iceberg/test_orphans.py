@@ -1,0 +1,156 @@
+"""A file that a table needs is never listed or removed as an orphan, however its location is spelt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import PositionBitmap, iceberg
+from puffin_fast.files import write_vectors
+from puffin_fast.iceberg._changes import Changes, vector_entry
+from puffin_fast.iceberg.commit import commit
+from puffin_fast.spark.runs import job_files, remove_job_files
+from tests.iceberg.conftest import local
+
+AT_ONCE = timedelta(seconds=-5)
+
+
+def linked(root: Path) -> str:
+    (root / "data").mkdir(parents=True)
+    (root / "alias").symlink_to("data")
+    return f"file://{root}/alias"
+
+
+def linked_from_outside(root: Path) -> str:
+    root.mkdir(parents=True)
+    root.with_name("outside").symlink_to(root)
+    return f"file://{root.with_name('outside')}/data"
+
+
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "slashes": lambda root: f"file://{root}//data",
+    "dot": lambda root: f"file://{root}/./data",
+    "dots": lambda root: f"file://{root}/data/../data",
+    "one slash": lambda root: f"file:{root}/data",
+    "no scheme": lambda root: f"{root}/data",
+    "end": lambda root: f"file://{root}/data///",
+    "link": linked,
+    "link from outside": linked_from_outside,
+}
+
+
+def with_deletes(catalog: SqlCatalog, root: Path, data_path: str) -> Table:
+    """A table of two data files with a vector each, some of whose files no head needs."""
+    schema = pa.schema([("id", pa.int64())])
+    properties = {"write.data.path": data_path}
+    table = iceberg.create_table(catalog, "n.t", schema, location=f"file://{root}", properties=properties)
+    for first in (0, 100):
+        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+    for condition in ("id < 10", "id > 150"):
+        iceberg.delete(table, condition)
+    return table
+
+
+def orphans(table: Table, **options: Any) -> list[str]:
+    found: list[str] = iceberg.unneeded_files(table, older_than=AT_ONCE, **options)["path"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_spelling_of_the_data_path_makes_a_live_file_an_orphan(
+    spelling: str, racing: SqlCatalog, tmp_path: Path
+) -> None:
+    root = tmp_path / "wh" / "t"
+    table = with_deletes(racing, root, SPELLINGS[spelling](root))
+    assert orphans(table) == []
+    (root / "data" / "stray.puffin").write_bytes(b"x")
+    assert [local(path) for path in orphans(table)] == [root / "data" / "stray.puffin"]
+    for path in orphans(table, keep=[]):
+        local(path).unlink()
+    assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == set(range(10, 151))
+    assert iceberg.verify(table) == []
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
+    spelling: str, racing: SqlCatalog, tmp_path: Path
+) -> None:
+    root = tmp_path / "wh" / "t"
+    table = with_deletes(racing, root, SPELLINGS[spelling](root))
+    run = "nightly-0123456789ab"
+    folder = root / "data" / run
+    folder.mkdir()
+    live, stray = (folder / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    stray.write_bytes(b"")
+    named = f"{root}/data/{run}/{live.name}"
+    iceberg.append(table, pa.table({"id": [1000, 1001]}))
+    (data,) = (task.data for task in iceberg.plan_files(table).tasks if task.data.record_count == 2)
+    (vector,) = write_vectors(named, [(data.file_path, PositionBitmap.from_positions([1]))])
+    entry = vector_entry(vector, data, vector.file_size)
+    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
+    assert len(job_files(table, "nightly")) == 2
+    assert [Path(local(path)).name for path in remove_job_files(table, "nightly")] == [stray.name]
+    assert live.exists()
+
+
+def test_kept_files_are_known_in_any_spelling(tmp_path: Path) -> None:
+    run = "nightly-0123456789ab"
+    kept, stray = (tmp_path / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    for path in (kept, stray):
+        path.write_bytes(b"")
+    spelling = f"file:{kept.parent}/.//{kept.name}"
+    assert remove_job_files(tmp_path, "nightly", keep=[spelling]) == [str(stray)]
+
+
+def test_links_out_of_the_table_are_not_followed(racing: SqlCatalog, tmp_path: Path) -> None:
+    root = tmp_path / "wh" / "t"
+    table = with_deletes(racing, root, f"file://{root}/data")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    run = "nightly-0123456789ab"
+    foreign = outside / f"{run}-00000-1-0000.puffin"
+    foreign.write_bytes(b"x")
+    (root / "data" / "elsewhere").symlink_to(outside)
+    (root / "data" / run).symlink_to(outside)
+    (root / "data" / "link.puffin").symlink_to(foreign)
+    (root / "data" / "loop").symlink_to(root)
+    assert orphans(table) == []
+    assert remove_job_files(table, "nightly") == []
+    assert foreign.exists()
+
+
+def test_the_files_of_a_table_below_another_are_not_its_orphans(racing: SqlCatalog, tmp_path: Path) -> None:
+    outer = with_deletes(racing, tmp_path / "wh", f"file://{tmp_path}/wh/data")
+    schema = pa.schema([("id", pa.int64())])
+    inner = iceberg.create_table(racing, "n.inner", schema, location=f"file://{tmp_path}/wh/n/inner")
+    iceberg.append(inner, pa.table({"id": [1]}))
+    assert orphans(outer) == []
+    (tmp_path / "wh" / "n" / "stray").write_bytes(b"x")
+    assert orphans(outer) == [f"file://{tmp_path}/wh/n/stray"]
+
+
+def test_the_version_hint_is_needed(racing: SqlCatalog, tmp_path: Path) -> None:
+    table = with_deletes(racing, tmp_path / "wh" / "t", f"file://{tmp_path}/wh/t/data")
+    (tmp_path / "wh" / "t" / "metadata" / "version-hint.text").write_text("1")
+    assert orphans(table) == []
+
+
+@pytest.mark.parametrize("file_io", ["pyarrow.PyArrowFileIO", "fsspec.FsspecFileIO"])
+def test_young_files_are_not_listed_through_any_file_io(file_io: str, tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **{"py-io-impl": f"pyiceberg.io.{file_io}"})
+    catalog.create_namespace("n")
+    table = with_deletes(catalog, tmp_path / "t", f"{tmp_path}/t/data")
+    old, young = (tmp_path / "t" / "data" / name for name in ("old", "young"))
+    for path in (old, young):
+        path.write_bytes(b"x")
+    os.utime(old, (1e9, 1e9))
+    assert iceberg.unneeded_files(table)["path"].to_pylist() == [f"file://{old}"]
+    catalog.engine.dispose()
