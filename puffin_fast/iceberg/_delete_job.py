@@ -82,7 +82,7 @@ class DeleteJob:
         self,
         plan: Callable[[Snapshot | None], VectorChanges],
         on_conflict: OnConflict,
-        properties: Mapping[str, str] | None,
+        snapshot_properties: Mapping[str, str] | None,
     ) -> DeleteResult:
         if on_conflict not in ("refuse", "merge"):
             raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
@@ -91,30 +91,30 @@ class DeleteJob:
             plan,
             branch=self.branch,
             job_id=self.job_id,
-            properties=properties,
+            snapshot_properties=snapshot_properties,
             merge=on_conflict == "merge",
         )
         return self.result(planned or VectorChanges(), committed)
 
     def run_filter(
         self,
-        filter: Filter,
+        row_filter: Filter,
         work: Work,
         on_conflict: OnConflict,
-        properties: Mapping[str, str] | None,
+        snapshot_properties: Mapping[str, str] | None,
         *,
         case_sensitive: bool,
     ) -> DeleteResult:
         """Plans a delete by a filter; `work` searches the data files that are left, and writes the deletes."""
-        bound = RowFilter.bind(filter, self.table.schema(), case_sensitive=case_sensitive)
-        return self.run_matcher(bound, work, on_conflict, properties, case_sensitive=case_sensitive)
+        bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
+        return self.run_matcher(bound, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
 
     def run_matcher(
         self,
         bound: Matcher,
         work: Work,
         on_conflict: OnConflict,
-        properties: Mapping[str, str] | None,
+        snapshot_properties: Mapping[str, str] | None,
         *,
         case_sensitive: bool = True,
     ) -> DeleteResult:
@@ -130,7 +130,7 @@ class DeleteJob:
             finder = Finder(table.io, table.metadata, bound, case_sensitive)
             return work(files.tasks, finder, matters)
 
-        return self.run(plan, on_conflict, properties)
+        return self.run(plan, on_conflict, snapshot_properties)
 
     def matters(self, bound: Matcher, *, case_sensitive: bool = True) -> Matters:
         """Which data files that another commit adds meanwhile call for another look, by the table's isolation."""

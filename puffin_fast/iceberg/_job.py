@@ -80,7 +80,7 @@ def run_job(
     *,
     branch: str,
     job_id: str | None,
-    properties: Mapping[str, str] | None,
+    snapshot_properties: Mapping[str, str] | None,
     merge: bool,
 ) -> tuple[Plan | None, Committed | None]:
     """Plans on the branch's head and commits; planned anew where another commit came first.
@@ -88,7 +88,7 @@ def run_job(
     Args:
         table: at its newest metadata.
         plan: what to change on a head.
-        branch, job_id, properties, merge: as `commit` takes them.
+        branch, job_id, snapshot_properties, merge: as `commit` takes them.
 
     Returns:
         The plan that stands in the table, None where the job was done before; and what was committed, None
@@ -117,7 +117,7 @@ def run_job(
         base=base,
         branch=branch,
         job_id=job_id,
-        properties=properties,
+        snapshot_properties=snapshot_properties,
         rebuild=again,
         merge=merge,
     )

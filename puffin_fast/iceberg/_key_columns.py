@@ -30,7 +30,7 @@ def _normal(column: Any) -> Any:
     return pc.add(column, pa.scalar(0.0, column.type))
 
 
-def key_fields(schema: Schema, on: Sequence[str] | None) -> list[tuple[str, NestedField]]:
+def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
     """The key's columns, by name.
 
     Raises:
@@ -38,7 +38,7 @@ def key_fields(schema: Schema, on: Sequence[str] | None) -> list[tuple[str, Nest
         InvalidInputError: none, one twice, or one that is no primitive value of each row.
     """
     if isinstance(on, str):
-        raise InvalidInputError(f"on={on!r}: a sequence of names is expected")
+        on = [on]
     if on is None:
         on = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
         if not on:

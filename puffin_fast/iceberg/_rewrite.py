@@ -107,7 +107,7 @@ def rewrite(
     *,
     branch: str,
     job_id: str | None,
-    properties: Mapping[str, str] | None,
+    snapshot_properties: Mapping[str, str] | None,
     dry_run: bool,
 ) -> RewriteResult:
     """Surveys a branch's head, lets `work` write, commits; on a race all of it again.
@@ -130,7 +130,7 @@ def rewrite(
         committed = None
     else:
         planned, committed = run_job(
-            table, plan, branch=branch, job_id=job_id, properties=properties, merge=True
+            table, plan, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, merge=True
         )
     planned = planned or Rewritten(VectorChanges())
     changes = planned.changes

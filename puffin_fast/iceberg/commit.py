@@ -103,7 +103,7 @@ def commit(
     base: Snapshot | None,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     rebuild: Rebuild | None = None,
     merge: bool = False,
 ) -> Committed | None:
@@ -115,7 +115,7 @@ def commit(
         base: the branch's head that the changes were planned on; None for an empty branch.
         branch: an existing branch.
         job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        properties: more entries for the summary.
+        snapshot_properties: more entries for the summary.
         rebuild: plans the changes anew on another head (None: nothing is left to do). It is called where
             another commit added data files that matter; without it that is a conflict.
         merge: call `rebuild` also where another commit changed or removed what this one touches.
@@ -134,7 +134,9 @@ def commit(
         raise UnsupportedError(
             f"{'.'.join(table.name())}: format version {table.metadata.format_version}, expected 2 or 3"
         )
-    attempt_of = _Attempt(table, changes, base, branch, job_id, dict(properties or {}), rebuild, merge)
+    attempt_of = _Attempt(
+        table, changes, base, branch, job_id, dict(snapshot_properties or {}), rebuild, merge
+    )
     try:
         for attempt in _retries(table.metadata.properties):
             with attempt:

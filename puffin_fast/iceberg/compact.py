@@ -37,7 +37,7 @@ def compact(
     target_file_size: int | None = None,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
@@ -51,7 +51,7 @@ def compact(
         table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
         target_file_size: bytes of vectors after which another Puffin file is begun; the table's property
             ``write.delete.target-file-size-bytes`` (64 MiB) by default.
-        branch, job_id, properties, dry_run: as `convert_position_deletes` takes them.
+        branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes` takes them.
         threads: Puffin files read at a time; the number of processors by default.
 
     Raises:
@@ -74,7 +74,9 @@ def compact(
             write_changes(table, found(), only_new=False, dry_run=dry_run, limit=limit, **changes)
         )
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def check_target(target_file_size: int | None) -> None:

@@ -46,7 +46,7 @@ def convert_position_deletes(
     *,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
@@ -62,7 +62,7 @@ def convert_position_deletes(
             metadata.
         branch: an existing branch.
         job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        properties: more entries for the snapshot's summary.
+        snapshot_properties: more entries for the snapshot's summary.
         threads: delete files read at a time; the number of processors by default.
         dry_run: read and encode everything, write and commit nothing.
 
@@ -92,7 +92,9 @@ def convert_position_deletes(
         written = write_changes(table, found(), only_new=False, dry_run=dry_run, **conversion.changes())
         return Rewritten(written, conversion.left)
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ def convert_equality_deletes(
     *,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
@@ -178,7 +180,7 @@ def convert_equality_deletes(
     go then: nothing older is left that they could apply to.
 
     Args:
-        table, branch, job_id, properties, dry_run: as `convert_position_deletes`.
+        table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
         threads: data files read at a time; the number of processors by default.
 
     Raises:
@@ -190,7 +192,9 @@ def convert_equality_deletes(
         found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
         return Rewritten(write_changes(table, found, dry_run=dry_run, **changes))
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def equality_conversion(survey: Survey) -> tuple[list[FileDeletes], dict[str, Any]]:

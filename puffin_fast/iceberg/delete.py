@@ -18,7 +18,7 @@ from puffin_fast.iceberg._find import Finder
 from puffin_fast.iceberg._job import on_threads
 from puffin_fast.iceberg.filters import Filter
 from puffin_fast.iceberg.plan import FileTask, plan_files
-from puffin_fast.iceberg.position_files import write_deletes
+from puffin_fast.iceberg.position_files import count_deletes, write_deletes
 from puffin_fast.iceberg.vectors import NewDeletes, VectorChanges
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ __all__ = [
 
 def delete(
     table: Table,
-    filter: Filter,
+    row_filter: Filter,
     *,
     branch: str = MAIN_BRANCH,
     case_sensitive: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
 
@@ -56,14 +57,15 @@ def delete(
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
             `write_deletes`); loaded anew first, and moved to the new metadata.
-        filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
+        row_filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
         branch: an existing branch.
         case_sensitive: whether column names must agree in case.
         on_conflict: what to do when another commit meanwhile deleted from the same data files or removed one:
             refuse, or run the delete again on top of it.
         job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        properties: more entries for the snapshot's summary.
+        snapshot_properties: more entries for the snapshot's summary.
         threads: files read at a time; the number of processors by default.
+        dry_run: count rows and data files, write nothing.
 
     Returns:
         What was done; `snapshot_id` is None when no row matched.
@@ -79,9 +81,10 @@ def delete(
     job = start(table, branch, job_id, oldest=2)
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-        return write_deletes(table, finder.search(tasks, threads), matters=matters)
+        found = finder.search(tasks, threads)
+        return count_deletes(found) if dry_run else write_deletes(table, found, matters=matters)
 
-    return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
+    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
 
 
 def delete_positions(
@@ -91,8 +94,9 @@ def delete_positions(
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
 ) -> DeleteResult:
     """Deletes rows named by data file and position, in one commit; repeats and deleted rows do no harm.
 
@@ -101,7 +105,7 @@ def delete_positions(
             `write_deletes`); loaded anew first, and moved to the new metadata.
         deletes: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface) with columns
             ``file_path`` (string: the path exactly as the table has it) and ``pos`` (integer), in any order.
-        branch, on_conflict, job_id, properties, threads: as `delete`.
+        branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.
 
     Returns:
         What was done; `snapshot_id` is None when all the rows were deleted already.
@@ -132,9 +136,10 @@ def delete_positions(
         def merge(path: str) -> NewDeletes:
             return NewDeletes.merge(tasks[path], wanted[path], current)
 
-        return write_deletes(table, on_threads(merge, list(wanted), threads))
+        found = on_threads(merge, list(wanted), threads)
+        return count_deletes(found) if dry_run else write_deletes(table, found)
 
-    return job.run(plan, on_conflict, properties)
+    return job.run(plan, on_conflict, snapshot_properties)
 
 
 def _grouped(deletes: Any) -> dict[str, PositionBitmap]:

@@ -44,13 +44,14 @@ def deletes(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
 ) -> pa.Table:
     """Lists the deletes of a snapshot; reads manifests only, also those of a table that no scan takes.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, as_of: which snapshot, as `scan` takes them.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
 
     Returns:
         A row for each pair of a delete file and a data file that it may be about, data files in the table's
@@ -72,7 +73,7 @@ def deletes(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
         CorruptDataError: damaged metadata.
     """
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = survey(table, snapshot)
     columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)
     return pa.table(

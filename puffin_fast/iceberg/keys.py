@@ -59,13 +59,13 @@ MANY = 10_000
 def delete_keys(
     table: Table,
     keys: Any,
-    on: Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
     *,
     null_safe: bool = False,
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
@@ -79,12 +79,12 @@ def delete_keys(
             first, and moved to the new metadata.
         keys: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface); other columns
             than the key's do not matter, nor do repeats.
-        on: the key's columns: names in the table, dotted for a field of a struct, and the same in `keys`
+        on: the key's column or columns: names in the table, dotted for a field of a struct, and the same in `keys`
             (there a column of that dotted name, or a field of a struct). By default the identifier fields
             of the table's schema.
         null_safe: null equals null; else a key with a null matches no row.
         branch: an existing branch.
-        on_conflict, job_id, properties, threads: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -103,7 +103,7 @@ def delete_keys(
         found = finder.search(tasks, threads)
         return count_deletes(found) if dry_run else write_deletes(table, found, matters=matters)
 
-    return job.run_matcher(bound, work, on_conflict, properties)
+    return job.run_matcher(bound, work, on_conflict, snapshot_properties)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Keys(KeyBounds):
 
     @classmethod
     def bind(
-        cls, metadata: TableMetadata, keys: Any, on: Sequence[str] | None, *, null_safe: bool = False
+        cls, metadata: TableMetadata, keys: Any, on: str | Sequence[str] | None, *, null_safe: bool = False
     ) -> Keys:
         """Binds keys to the current schema of a table.
 

@@ -19,7 +19,7 @@ import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
-from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg._applies import FILE_PATH_ID, DeleteIndex, FileTask, only_path, unused
@@ -84,6 +84,7 @@ def resolve(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
 ) -> tuple[Snapshot | None, Schema]:
     """The snapshot that is meant, and the schema to read it with.
@@ -91,30 +92,30 @@ def resolve(
     Args:
         metadata: the table's.
         snapshot_id: a snapshot.
-        branch: a branch or a tag.
+        branch: the head of this branch.
+        tag: the snapshot of this tag.
         as_of: what was current at this time (milliseconds since 1970, or a datetime with a time zone).
 
     Raises:
         NotFoundError: no such snapshot or reference.
-        InvalidInputError: more than one of the three, or a datetime without time zone.
+        InvalidInputError: more than one of the four, a branch that is a tag, a tag that is a branch, or a
+            datetime without time zone.
         UnsupportedError: a format version above 3.
     """
     if metadata.format_version > MAX_FORMAT_VERSION:
         raise UnsupportedError(
             f"format version {metadata.format_version}: up to {MAX_FORMAT_VERSION} are known"
         )
-    if sum(chosen is not None for chosen in (snapshot_id, branch, as_of)) > 1:
-        raise InvalidInputError("give one of snapshot_id, branch and as_of")
+    choices = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    given = [name for name, value in choices.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"expected one of {', '.join(choices)}, found {' and '.join(given)}")
     if branch is not None:
-        reference = metadata.refs.get(branch)
-        if reference is None:
-            if branch == "main":
-                return None, metadata.schema()
-            known = ", ".join(sorted(metadata.refs)) or "none"
-            raise NotFoundError(f"no branch or tag {branch!r}: the table has {known}")
-        if reference.snapshot_ref_type == SnapshotRefType.BRANCH:
-            return _snapshot(metadata, reference.snapshot_id), metadata.schema()
-        snapshot_id = reference.snapshot_id
+        if branch == MAIN_BRANCH and branch not in metadata.refs:
+            return None, metadata.schema()
+        return _snapshot(metadata, _referenced(metadata, SnapshotRefType.BRANCH, branch)), metadata.schema()
+    if tag is not None:
+        snapshot_id = _referenced(metadata, SnapshotRefType.TAG, tag)
     if as_of is not None:
         snapshot_id = _as_of(metadata, as_of)
     if snapshot_id is None:
@@ -123,6 +124,19 @@ def resolve(
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
     own = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
     return snapshot, own or metadata.schema()
+
+
+def _referenced(metadata: TableMetadata, kind: SnapshotRefType, name: str) -> int:
+    """The snapshot id that a branch or a tag points to."""
+    reference = metadata.refs.get(name)
+    if reference is None:
+        known = sorted(name for name, other in metadata.refs.items() if other.snapshot_ref_type == kind)
+        raise NotFoundError(f"{kind.value} {name!r}: not found; the table has {', '.join(known) or 'none'}")
+    if reference.snapshot_ref_type != kind:
+        raise InvalidInputError(
+            f"{name!r}: expected a {kind.value}, found a {reference.snapshot_ref_type.value}"
+        )
+    return reference.snapshot_id
 
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
@@ -148,6 +162,7 @@ def plan_files(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
     row_filter: str | BooleanExpression | pc.Expression | RowFilter = AlwaysTrue(),  # noqa: B008
     case_sensitive: bool = True,
@@ -158,7 +173,7 @@ def plan_files(
     Args:
         table: a PyIceberg table of format version 1 to 3.
         snapshot_id: a snapshot, instead of the current one.
-        branch: a branch or a tag.
+        branch, tag: the snapshot of a branch or of a tag.
         as_of: milliseconds since 1970 or a datetime with time zone.
         row_filter: as `RowFilter.bind` takes it; manifests and files where no row can match are left out by
             partition values and metrics.
@@ -171,7 +186,7 @@ def plan_files(
         CorruptDataError: two vectors for one data file (both are named), or damaged metadata.
         UnsupportedError: a format version above 3.
     """
-    snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+    snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
     return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)

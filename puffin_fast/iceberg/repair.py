@@ -40,7 +40,7 @@ def repair(
     branch: str = MAIN_BRANCH,
     hidden: bool = True,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
@@ -57,7 +57,7 @@ def repair(
         branch: an existing branch.
         hidden: False leaves rows deleted only by hidden position deletes in the table, as its readers see
             them now.
-        job_id, properties, threads, dry_run: as `convert_position_deletes` takes them.
+        job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes` takes them.
 
     Returns:
         What was done; ``rows_deleted`` counts the rows that had come back and are deleted again.
@@ -69,7 +69,9 @@ def repair(
     def work(survey: Survey) -> Rewritten:
         return _repair(table, survey, hidden, threads, dry_run)
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def _repair(table: Table, survey: Survey, hidden: bool, threads: int | None, dry_run: bool) -> Rewritten:

@@ -121,6 +121,7 @@ def report(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
     share: float = REWRITE_SHARE,
 ) -> Report:
@@ -128,7 +129,7 @@ def report(
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, as_of: which snapshot, as `scan` takes them.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
         share: deleted share of a data file's rows from which on rewriting it is advised.
 
     Raises:
@@ -137,7 +138,7 @@ def report(
     """
     if not 0 <= share <= 1:
         raise InvalidInputError(f"share={share}: from 0 to 1")
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = survey(table, snapshot)
     rows = [_row(file, share) for file in found.files if _has_deletes(file)]
     rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))

@@ -48,6 +48,7 @@ class Scan:
         *,
         snapshot_id: int | None,
         branch: str | None,
+        tag: str | None,
         as_of: int | datetime | None,
         limit: int | None,
         case_sensitive: bool,
@@ -56,7 +57,9 @@ class Scan:
         if limit is not None and limit < 0:
             raise InvalidInputError(f"limit={limit}: at least 0")
         self._table, self._limit, self._case_sensitive = table, limit, case_sensitive
-        self._snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+        self._snapshot, schema = resolve(
+            table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
+        )
         self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive)
@@ -160,6 +163,7 @@ def scan(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
@@ -175,7 +179,8 @@ def scan(
             ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
             ``_last_updated_sequence_number`` (row lineage).
         snapshot_id: a snapshot, instead of the current one.
-        branch: a branch or a tag.
+        branch: the head of a branch.
+        tag: the snapshot of a tag.
         as_of: what was current then: milliseconds since 1970, or a datetime with a time zone.
         limit: at most so many rows; reading stops there.
         case_sensitive: whether names must agree in case.
@@ -195,6 +200,7 @@ def scan(
         selected_fields,
         snapshot_id=snapshot_id,
         branch=branch,
+        tag=tag,
         as_of=as_of,
         limit=limit,
         case_sensitive=case_sensitive,

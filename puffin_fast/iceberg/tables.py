@@ -22,7 +22,13 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg._changes import Changes
 from puffin_fast.iceberg._job import refresh
-from puffin_fast.iceberg._pyiceberg import commit_upgrade, schema_of_arrow, v3_metadata, write_data_files
+from puffin_fast.iceberg._pyiceberg import (
+    check_rows,
+    commit_upgrade,
+    schema_of_arrow,
+    v3_metadata,
+    write_data_files,
+)
 from puffin_fast.iceberg.commit import Committed, commit, head_of, remove_files, repeated
 from puffin_fast.iceberg.manifests import ADDED, DATA, ManifestEntry
 
@@ -110,7 +116,8 @@ def append(
     *,
     branch: str = MAIN_BRANCH,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> Committed | None:
     """Appends Arrow rows in one commit; on version 3 the rows get row ids.
 
@@ -120,10 +127,11 @@ def append(
             by name. A reader into an unpartitioned table is streamed, else it is held in memory.
         branch: an existing branch.
         job_id: a job that the branch's history holds is not done again.
-        properties: more entries for the snapshot's summary.
+        snapshot_properties: more entries for the snapshot's summary.
+        dry_run: compare the columns with the table's schema, read no row and write nothing.
 
     Returns:
-        What was committed; None when there were no rows.
+        What was committed; None when there were no rows, or it was a dry run.
 
     Raises:
         InvalidInputError: columns that do not fit the table's schema.
@@ -136,13 +144,18 @@ def append(
     done = repeated(table.metadata, branch, job_id)
     entries: list[ManifestEntry] = []
     if done is None:
+        if dry_run:
+            check_rows(table.metadata, rows.schema)
+            return None
         if isinstance(rows, pa.Table) and rows.num_rows == 0:
             return None
         entries = write_entries(table, rows)
         if not entries:
             return None
     changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
-    return commit(table, changes, base=base, branch=branch, job_id=job_id, properties=properties)
+    return commit(
+        table, changes, base=base, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
 
 
 def write_entries(
@@ -185,13 +198,14 @@ def _untold(table: Table) -> UnsupportedError:
     )
 
 
-def upgrade(table: Table) -> Table:
+def upgrade(table: Table, *, dry_run: bool = False) -> Table:
     """Raises a table of format version 1 or 2 to 3; a table of version 3 stays as it is.
 
     Nothing is rewritten: earlier deletes go on applying, and the next commit gives the rows their row ids.
 
     Args:
         table: loaded anew first, and moved to the new metadata.
+        dry_run: check the table, change nothing.
 
     Returns:
         The same table.
@@ -201,6 +215,8 @@ def upgrade(table: Table) -> Table:
         UnsupportedError: a PyIceberg that is not known.
     """
     refresh(table)
+    if dry_run:
+        return table
     if table.metadata.format_version == 1:
         with table.transaction() as transaction:
             transaction.upgrade_table_version(2)

@@ -77,7 +77,7 @@ class UpsertResult:
 def upsert(
     table: Table,
     data: Any,
-    on: Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
     *,
     update: bool = True,
     insert: bool = True,
@@ -85,7 +85,7 @@ def upsert(
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
 ) -> UpsertResult:
@@ -98,14 +98,14 @@ def upsert(
     Args:
         table: a PyIceberg table of format version 3 or 2; loaded anew first, moved to the new metadata.
         data: Arrow rows with all columns of the table: rows are replaced whole. Held in memory.
-        on: the key's columns; by default the identifier fields of the table's schema. Keys are equal as
+        on: the key's column or columns; by default the identifier fields of the table's schema. Keys are equal as
             `delete_keys` has it.
         update: False leaves rows that are there alone.
         insert: False leaves out the given rows whose key no row has.
         skip_unchanged: compare the other columns too, and leave a row that is the same in all of them (floats
             bit by bit); else every row with a given key is written anew.
         branch: an existing branch.
-        on_conflict, job_id, properties, threads: as `delete`. Data files with a given key that another commit
+        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files with a given key that another commit
             brings meanwhile are always looked at.
         dry_run: count rows, write nothing.
 
@@ -135,7 +135,7 @@ def upsert(
         done = _Done.of(matches, rows.num_rows, update=update, insert=insert)
         return _write(table, source, matches, done, threads, dry_run)
 
-    result = job.run(plan, on_conflict, properties)
+    result = job.run(plan, on_conflict, snapshot_properties)
     if result.repeated:
         done = _Done()
     return UpsertResult(
@@ -162,7 +162,7 @@ class _Source:
     fields: list[tuple[str, NestedField]]
 
     @classmethod
-    def of(cls, metadata: TableMetadata, rows: pa.Table, on: Sequence[str] | None) -> _Source:
+    def of(cls, metadata: TableMetadata, rows: pa.Table, on: str | Sequence[str] | None) -> _Source:
         schema = metadata.schema()
         fields = key_fields(schema, on)
         missing = [f.name for f in schema.fields if f.name not in rows.schema.names]

@@ -63,6 +63,7 @@ def verify(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
     data_files: bool = True,
     threads: int | None = None,
@@ -77,7 +78,7 @@ def verify(
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, as_of: which snapshot, as `scan` takes them.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
         data_files: open the footers of data files that have a vector; False trusts the manifest for them.
         threads: files read at a time; the number of processors by default.
 
@@ -88,7 +89,7 @@ def verify(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
         CorruptDataError: manifests that cannot be read.
     """
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, as_of=as_of)
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = survey(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():

@@ -35,7 +35,7 @@ def compact(
     target_file_size: int | None = None,
     branch: str = MAIN,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """`puffin_fast.iceberg.compact`, with the vectors read and written by executors.
@@ -46,7 +46,7 @@ def compact(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        target_file_size, branch, job_id, properties, dry_run: as there.
+        target_file_size, branch, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
         As there.
@@ -69,7 +69,9 @@ def compact(
         tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
         return Rewritten(VectorChanges.of(job.run(report, tasks), **changes))
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:

@@ -38,7 +38,7 @@ def convert_position_deletes(
     *,
     branch: str = MAIN,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     task_memory: int = TASK_MEMORY,
 ) -> RewriteResult:
@@ -51,7 +51,7 @@ def convert_position_deletes(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        branch, job_id, properties, dry_run: as there.
+        branch, job_id, snapshot_properties, dry_run: as there.
         task_memory: as for `encode_deletes`; of the tasks after the shuffle.
 
     Returns:
@@ -76,7 +76,9 @@ def convert_position_deletes(
                 conversion.leave(Hidden(path, job.hidden[path]))
         return Rewritten(VectorChanges.of(outcomes, **conversion.changes()), conversion.left)
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], task_memory: int) -> DataFrame:
@@ -121,7 +123,7 @@ def convert_equality_deletes(
     *,
     branch: str = MAIN,
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
     """`puffin_fast.iceberg.convert_equality_deletes`, with data files searched by executors.
@@ -131,7 +133,7 @@ def convert_equality_deletes(
     data files with the same equality deletes go together, so that these are read by few tasks.
 
     Args:
-        spark, table, branch, job_id, properties, dry_run: as for `convert_position_deletes`.
+        spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
 
     Returns:
         As there.
@@ -152,7 +154,9 @@ def convert_equality_deletes(
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
         return Rewritten(VectorChanges.of(outcomes, **changes))
 
-    return rewrite(table, work, branch=branch, job_id=job_id, properties=properties, dry_run=dry_run)
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
 
 
 def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:

@@ -52,13 +52,13 @@ Fields = list[tuple[str, "NestedField"]]
 def delete_keys(
     keys_df: DataFrame,
     table: Table,
-    on: Sequence[str] | None = None,
+    on: str | Sequence[str] | None = None,
     *,
     null_safe: bool = False,
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     broadcast_keys: int = BROADCAST_KEYS,
     task_memory: int = TASK_MEMORY,
@@ -74,7 +74,7 @@ def delete_keys(
     Args:
         keys_df: the keys, in columns of the table's names; other columns do not matter, nor do repeats.
         table: a PyIceberg table whose files the executors reach with its own FileIO.
-        on, null_safe, branch, on_conflict, job_id, properties, dry_run: as there. A key of a uuid column is
+        on, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid column is
             binary, or a string as Spark reads such columns.
         broadcast_keys: up to so many distinct keys are few (and up to 32 MiB of them).
         task_memory: as for `encode_deletes`.
@@ -93,7 +93,7 @@ def delete_keys(
     fields = key_fields(table.schema(), on)
     rows = _selected(keys_df, fields, null_safe=null_safe)
     if repeated(table.metadata, branch, job_id) is not None:
-        return job.run(lambda base: VectorChanges(), on_conflict, properties)
+        return job.run(lambda base: VectorChanges(), on_conflict, snapshot_properties)
 
     few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
     if few is not None:
@@ -103,7 +103,7 @@ def delete_keys(
             return part.changes(searched(session, part, tasks, finder), matters)
 
         keys = Keys.of(table.metadata, fields, few)
-        return job.run_matcher(keys, search, on_conflict, properties)
+        return job.run_matcher(keys, search, on_conflict, snapshot_properties)
 
     with _cached(rows, fields, null_safe=null_safe) as cached:
         bounds = KeyBounds.between(table.metadata, fields, _ends(cached, fields))
@@ -113,7 +113,7 @@ def delete_keys(
             found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, matters)
 
-        return job.run_matcher(bounds, join, on_conflict, properties)
+        return job.run_matcher(bounds, join, on_conflict, snapshot_properties)
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:

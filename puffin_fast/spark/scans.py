@@ -38,6 +38,7 @@ def scan(
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
+    tag: str | None = None,
     as_of: int | datetime | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
@@ -52,7 +53,7 @@ def scan(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        row_filter, selected_fields, snapshot_id, branch, as_of, limit, case_sensitive: as there.
+        row_filter, selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
 
     Returns:
         Rows in no order, every column nullable. A uuid is a string, fixed is binary, a time is bigint
@@ -71,6 +72,7 @@ def scan(
         selected_fields,
         snapshot_id=snapshot_id,
         branch=branch,
+        tag=tag,
         as_of=as_of,
         limit=limit,
         case_sensitive=case_sensitive,

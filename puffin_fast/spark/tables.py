@@ -40,13 +40,14 @@ _LOG = logging.getLogger(__name__)
 def delete(
     spark: SparkSession | DataFrame,
     table: Table,
-    filter: Filter | Column,
+    row_filter: Filter | Column,
     *,
     branch: str = MAIN,
     case_sensitive: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> DeleteResult:
     """`puffin_fast.iceberg.delete`, with the data files searched and the deletes written by executors.
 
@@ -61,8 +62,8 @@ def delete(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        filter: as there, or a condition for Spark.
-        branch, case_sensitive, on_conflict, job_id, properties: as there.
+        row_filter: as there, or a condition for Spark.
+        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
         As there.
@@ -72,21 +73,24 @@ def delete(
     """
     session = session_of(spark)
     job = start(table, branch, checked_id(job_id), oldest=2)
-    condition = sql_condition(filter)
+    condition = sql_condition(row_filter)
     if condition is not None:
 
         def rows() -> DataFrame:
-            return rows_where(session, table, condition, filter, branch=branch)
+            return rows_where(session, table, condition, row_filter, branch=branch)
 
         every = job.matters(RowFilter.bind(AlwaysTrue(), table.schema()))
-        return _by_position(job, rows, ("_file", "_pos"), on_conflict, properties, strict=True, matters=every)
+        names = ("_file", "_pos")
+        return _by_position(
+            job, rows, names, on_conflict, snapshot_properties, strict=True, matters=every, dry_run=dry_run
+        )
 
     def work(tasks: list[FileTask], finder: Finder, matters: Matters) -> VectorChanges:
-        part = Job(table, job_id)
+        part = Job(table, job_id, dry_run=dry_run)
         outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
         return part.changes(outcomes, matters)
 
-    return job.run_filter(filter, work, on_conflict, properties, case_sensitive=case_sensitive)
+    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
 
 
 def delete_positions(
@@ -99,7 +103,8 @@ def delete_positions(
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult:
     """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
@@ -113,7 +118,7 @@ def delete_positions(
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
         strict: refuse rows of files that the branch does not have; else they are passed over, and counted.
-        branch, on_conflict, job_id, properties: as there.
+        branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
         task_memory: as for `encode_deletes`.
 
     Returns:
@@ -134,7 +139,14 @@ def delete_positions(
     job = start(table, branch, checked_id(job_id), oldest=2)
     names = (file_path, pos)
     return _by_position(
-        job, lambda: rows, names, on_conflict, properties, strict=strict, task_memory=task_memory
+        job,
+        lambda: rows,
+        names,
+        on_conflict,
+        snapshot_properties,
+        strict=strict,
+        dry_run=dry_run,
+        task_memory=task_memory,
     )
 
 
@@ -143,9 +155,10 @@ def _by_position(
     rows: Callable[[], DataFrame],
     names: tuple[str, str],
     on_conflict: OnConflict,
-    properties: Mapping[str, str] | None,
+    snapshot_properties: Mapping[str, str] | None,
     *,
     strict: bool,
+    dry_run: bool,
     matters: Matters = None,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult:
@@ -164,7 +177,7 @@ def _by_position(
         tasks = {}
         if base is not None:
             tasks = {t.data.file_path: lean(t) for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
-        part, deletes = Job(table, job.job_id), rows()
+        part, deletes = Job(table, job.job_id, dry_run=dry_run), rows()
         marked = deletes.mapInArrow(
             over_batches(
                 "puffin_fast.spark._known",
@@ -182,7 +195,7 @@ def _by_position(
         dangling = part.dangling
         return part.changes(outcomes, matters)
 
-    result = job.run(plan, on_conflict, properties)
+    result = job.run(plan, on_conflict, snapshot_properties)
     if dangling:
         _LOG.warning(
             "%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, job.branch

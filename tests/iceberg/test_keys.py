@@ -225,7 +225,6 @@ REFUSED: dict[str, tuple[Any, Any, type[PuffinFastError], str]] = {
     "no columns": (pa.table({"id": [1]}), [], InvalidInputError, "at least one"),
     "no identifier": (pa.table({"id": [1]}), None, InvalidInputError, "no identifier fields"),
     "twice": (pa.table({"id": [1]}), ["id", "id"], InvalidInputError, "twice"),
-    "a name": (pa.table({"id": [1]}), "id", InvalidInputError, "sequence"),
     "no arrow": ([1, 2], ["id"], InvalidInputError, "Arrow"),
 }
 

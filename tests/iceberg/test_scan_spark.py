@@ -222,7 +222,7 @@ def test_snapshots_branches_and_tags_are_read_as_they_were(
     )
     table = shared_catalog.load_table(f"{namespace}.t")
     agree(table, run(f"SELECT * FROM {name}"))
-    agree(table, run(f"SELECT * FROM {name} VERSION AS OF 'first'"), branch="first")
+    agree(table, run(f"SELECT * FROM {name} VERSION AS OF 'first'"), tag="first")
     agree(table, run(f"SELECT * FROM {name}.branch_side"), branch="side")
     agree(
         table,

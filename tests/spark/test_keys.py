@@ -167,7 +167,6 @@ def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: Ra
         (df, ["nobody"], NotFoundError, "nobody"),
         (df, ["day"], NotFoundError, "keys: no column day"),
         (df, [], InvalidInputError, "on"),
-        (df, "id", InvalidInputError, "sequence"),
         (df, None, InvalidInputError, "identifier"),
         (df, ["l"], InvalidInputError, "single values"),
         (
