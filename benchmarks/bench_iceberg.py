@@ -90,8 +90,8 @@ class Tables:
         from pyiceberg.types import IntegerType, LongType, NestedField
 
         from puffin_fast.iceberg import upgrade
-        from puffin_fast.iceberg._changes import Changes
-        from puffin_fast.iceberg.commit import commit
+        from puffin_fast.iceberg.commit.changes import Changes
+        from puffin_fast.iceberg.commit.protocol import commit
 
         self.catalog.create_namespace_if_not_exists("n")
         schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", IntegerType()))
@@ -155,7 +155,7 @@ def _write(rows: pa.Table, path: str) -> int:
 
 
 def _entry(content: int, path: str, rows: int, size: int, **metrics: Any) -> Any:
-    from puffin_fast.iceberg.manifests import ADDED, ManifestEntry
+    from puffin_fast.iceberg.manifest import ADDED, ManifestEntry
 
     return ManifestEntry(
         status=ADDED,

@@ -73,7 +73,7 @@ def make(root: Path, n_files: int, *, bounds: bool) -> Any:
     from pyiceberg.table import StaticTable
     from pyiceberg.table.metadata import TableMetadataUtil
 
-    from puffin_fast.iceberg.manifests import write_manifest, write_manifest_list
+    from puffin_fast.iceberg.manifest import write_manifest, write_manifest_list
 
     document = root / "metadata" / "v1.metadata.json"
     if not document.exists():
@@ -116,7 +116,7 @@ def _path(root: Path, number: int) -> str:
 
 
 def _entry(content: int, path: str, kind: str, rows: int, size: int, **more: Any) -> Any:
-    from puffin_fast.iceberg.manifests import ADDED, ManifestEntry
+    from puffin_fast.iceberg.manifest import ADDED, ManifestEntry
 
     return ManifestEntry(ADDED, None, None, None, content, path, kind, 0, (), rows, size, **more)
 

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.alternate import report
 from benchmarks.timing import OURS
-from puffin_fast.spark._batches import collected
+from puffin_fast.spark.session.batches import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

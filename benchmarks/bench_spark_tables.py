@@ -130,7 +130,7 @@ def warm_workers(spark: SparkSession) -> None:
     """Spark ends Python workers that had nothing to do for a minute: starts them, with what they import."""
 
     def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import puffin_fast.spark._tasks  # noqa: F401
+        import puffin_fast.spark.worker.tasks  # noqa: F401
 
         yield from batches
 

@@ -15,19 +15,19 @@ from puffin_fast.errors import PuffinFastError
 if TYPE_CHECKING:
     from puffin_fast import arrow, dv, iceberg, puffin, spark
     from puffin_fast.bitmap import PositionBitmap
-    from puffin_fast.files import VectorFile, read_vector, read_vectors, write_vectors
+    from puffin_fast.files import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BlobMetadata",
+    "DeletionVectorLocation",
     "FileMetadata",
     "PositionBitmap",
     "PuffinFastError",
     "PuffinReader",
     "PuffinWriter",
-    "VectorFile",
     "arrow",
     "dv",
     "errors",
@@ -47,7 +47,7 @@ _HOMES = {
     "PositionBitmap": "puffin_fast.bitmap",
     "PuffinReader": "puffin_fast.puffin",
     "PuffinWriter": "puffin_fast.puffin",
-    "VectorFile": "puffin_fast.files",
+    "DeletionVectorLocation": "puffin_fast.files",
     "read_vector": "puffin_fast.files",
     "read_vectors": "puffin_fast.files",
     "write_vectors": "puffin_fast.files",

@@ -26,7 +26,7 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
-Facts = tuple[int, int, int, int, int, int, bool]
+BitmapSummary = tuple[int, int, int, int, int, int, bool]
 """Cardinality; array, bitmap and run containers; first and last position; whether the form is one never written."""
 _SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
 
@@ -87,7 +87,7 @@ class PositionBitmap:
     _start: int
     _stop: int
     _cardinality: int
-    _checked: Facts | None
+    _checked: BitmapSummary | None
     _directory: query.Directory | None
 
     def __init__(self, positions: Any = ()) -> None:
@@ -196,7 +196,7 @@ class PositionBitmap:
         return cls.of_checked(data, 0, len(data), decode.check(data, 0, len(data), path, offset))
 
     @classmethod
-    def of_checked(cls, data: bytes, start: int, stop: int, facts: Facts) -> PositionBitmap:
+    def of_checked(cls, data: bytes, start: int, stop: int, facts: BitmapSummary) -> PositionBitmap:
         """For codecs: the set whose vector stands at data[start:stop], which a kernel's check found sound.
 
         Args:
@@ -245,7 +245,7 @@ class PositionBitmap:
         """The same set in the form that a set built point by point has; smallest where writers were careless."""
         return self.union((self,))
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> BitmapSummary:
         if self._checked is None:
             self._checked = decode.check(self._data, self._start, self._stop)
         return self._checked

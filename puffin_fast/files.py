@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from puffin_fast import _io
+from puffin_fast import _runtime
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "DeletionVectorLocation",
     "Problem",
-    "VectorFile",
     "check_vectors",
     "read_ranges",
     "read_vector",
@@ -48,7 +48,7 @@ _DIGITS = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class VectorFile:
+class DeletionVectorLocation:
     """Where a written vector lies: what a manifest entry needs.
 
     Attributes:
@@ -92,7 +92,7 @@ def write_vectors(
     filesystem: Any = None,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
-) -> list[VectorFile]:
+) -> list[DeletionVectorLocation]:
     """Writes one Puffin file of deletion vectors; when anything fails, none.
 
     Args:
@@ -134,7 +134,7 @@ def write_vectors(
             )
             written.append((data_file, metadata, cardinality))
     return [
-        VectorFile(data_file, name, blob.offset, blob.length, cardinality, writer.file_size)
+        DeletionVectorLocation(data_file, name, blob.offset, blob.length, cardinality, writer.file_size)
         for data_file, blob, cardinality in written
     ]
 
@@ -200,7 +200,7 @@ def read_ranges(
         As `read_vector` does.
     """
     wanted = list(ranges)
-    with _io.open_source(path, filesystem=filesystem, size=file_size) as source:
+    with _runtime.open_source(path, filesystem=filesystem, size=file_size) as source:
         for index, blob in source.read_ranges([(offset, length) for offset, length, _ in wanted]):
             offset, _, cardinality = wanted[index]
             yield index, codec.decode(blob, cardinality=cardinality, path=source.path, offset=offset)

@@ -305,7 +305,7 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
 def duckdb_iceberg() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded.
 
-    Without its cache of files, which gives wrong bytes: see ``tests/jury``.
+    Without its cache of files, which gives wrong bytes: see ``tests/interop``.
     """
     module = require_module("duckdb")
     connection = module.connect(config={"threads": 2, "enable_external_file_cache": False})

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of position sets, and builders of bytes that are malformed or merely unusual.
+"""Hypothesis strategies of position sets, and builders of bytes that are malformed or merely non_canonical.
 
 The builders assemble bitmaps field by field, so that each of them breaks exactly one thing.
 """
@@ -278,7 +278,7 @@ _blob("blob_with_a_trailing_byte", _GOOD + b"\0")
 _blob("blob_without_its_last_byte", _GOOD[:-1])
 _blob("blob_without_its_frame", _GOOD[8:-4])
 
-# The unusual -------------------------------------------------------------------------------------------
+# The non_canonical -------------------------------------------------------------------------------------------
 
 ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
     "nothing": (bitmap64(), []),

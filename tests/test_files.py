@@ -20,7 +20,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.files import (
-    VectorFile,
+    DeletionVectorLocation,
     check_vectors,
     read_ranges,
     read_vector,
@@ -77,7 +77,7 @@ def test_the_footer_says_what_the_specification_demands(
     with PuffinReader(tmp_path / "x") as reader:
         assert reader.metadata.properties["job"] == "7"
         for blob, entry in zip(reader.blobs, written, strict=True):
-            assert entry == VectorFile(
+            assert entry == DeletionVectorLocation(
                 entry.data_file,
                 str(tmp_path / "x"),
                 blob.offset,

@@ -31,7 +31,7 @@ cdef struct Summary:
     uint64_t n_containers[3]    # by Kind
     uint64_t first              # positions; undefined when cardinality is 0
     uint64_t last
-    bint unusual                # well-formed, but in a form that is never written (`validate` says which)
+    bint non_canonical                # well-formed, but in a form that is never written (`validate` says which)
 
 
 cdef struct Fault:

@@ -101,7 +101,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
 
     Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key or
     position above what Java takes, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
-    out of order or overlapping, a cardinality that disagrees. Accepted, though never written (`unusual`): 32-bit
+    out of order or overlapping, a cardinality that disagrees. Accepted, though never written (`non_canonical`): 32-bit
     bitmaps without containers, run containers no smaller than the array or bitmap would be, runs that touch, the run
     cookie without a run container, run flags past the last container.
 
@@ -148,7 +148,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
             descriptors = flags + (count + 7) // 8
             offsets = descriptors + 4 * <size_t>count if count >= OFFSETS_MIN_COUNT else NULL
             if count & 7 and flags[count >> 3] >> (count & 7):
-                summary.unusual = True
+                summary.non_canonical = True
         elif cookie == COOKIE_PLAIN:
             count = load32(data + at + 4)
             if count > MAX_CONTAINERS:
@@ -188,7 +188,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                     if r > 0 and start < end:
                         return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
                     if r > 0 and start == end:
-                        summary.unusual = True
+                        summary.non_canonical = True
                     end = start + load16(pairs + 4 * <size_t>r + 2) + 1
                     if end > MAX_CONTAINERS:
                         return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, MAX_CONTAINERS - 1, end - 1)
@@ -196,7 +196,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                 if total != cardinality:
                     return fail(fault, RUN_CARDINALITY, at, cardinality, total)
                 if choose(cardinality, runs) != RUN:
-                    summary.unusual = True
+                    summary.non_canonical = True
                 has_run = True
                 if summary.cardinality == 0:
                     summary.first = high | (<uint64_t>key << 16) | load16(pairs)
@@ -227,7 +227,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
             last_container = at
             at += need
         if count == 0 or (flags != NULL and not has_run):
-            summary.unusual = True
+            summary.non_canonical = True
     if summary.cardinality > 0 and summary.last > MAX_POSITION:
         return fail(fault, POSITION_RANGE, last_container, MAX_POSITION, summary.last)
     if at != size:

@@ -47,7 +47,7 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
     if fault.code != 0:
         raise corrupt(&fault, path, base)
     return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
-            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.unusual))
+            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.non_canonical))
 
 
 cdef uint64_t* expand(const uint8_t* data, uint64_t* out, uint64_t* end) noexcept nogil:

@@ -160,4 +160,4 @@ def check(blob, path=None, uint64_t offset=0):
     if code != SOUND:
         raise corrupt_blob(code, &fault, path, offset)
     return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
-            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.unusual))
+            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.non_canonical))

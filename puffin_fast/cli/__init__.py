@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _rim, demo, maintain, puffin, table
+from puffin_fast.cli import _common, demo, maintain, puffin, table
 
 __all__ = ["main"]
 
 
-@click.group(cls=_rim.Door, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_common.ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(version)s")
-@_rim.catalog_options
+@_common.catalog_options
 @click.pass_context
 def main(context: click.Context, /, **catalog: str | None) -> None:
     """Deletion vectors: Puffin files and Iceberg tables.
@@ -35,7 +35,7 @@ for _command in (
     maintain.convert,
     maintain.compact,
     maintain.repair,
-    maintain.unneeded,
+    maintain.orphan_files,
     demo.demo,
 ):
     main.add_command(_command)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast.cli import _rim
+from puffin_fast.cli import _common
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _picture(story: Story, path: Path) -> bool:
     show_envvar=True,
     help="TPC-H scale factor of lineitem (1: 6 million rows); 0 leaves it out.",
 )
-@_rim.output_option
+@_common.output_option
 def demo(folder: Path, scale: float, output: str) -> None:
     """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and proves the result."""
     from puffin_fast.cli import _demo_data
@@ -241,12 +241,12 @@ def demo(folder: Path, scale: float, output: str) -> None:
     finally:
         session.stop()
     if output == "json":
-        _rim.print_json({"tables": story.tables, "stages": story.stages})
+        _common.print_json({"tables": story.tables, "stages": story.stages})
         return
-    console = _rim.console()
-    console.print(_rim.grid(story.stages, title="stages"))
+    console = _common.console()
+    console.print(_common.grid(story.stages, title="stages"))
     console.print(
-        _rim.grid(
+        _common.grid(
             story.tables, title="deletion vectors, and the same deletes as Parquet position-delete files"
         )
     )

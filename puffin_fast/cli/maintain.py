@@ -1,4 +1,4 @@
-"""Commands that look after a table's deletes: ``report``, ``convert``, ``compact``, ``repair``, ``unneeded``."""
+"""Commands that look after a table's deletes: ``report``, ``convert``, ``compact``, ``repair``, ``orphan_files``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast.cli import _rim
+from puffin_fast.cli import _common
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg import RewriteResult
 
-__all__ = ["compact", "convert", "repair", "report", "unneeded"]
+__all__ = ["compact", "convert", "orphan_files", "repair", "report"]
 
 branch_option = click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Read and count everything, write nothing.")
@@ -25,11 +25,11 @@ snapshot_option = click.option("--snapshot-id", type=int, help="A snapshot, inst
 
 def _show(name: str, job: str, result: RewriteResult, output: str) -> None:
     if output == "json":
-        _rim.print_json({"table": name, "job": job, **asdict(result)})
+        _common.print_json({"table": name, "job": job, **asdict(result)})
         return
     shown = {key: value for key, value in asdict(result).items() if key != "left"}
-    console = _rim.console()
-    console.print(_rim.grid([{"what": key.replace("_", " "), job: value} for key, value in shown.items()]))
+    console = _common.console()
+    console.print(_common.grid([{"what": key.replace("_", " "), job: value} for key, value in shown.items()]))
     for sentence in result.left:
         console.print(f"left: {sentence}", soft_wrap=True, markup=False)
 
@@ -48,8 +48,8 @@ def _show(name: str, job: str, result: RewriteResult, output: str) -> None:
 @click.option(
     "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw it, too: .png, .svg or .pdf."
 )
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def report(
     table: str,
     branch: str | None,
@@ -60,7 +60,7 @@ def report(
     **catalog: str | None,
 ) -> None:
     """Which files of TABLE (namespace.name) are worth rewriting, and what its deletes cost."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     found = iceberg.report(opened, branch=branch, snapshot_id=snapshot_id, share=share)
@@ -68,9 +68,9 @@ def report(
         found.picture(picture)
     if output == "json":
         answer = {"table": table, "totals": found.totals, "advice": found.advice}
-        _rim.print_json({**answer, "files": found.files.to_pylist()})
+        _common.print_json({**answer, "files": found.files.to_pylist()})
     else:
-        _rim.console().print(found)
+        _common.console().print(found)
 
 
 @click.command()
@@ -83,8 +83,8 @@ def report(
 @branch_option
 @job_id_option
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def convert(
     table: str,
     only: str | None,
@@ -98,7 +98,7 @@ def convert(
 
     One commit for each kind that is there. The rows stay the same.
     """
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     jobs = {"position": iceberg.convert_position_deletes, "equality": iceberg.convert_equality_deletes}
@@ -111,7 +111,7 @@ def convert(
                 _show(table, f"convert {kind} deletes", result, output)
             results.append({"table": table, "job": f"convert {kind} deletes", **asdict(result)})
     if output == "json":
-        _rim.print_json(results)
+        _common.print_json(results)
 
 
 @click.command()
@@ -122,8 +122,8 @@ def convert(
 @branch_option
 @job_id_option
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def compact(
     table: str,
     target_file_size: int | None,
@@ -134,7 +134,7 @@ def compact(
     **catalog: str | None,
 ) -> None:
     """Packs the vectors of TABLE into few Puffin files and drops dangling ones."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     result = iceberg.compact(
@@ -145,18 +145,20 @@ def compact(
 
 @click.command()
 @click.argument("table")
-@click.option("--keep-hidden", is_flag=True, help="Leave rows that came back under a vector in the table.")
+@click.option(
+    "--keep-superseded", is_flag=True, help="Leave rows that came back under a vector in the table."
+)
 @branch_option
 @job_id_option
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 @click.pass_context
 def repair(
     context: click.Context,
     /,
     table: str,
-    keep_hidden: bool,
+    keep_superseded: bool,
     branch: str,
     job_id: str | None,
     dry_run: bool,
@@ -167,10 +169,12 @@ def repair(
 
     Exit code 1 when something had to be left as it is.
     """
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    result = iceberg.repair(opened, branch=branch, hidden=not keep_hidden, job_id=job_id, dry_run=dry_run)
+    result = iceberg.repair(
+        opened, branch=branch, superseded=not keep_superseded, job_id=job_id, dry_run=dry_run
+    )
     _show(table, "repair", result, output)
     if result.left:
         context.exit(1)
@@ -186,14 +190,14 @@ def repair(
     help="Days: younger files may belong to a commit that is on its way.",
 )
 @click.option("--heads-only", is_flag=True, help="As if all snapshots but the heads were expired.")
-@_rim.catalog_options
-@_rim.output_option
-def unneeded(table: str, older_than: float, heads_only: bool, output: str, **catalog: str | None) -> None:
+@_common.catalog_options
+@_common.output_option
+def orphan_files(table: str, older_than: float, heads_only: bool, output: str, **catalog: str | None) -> None:
     """Lists files in TABLE's folder that no snapshot needs; removes none."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    found = iceberg.unneeded_files(
+    found = iceberg.orphan_files(
         opened, older_than=timedelta(days=older_than), keep=[] if heads_only else None
     )
-    _rim.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} files")
+    _common.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} files")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from puffin_fast.cli import _rim
+from puffin_fast.cli import _common
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
@@ -65,7 +65,7 @@ def _describe(index: int, blob: BlobMetadata) -> dict[str, Any]:
 
 @click.command()
 @click.argument("file")
-@_rim.output_option
+@_common.output_option
 def inspect(file: str, output: str) -> None:
     """What a Puffin FILE holds: blobs, properties, containers, sizes.
 
@@ -86,20 +86,20 @@ def inspect(file: str, output: str) -> None:
             "properties": dict(reader.metadata.properties),
         }
     if output == "json":
-        _rim.print_json({**summary, "blobs": blobs})
+        _common.print_json({**summary, "blobs": blobs})
         return
-    console = _rim.console()
-    console.print(_rim.grid([summary]))
+    console = _common.console()
+    console.print(_common.grid([summary]))
     if blobs:
-        console.print(_rim.grid(blobs))
+        console.print(_common.grid(blobs))
 
 
 @click.command()
 @click.argument("target")
 @click.option("--branch", help="Of a table: a branch or tag, instead of the current snapshot.")
 @click.option("--snapshot-id", type=int, help="Of a table: a snapshot, instead of the current one.")
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 @click.pass_context
 def verify(
     context: click.Context,
@@ -113,7 +113,7 @@ def verify(
     """Checks every deletion vector of TARGET, a Puffin file or a table (namespace.name).
 
     Of a file all blobs are read: lengths, magic, checksum, cardinality. Of a table every vector is held
-    against manifest, footer and data file, and missing, duplicate, dangling, mismatching and hidden deletes
+    against manifest, footer and data file, and missing, duplicate, dangling, mismatching and superseded deletes
     are listed. What has a slash, ends in .puffin or is there as a file is a file.
 
     Exit code 1 when something is wrong.
@@ -138,7 +138,7 @@ def _verify_file(file: str, output: str) -> bool:
                 row["n_bytes"] = None
                 row["error"] = str(error)
             rows.append(row)
-    _rim.show(rows, output, title=f"{file}: {len(rows)} blobs")
+    _common.show(rows, output, title=f"{file}: {len(rows)} blobs")
     return not any(row["error"] for row in rows)
 
 
@@ -149,9 +149,9 @@ def _verify_table(
     snapshot_id: int | None,
     output: str,
 ) -> bool:
-    opened = _rim.open_table(name, catalog)
+    opened = _common.open_table(name, catalog)
     from puffin_fast import iceberg
 
     found = iceberg.verify(opened, branch=branch, snapshot_id=snapshot_id)
-    _rim.show([asdict(finding) for finding in found], output, title=f"{name}: {len(found)} findings")
+    _common.show([asdict(finding) for finding in found], output, title=f"{name}: {len(found)} findings")
     return not found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast.cli import _files, _rim
+from puffin_fast.cli import _common, _files
 from puffin_fast.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def _count(table: Table, where: str, branch: str) -> int:
 @branch_option
 @click.option("--spark", is_flag=True, help="Search and encode on Spark's executors.")
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def delete(
     table: str, where: str, branch: str, spark: bool, dry_run: bool, output: str, **catalog: str | None
 ) -> None:
@@ -74,13 +74,13 @@ def delete(
 
     A filter that matches nothing commits nothing.
     """
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     if dry_run:
         rows = _count(opened, where, branch)
-        _rim.show([{"table": table, "where": where, "branch": branch, "rows_deleted": rows}], output)
+        _common.show([{"table": table, "where": where, "branch": branch, "rows_deleted": rows}], output)
         return
     result = _on_spark(opened, where, branch) if spark else _here(opened, where, branch)
-    _rim.show([{"table": table, "where": where, "branch": branch, **asdict(result)}], output)
+    _common.show([{"table": table, "where": where, "branch": branch, **asdict(result)}], output)
 
 
 @click.command("delete-keys")
@@ -95,8 +95,8 @@ def delete(
 @branch_option
 @job_id_option
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def delete_keys(
     table: str,
     keys: Path,
@@ -112,7 +112,7 @@ def delete_keys(
 
     KEYS is Parquet, Arrow or CSV by its suffix; a CSV file's columns are read as TABLE has them.
     """
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     with _files.rows(keys, opened.schema()) as rows:
@@ -125,7 +125,7 @@ def delete_keys(
             job_id=job_id,
             dry_run=dry_run,
         )
-    _rim.show([{"table": table, "keys": str(keys), "branch": branch, **asdict(result)}], output)
+    _common.show([{"table": table, "keys": str(keys), "branch": branch, **asdict(result)}], output)
 
 
 @click.command()
@@ -141,8 +141,8 @@ def delete_keys(
 @branch_option
 @job_id_option
 @dry_run_option
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def upsert(
     table: str,
     data: Path,
@@ -160,7 +160,7 @@ def upsert(
     DATA is Parquet, Arrow or CSV by its suffix, with all columns of TABLE; a CSV file's columns are read as
     TABLE has them. One commit; rows that are the same already are left as they are.
     """
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     with _files.rows(data, opened.schema()) as rows:
@@ -174,7 +174,7 @@ def upsert(
             job_id=job_id,
             dry_run=dry_run,
         )
-    _rim.show([{"table": table, "data": str(data), "branch": branch, **asdict(result)}], output)
+    _common.show([{"table": table, "data": str(data), "branch": branch, **asdict(result)}], output)
 
 
 @click.command()
@@ -190,8 +190,8 @@ def upsert(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write them to a .parquet, .arrow or .csv file; all rows by default.",
 )
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def scan(
     table: str,
     where: str,
@@ -205,7 +205,7 @@ def scan(
     **catalog: str | None,
 ) -> None:
     """Rows of TABLE (namespace.name), all its deletes applied."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     names = ("*",) if columns is None else tuple(name.strip() for name in columns.split(","))
@@ -214,12 +214,12 @@ def scan(
     found = iceberg.scan(opened, where, names, branch=branch, snapshot_id=snapshot_id, limit=limit)
     if to is not None:
         rows = _files.write(to, found.to_reader())
-        _rim.show([{"table": table, "file": str(to), "rows": rows}], output)
+        _common.show([{"table": table, "file": str(to), "rows": rows}], output)
     elif count:
         n_rows = sum(batch.num_rows for batch in found.to_batches())
-        _rim.show([{"table": table, "where": where, "rows": n_rows}], output)
+        _common.show([{"table": table, "where": where, "rows": n_rows}], output)
     else:
-        _rim.show(list(_plain(found.to_batches())), output)
+        _common.show(list(_plain(found.to_batches())), output)
 
 
 def _plain(batches: Iterator[Any]) -> Iterator[dict[str, object]]:
@@ -236,31 +236,31 @@ def _plain(batches: Iterator[Any]) -> Iterator[dict[str, object]]:
 @click.argument("table")
 @click.option("--branch", help="A branch or tag, instead of the current snapshot.")
 @click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def deletes(
     table: str, branch: str | None, snapshot_id: int | None, output: str, **catalog: str | None
 ) -> None:
     """What is deleted where in TABLE (namespace.name): a row for each delete file and its data file."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
     found = iceberg.deletes(opened, branch=branch, snapshot_id=snapshot_id)
-    _rim.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} deletes")
+    _common.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} deletes")
 
 
 @click.command()
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
-@_rim.catalog_options
-@_rim.output_option
+@_common.catalog_options
+@_common.output_option
 def upgrade(table: str, dry_run: bool, output: str, **catalog: str | None) -> None:
     """Raises TABLE (namespace.name) to format version 3, which has deletion vectors; rewrites nothing."""
-    opened = _rim.open_table(table, catalog)
+    opened = _common.open_table(table, catalog)
     before = opened.metadata.format_version
     after = max(before, 3)
     if not dry_run:
         from puffin_fast import iceberg
 
         after = iceberg.upgrade(opened).metadata.format_version
-    _rim.show([{"table": table, "before": before, "after": after, "dry_run": dry_run}], output)
+    _common.show([{"table": table, "before": before, "after": after, "dry_run": dry_run}], output)

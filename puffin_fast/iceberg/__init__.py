@@ -8,22 +8,22 @@ from __future__ import annotations
 from puffin_fast.errors import MissingExtraError
 
 try:
-    from puffin_fast.iceberg._pyiceberg import v3_metadata
-    from puffin_fast.iceberg._rewrite import RewriteResult
-    from puffin_fast.iceberg.accelerate import Acceleration, accelerate
-    from puffin_fast.iceberg.compact import compact
-    from puffin_fast.iceberg.convert import convert_equality_deletes, convert_position_deletes
-    from puffin_fast.iceberg.delete import DeleteResult, delete, delete_positions
-    from puffin_fast.iceberg.deletes import deletes
-    from puffin_fast.iceberg.keys import delete_keys
-    from puffin_fast.iceberg.plan import FileTask, Plan, plan_files
-    from puffin_fast.iceberg.repair import repair
-    from puffin_fast.iceberg.report import Report, report
-    from puffin_fast.iceberg.scan import Scan, scan
-    from puffin_fast.iceberg.tables import append, create_table, upgrade
-    from puffin_fast.iceberg.unneeded import unneeded_files
-    from puffin_fast.iceberg.upsert import UpsertResult, upsert
-    from puffin_fast.iceberg.verify import Finding, verify
+    from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+    from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
+    from puffin_fast.iceberg.dml.delete_keys import delete_keys
+    from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+    from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
+    from puffin_fast.iceberg.maintenance.compact import compact
+    from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
+    from puffin_fast.iceberg.maintenance.list_deletes import deletes
+    from puffin_fast.iceberg.maintenance.orphan_files import orphan_files
+    from puffin_fast.iceberg.maintenance.repair import repair
+    from puffin_fast.iceberg.maintenance.report import Report, report
+    from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
+    from puffin_fast.iceberg.maintenance.verify import Finding, verify
+    from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_files
+    from puffin_fast.iceberg.scan.accelerate import Acceleration, accelerate
+    from puffin_fast.iceberg.scan.scan import Scan, scan
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyiceberg", "fastavro", "tenacity"):
@@ -50,11 +50,11 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "deletes",
+    "orphan_files",
     "plan_files",
     "repair",
     "report",
     "scan",
-    "unneeded_files",
     "upgrade",
     "upsert",
     "v3_metadata",

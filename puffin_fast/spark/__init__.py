@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast.spark import functions
-from puffin_fast.spark._session import register
-from puffin_fast.spark.runs import job_files, remove_job_files
-from puffin_fast.spark.transforms import decode_vectors, encode_deletes, union_vectors
-from puffin_fast.spark.write import write_deletion_vectors
+from puffin_fast.spark.dataframe import functions
+from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
+from puffin_fast.spark.dataframe.transforms import decode_vectors, encode_deletes, union_vectors
+from puffin_fast.spark.dataframe.write import write_deletion_vectors
+from puffin_fast.spark.session.sessions import register
 
 if TYPE_CHECKING:
-    from puffin_fast.spark.compaction import compact
-    from puffin_fast.spark.convert import convert_equality_deletes, convert_position_deletes
-    from puffin_fast.spark.keys import delete_keys
-    from puffin_fast.spark.scans import scan
-    from puffin_fast.spark.tables import delete, delete_positions
+    from puffin_fast.spark.table.compact import compact
+    from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
+    from puffin_fast.spark.table.delete import delete, delete_positions
+    from puffin_fast.spark.table.delete_keys import delete_keys
+    from puffin_fast.spark.table.scan import scan
 
 __all__ = [
     "compact",
@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 _ON_TABLES = {
-    "compact": "compaction",
+    "compact": "compact",
     "convert_equality_deletes": "convert",
     "convert_position_deletes": "convert",
-    "delete": "tables",
-    "delete_keys": "keys",
-    "delete_positions": "tables",
-    "scan": "scans",
+    "delete": "delete",
+    "delete_keys": "delete_keys",
+    "delete_positions": "delete",
+    "scan": "scan",
 }
 """Jobs on tables, and the modules that they are in."""
 
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
     from puffin_fast.errors import MissingExtraError
 
     try:
-        module = import_module(f"puffin_fast.spark.{_ON_TABLES[name]}")
+        module = import_module(f"puffin_fast.spark.table.{_ON_TABLES[name]}")
     except ModuleNotFoundError as error:
         raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
     return getattr(module, name)

@@ -1,4 +1,4 @@
-"""``report``, ``verify``, ``convert``, ``compact``, ``repair`` and ``unneeded`` from the shell."""
+"""``report``, ``verify``, ``convert``, ``compact``, ``repair`` and ``orphan-files`` from the shell."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
     assert open_table(many).scan().to_arrow().num_rows == 1998
 
 
-@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "unneeded"])
+@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "orphan-files"])
 def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: str) -> None:
     text = run(command, "ns.t", *many)
     assert text.exit_code == 0, text.output
@@ -59,7 +59,7 @@ def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: 
     said(run(command, "ns.t", "--output", "json", *many))
 
 
-@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "unneeded"])
+@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "orphan-files"])
 def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Options, command: str) -> None:
     result = run(command, "ns.other", *catalog_options)
     assert result.exit_code == 1
@@ -100,7 +100,7 @@ def test_unneeded_files_are_listed_once_they_are_old(run: Run, many: Options) ->
     table = open_table(many)
     orphan = Path(table.location().removeprefix("file://"), "data", "orphan.puffin")
     orphan.write_bytes(b"1234")
-    assert said(run("unneeded", "ns.t", "--output", "json", *many)) == []
-    (row,) = said(run("unneeded", "ns.t", "--older-than", "0", "--output", "json", *many))
+    assert said(run("orphan-files", "ns.t", "--output", "json", *many)) == []
+    (row,) = said(run("orphan-files", "ns.t", "--older-than", "0", "--output", "json", *many))
     assert row["path"].endswith("orphan.puffin")
     assert orphan.exists()

@@ -15,9 +15,9 @@ from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, iceberg
 from puffin_fast.files import write_vectors
-from puffin_fast.iceberg._changes import Changes, vector_entry
-from puffin_fast.iceberg.commit import commit
-from puffin_fast.spark.runs import job_files, remove_job_files
+from puffin_fast.iceberg.commit.changes import Changes, vector_entry
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from tests.iceberg.conftest import local
 
 AT_ONCE = timedelta(seconds=-5)
@@ -60,7 +60,7 @@ def with_deletes(catalog: SqlCatalog, root: Path, data_path: str) -> Table:
 
 
 def orphans(table: Table, **options: Any) -> list[str]:
-    found: list[str] = iceberg.unneeded_files(table, older_than=AT_ONCE, **options)["path"].to_pylist()
+    found: list[str] = iceberg.orphan_files(table, older_than=AT_ONCE, **options)["path"].to_pylist()
     return found
 
 
@@ -152,5 +152,5 @@ def test_young_files_are_not_listed_through_any_file_io(file_io: str, tmp_path: 
     for path in (old, young):
         path.write_bytes(b"x")
     os.utime(old, (1e9, 1e9))
-    assert iceberg.unneeded_files(table)["path"].to_pylist() == [f"file://{old}"]
+    assert iceberg.orphan_files(table)["path"].to_pylist() == [f"file://{old}"]
     catalog.engine.dispose()

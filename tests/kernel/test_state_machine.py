@@ -39,7 +39,7 @@ class BitmapMachine(RuleBasedStateMachine):
         return self.pair(PositionBitmap.from_range(start, start + n), set(range(start, start + n)))
 
     @rule(target=pairs, name=st.sampled_from(sorted(strategies.ACCEPTED)))
-    def unusual(self, name: str) -> Pair:
+    def non_canonical(self, name: str) -> Pair:
         data, members = strategies.ACCEPTED[name]
         return self.pair(PositionBitmap.from_bytes(data), set(members))
 

@@ -14,9 +14,9 @@ sys.path[:] = [path for path in sys.path if not path.endswith(".zip")]
 import pandas  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
-import puffin_fast.spark._conversions  # noqa: E402
-import puffin_fast.spark._keys  # noqa: E402
-import puffin_fast.spark._scan  # noqa: E402, F401
+import puffin_fast.spark.worker.conversions  # noqa: E402
+import puffin_fast.spark.worker.keys  # noqa: E402
+import puffin_fast.spark.worker.scan  # noqa: E402, F401
 
 if __name__ == "__main__":
     manager()

@@ -30,10 +30,10 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.plan import plan_files
-from puffin_fast.spark import functions as dv
-from puffin_fast.spark._batches import LIMIT, NO_LIMIT
-from puffin_fast.spark._session import own_errors, pyspark_version
+from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.spark.dataframe import functions as dv
+from puffin_fast.spark.session.batches import LIMIT, NO_LIMIT
+from puffin_fast.spark.session.sessions import own_errors, pyspark_version
 from tests import oracle
 from tests.conftest import QUICK
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.spark import _combine, _explode, _merge
+from puffin_fast.spark.worker import combine, explode, merge
 from tests import oracle
 from tests.memory import MIB, peak_growth
 from tests.spark.laws import expected, some_deletes
@@ -42,8 +42,8 @@ def sets_of(merged: list[pa.RecordBatch]) -> dict[str, set[int]]:
 @pytest.mark.parametrize("rows", [1, 64, 10_000])
 def test_any_limit_gives_the_same_vectors(memory: int, rows: int) -> None:
     deletes = some_deletes(2_000, 11)
-    partials = list(_combine.combine(iter(batches_of(deletes, rows)), names=NAMES, memory=memory))
-    merged = list(_merge.merge(iter(sorted_by_file(partials, rows)), memory=memory))
+    partials = list(combine.combine(iter(batches_of(deletes, rows)), names=NAMES, memory=memory))
+    merged = list(merge.merge(iter(sorted_by_file(partials, rows)), memory=memory))
     assert sets_of(merged) == expected(deletes)
 
 
@@ -56,8 +56,8 @@ def test_any_limit_gives_the_same_vectors(memory: int, rows: int) -> None:
 )
 def test_any_rows_in_any_cut_give_their_sets(rows: list[tuple[str, int]], memory: int, cut: int) -> None:
     deletes = pa.table({"file_path": [path for path, _ in rows], "pos": [pos for _, pos in rows]})
-    partials = list(_combine.combine(iter(batches_of(deletes, cut)), names=NAMES, memory=memory))
-    merged = list(_merge.merge(iter(sorted_by_file(partials, cut)), memory=memory))
+    partials = list(combine.combine(iter(batches_of(deletes, cut)), names=NAMES, memory=memory))
+    merged = list(merge.merge(iter(sorted_by_file(partials, cut)), memory=memory))
     assert sets_of(merged) == expected(deletes)
 
 
@@ -68,11 +68,11 @@ def test_what_is_shuffled_is_small_whatever_the_vector() -> None:
     runs = (np.arange(0, 1 << 34, 1 << 20)[:, None] + np.arange(50)).ravel()
     for positions in (dense, sparse, runs):
         deletes = pa.table({"file_path": pa.repeat("a", len(positions)), "pos": positions})
-        partials = list(_combine.combine(iter(batches_of(deletes, 10_000)), names=NAMES, memory=1 << 26))
+        partials = list(combine.combine(iter(batches_of(deletes, 10_000)), names=NAMES, memory=1 << 26))
         assert sum(batch.num_rows for batch in partials) > 1
         largest = max(len(blob) for batch in partials for blob in batch["blob"].to_pylist())
-        assert largest <= _combine.PIECE
-        (whole,) = _merge.merge(iter(partials), memory=1 << 20)
+        assert largest <= combine.PIECE
+        (whole,) = merge.merge(iter(partials), memory=1 << 20)
         assert whole["cardinality"].to_pylist() == [len(set(positions.tolist()))]
 
 
@@ -86,7 +86,7 @@ def test_a_merge_holds_one_file_beyond_its_limit() -> None:
             blob = oracle.encode_blob(range(0, 4000, 2))
             yield pa.record_batch({"file_path": [f"f{i:03d}"], "blob": [blob]})
 
-    merged = _merge.merge(source(), memory=50_000)
+    merged = merge.merge(source(), memory=50_000)
     next(merged)
     assert taken["batches"] < 20
 
@@ -98,15 +98,16 @@ def test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector() ->
     import pyarrow as pa
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.dv import iceberg as codec
-    from puffin_fast.spark import _combine, _merge
+    from puffin_fast.spark.worker import combine
+    from puffin_fast.spark.worker import merge
     block = np.flatnonzero(np.random.default_rng(0).random(1 << 20) < 0.5)[:500_000]
     def partials():
         for number in range(1000):
             blob = codec.encode(PositionBitmap.from_positions(block + (number << 20)))
-            yield from _combine.pieces(pa.record_batch({"file_path": ["a"], "blob": [blob]}))
+            yield from combine.pieces(pa.record_batch({"file_path": ["a"], "blob": [blob]}))
     """
     action = """
-    (whole,) = _merge.merge(partials(), memory=16 << 20)
+    (whole,) = merge.merge(partials(), memory=16 << 20)
     assert whole["cardinality"].to_pylist() == [500_000_000]
     """
     vector = (1000 << 20) // 8
@@ -118,7 +119,7 @@ def test_a_task_reads_many_times_the_rows_that_it_holds(n_files: int) -> None:
     setup = f"""
     import numpy as np
     import pyarrow as pa
-    from puffin_fast.spark import _combine
+    from puffin_fast.spark.worker import combine
     rng = np.random.default_rng(0)
     paths = pa.array([f"s3://bucket/table/data/{{i:05d}}.parquet" for i in range({n_files})])
     def batches(n):
@@ -126,7 +127,7 @@ def test_a_task_reads_many_times_the_rows_that_it_holds(n_files: int) -> None:
             positions = rng.integers(0, 1 << 30, 10_000)
             yield pa.record_batch({{"file_path": paths.take(pa.array(positions % {n_files})), "pos": positions}})
     def run(n):
-        for partials in _combine.combine(batches(n), names=("file_path", "pos"), memory=16 << 20):
+        for partials in combine.combine(batches(n), names=("file_path", "pos"), memory=16 << 20):
             pass
     run(3)
     """
@@ -139,8 +140,8 @@ def test_exploded_batches_are_small_even_for_a_vector_of_a_whole_file() -> None:
     batch = pa.record_batch({"file_path": ["a", "b", "c"], "blob": [small, blob, small]})
     seen: defaultdict[str, int] = defaultdict(int)
     last: dict[str, int] = {}
-    for rows in _explode.explode(iter([batch]), names=("file_path", "blob")):
-        assert rows.num_rows <= _explode.ROWS
+    for rows in explode.explode(iter([batch]), names=("file_path", "blob")):
+        assert rows.num_rows <= explode.ROWS
         for path, pos in zip(rows["file_path"].to_pylist()[:1], rows["pos"].to_pylist()[:1], strict=True):
             assert pos == last.get(path, 2 if path != "b" else -1) + 1
         last[rows["file_path"][-1].as_py()] = rows["pos"][-1].as_py()

@@ -9,10 +9,10 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg._changes import Changes
-from puffin_fast.iceberg.commit import commit
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.protocol import commit
 from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
-from tests.iceberg.test_maintain import N, ids, made, puffins, tasks
+from tests.iceberg.maintenance.test_maintain import N, ids, made, puffins, tasks
 from tests.spark.test_convert import agree, twin
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg._rewrite import RewriteResult
-from puffin_fast.spark import convert
+from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
+from puffin_fast.spark.table import convert
 from tests.iceberg.conftest import files_of, local, racing, rows_of_duckdb
-from tests.iceberg.test_convert import delete_by_file, kinds, random_table, rows, three_files
-from tests.iceberg.test_maintain import add_vector
+from tests.iceberg.maintenance.test_convert import delete_by_file, kinds, random_table, rows, three_files
+from tests.iceberg.maintenance.test_maintain import add_vector
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

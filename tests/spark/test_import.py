@@ -64,9 +64,9 @@ def test_executors_of_another_version_are_named() -> None:
     lines = said(
         """
         from puffin_fast.errors import UnsupportedError
-        from puffin_fast.spark import _ship
-        there, _ship.__version__ = _ship.__version__, "9.9"
-        find = _ship.by_name("puffin_fast.spark._merge", "merge")
+        from puffin_fast.spark.session import executor_calls
+        there, executor_calls.__version__ = executor_calls.__version__, "9.9"
+        find = executor_calls.by_name("puffin_fast.spark.worker.merge", "merge")
         try:
             find()
         except UnsupportedError as error:

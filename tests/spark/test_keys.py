@@ -12,12 +12,12 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg._pyiceberg import v3_metadata
-from puffin_fast.iceberg.plan import plan_files
-from puffin_fast.spark._keys import up_to
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.spark.worker.keys import up_to
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
-from tests.iceberg.test_equality import delete_equal
-from tests.iceberg.test_keys import KEYS, ROWS, left_after, made
+from tests.iceberg.deletes.test_equality import delete_equal
+from tests.iceberg.dml.test_delete_keys import KEYS, ROWS, left_after, made
 from tests.spark.test_convert import twin
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def test_few_keys_of_many_bytes_are_joined(
     batches = [pa.record_batch({"k0": ["x" * 100] * n}) for n in (1, 0, 2, 1)]
     cut = [batch["more"].to_pylist() for batch in up_to(iter(batches), n_bytes=150)]
     assert cut == [[False], [True, True]], "what is over the limit is not passed on"
-    monkeypatch.setattr("puffin_fast.spark.keys.BROADCAST_BYTES", 100)
+    monkeypatch.setattr("puffin_fast.spark.table.delete_keys.BROADCAST_BYTES", 100)
     table = made(racing, "n")
     done = ps.delete_keys(frame(spark, ROWS.select(["word"])), table, ["word"], broadcast_keys=SENT)
     assert done.rows_deleted == ROWS.num_rows - ROWS["word"].null_count

@@ -14,10 +14,10 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError
-from puffin_fast.iceberg.plan import plan_files
+from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
-from tests.iceberg.test_position_files import GRANULARITY, check, made, position_files
-from tests.spark.flaky import FlakyFileIO
+from tests.iceberg.deletes.test_position_files import GRANULARITY, check, made, position_files
+from tests.spark.faults.flaky import FlakyFileIO
 from tests.spark.test_convert import twin
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.plan import plan_files
+from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.spark.laws import frame
 

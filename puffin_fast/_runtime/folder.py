@@ -1,0 +1,123 @@
+"""What lies in a folder: the names in it that begin with some letters, or all files below it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from puffin_fast._runtime.location import errors_of, resolve
+from puffin_fast.errors import UnsupportedError
+
+__all__ = ["FileInfo", "files_below", "names_in"]
+
+
+class FileInfo(NamedTuple):
+    """A file below a folder.
+
+    Attributes:
+        path: relative to the folder.
+        n_bytes: its size.
+        modified: in UTC; None where the filesystem does not say.
+    """
+
+    path: str
+    n_bytes: int
+    modified: datetime | None
+
+
+def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any = None) -> list[str]:
+    """Names of the files in a folder that begin with `prefix`, sorted; none where there is no such folder.
+
+    Args:
+        folder: a local path, a URI, or a path on `filesystem`.
+        prefix: the first letters of a name.
+        folders: the folders in it instead; local links to folders are left out, as they may lead elsewhere.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
+
+    Raises:
+        UnsupportedError: a PyIceberg FileIO, which cannot list.
+    """
+    kind, handle, key = resolve(folder, filesystem)
+    with errors_of(folder):
+        if kind == "local":
+            entries = list(os.scandir(key)) if os.path.isdir(key) else []
+            names = [e.name for e in entries if (e.is_dir(follow_symlinks=False) if folders else e.is_file())]
+        elif kind == "arrow":
+            from pyarrow.fs import FileSelector, FileType
+
+            found = handle.get_file_info(FileSelector(key, allow_not_found=True))
+            wanted = FileType.Directory if folders else FileType.File
+            names = [info.base_name for info in found if info.type == wanted]
+        elif kind == "fsspec":
+            found = handle.glob(f"{key.rstrip('/')}/{prefix}*", detail=True).values()
+            kind_of = "directory" if folders else "file"
+            names = [info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == kind_of]
+        else:
+            raise _cannot_list(folder, handle)
+    return sorted(name for name in names if name.startswith(prefix))
+
+
+def files_below(folder: str, *, filesystem: Any = None) -> Iterator[FileInfo]:
+    """All files below a folder, at any depth; none where there is no such folder. Local links are left out.
+
+    Args:
+        folder: a local path, a URI, or a path on `filesystem`.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
+
+    Raises:
+        UnsupportedError: a PyIceberg FileIO, which cannot list.
+    """
+    kind, handle, key = resolve(folder, filesystem)
+    with errors_of(folder):
+        if kind == "local":
+            yield from _local_files(key, "")
+        elif kind == "arrow":
+            from pyarrow.fs import FileSelector, FileType
+
+            root = handle.normalize_path(key).rstrip("/") + "/"
+            for info in handle.get_file_info(FileSelector(root[:-1], recursive=True, allow_not_found=True)):
+                if info.type == FileType.File:
+                    yield FileInfo(_below(info.path, root), info.size or 0, info.mtime)
+        elif kind == "fsspec":
+            root = handle._strip_protocol(key).rstrip("/") + "/"
+            for path, info in handle.find(root[:-1], detail=True).items():
+                yield FileInfo(_below(path, root), info["size"] or 0, _modified(handle, path, info))
+        else:
+            raise _cannot_list(folder, handle)
+
+
+def _local_files(folder: str, prefix: str) -> Iterator[FileInfo]:
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _local_files(entry.path, f"{prefix}{entry.name}/")
+        elif entry.is_file(follow_symlinks=False):
+            found = entry.stat(follow_symlinks=False)
+            yield FileInfo(prefix + entry.name, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
+
+
+def _below(path: str, root: str) -> str:
+    if not path.startswith(root):
+        raise UnsupportedError(f"{path}: listed as a file below {root}")
+    return path[len(root) :]
+
+
+def _modified(handle: Any, path: str, info: dict[str, Any]) -> datetime | None:
+    """When a file of an fsspec filesystem was modified: each has a name of its own for it."""
+    for name in ("LastModified", "last_modified", "mtime"):
+        if isinstance(value := info.get(name), datetime):
+            return value
+    try:
+        found = handle.modified(path)
+    except NotImplementedError:
+        return None
+    return found if isinstance(found, datetime) and found.tzinfo is not None else None
+
+
+def _cannot_list(folder: str, handle: Any) -> UnsupportedError:
+    return UnsupportedError(f"{folder}: {type(handle).__name__} cannot list a folder")

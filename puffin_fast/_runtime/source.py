@@ -1,0 +1,289 @@
+"""A source: byte ranges of one file, wherever it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from puffin_fast._runtime.location import Location, errors_of, is_file_object, name_of, path_of, resolve
+from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
+
+__all__ = ["Source", "open_source", "unbuffered"]
+
+MAX_RANGE = 2**31 - 1
+"""Bytes of one range: what a Java array, and so every blob that Java reads, can hold."""
+
+MAX_SPAN = 16 << 20
+"""Neighbouring ranges are joined into reads of at most this many bytes."""
+
+REMOTE_GAP = 64 << 10
+"""Bytes worth reading in vain to save a request, on an object store."""
+
+LOCAL_GAP = 4 << 10
+"""The same for a local file, where a request is a system call."""
+
+
+class Source:
+    """Byte ranges of one file.
+
+    Attributes:
+        path: what errors call the file, None for a nameless file object.
+        nearby: whether a further small read costs next to nothing.
+    """
+
+    path: str | None
+    nearby = False
+    gap = REMOTE_GAP
+
+    def __init__(self, path: str | None, size: int | None = None) -> None:
+        self.path = path
+        self._size = size
+        self._cached: tuple[int, bytes] = (0, b"")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file; asked for once, and not at all where the caller has said it."""
+        if self._size is None:
+            with errors_of(self.path):
+                self._size = self._ask_size()
+        return self._size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Exactly the bytes of one range.
+
+        Raises:
+            CorruptDataError: the file ends before the range does.
+            LimitExceededError: the range has more than 2^31 - 1 bytes.
+            InvalidInputError: offset or length is negative.
+        """
+        if offset < 0 or length < 0:
+            raise InvalidInputError(
+                f"{self.path}: a range needs offset and length >= 0: ({offset}, {length})"
+            )
+        if length > MAX_RANGE:
+            raise LimitExceededError(f"{self.path}: a range of {length} bytes, the limit is {MAX_RANGE}")
+        if self._size is not None and offset + length > self._size:
+            raise self._ends_early(offset, length, max(self._size - offset, 0))
+        start, cached = self._cached
+        if start <= offset and offset + length <= start + len(cached):
+            return cached[offset - start : offset - start + length]
+        if length == 0:
+            return b""
+        with errors_of(self.path):
+            data = self._fetch(offset, length)
+        if len(data) != length:
+            raise self._ends_early(offset, length, len(data))
+        return data
+
+    def read_tail(self, length: int) -> bytes:
+        """The last bytes of the file, at most `length`; later reads inside them are served from memory."""
+        length = min(length, self.size)
+        data = self.read_at(self.size - length, length)
+        self._cached = (self.size - length, data)
+        return data
+
+    def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+        """Many ranges, neighbours in one read: yields (index of the range, its bytes) in the file's order.
+
+        Args:
+            ranges: (offset, length) pairs, in any order; they may repeat and overlap.
+
+        Yields:
+            each range once; memory holds one read of at most `MAX_SPAN` bytes, or one larger range.
+        """
+        ranges = list(ranges)
+        order = sorted(range(len(ranges)), key=ranges.__getitem__)
+        first = 0
+        while first < len(order):
+            start, length = ranges[order[first]]
+            end = start + length
+            last = first + 1
+            while last < len(order):
+                offset, length = ranges[order[last]]
+                far = max(end, offset + length)
+                if offset - end > self.gap or far - start > max(MAX_SPAN, end - start):
+                    break
+                end = far
+                last += 1
+            span = self.read_at(start, end - start)
+            for index in order[first:last]:
+                offset, length = ranges[index]
+                yield index, span[offset - start : offset - start + length]
+            first = last
+
+    def close(self) -> None:
+        """Closes what `open_source` opened; a caller's file object stays open."""
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ends_early(self, offset: int, length: int, found: int) -> CorruptDataError:
+        return CorruptDataError(
+            "the file ends inside a range",
+            path=self.path,
+            offset=offset,
+            expected=f"{length} bytes",
+            found=found,
+        )
+
+    def _ask_size(self) -> int:
+        raise NotImplementedError
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        """The bytes of a range, fewer only where the file ends."""
+        raise NotImplementedError
+
+
+class _LocalSource(Source):
+    """A local file through positional reads: threads may share it."""
+
+    nearby = True
+    gap = LOCAL_GAP
+
+    def __init__(self, path: str, size: int | None) -> None:
+        with errors_of(path):
+            found = os.stat(path)
+            if not stat.S_ISREG(found.st_mode):  # before opening: a pipe would wait for its writer
+                raise InvalidInputError(f"{path}: is not a regular file")
+            if size not in (None, found.st_size):
+                raise CorruptDataError("file size", path=path, expected=size, found=found.st_size)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        super().__init__(path, found.st_size)
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, offset)
+        if not data or len(data) == length:
+            return data
+        # Linux returns at most 2^31 - 4096 bytes at once, network filesystems fewer
+        parts = [data]
+        have = len(data)
+        while have < length and (data := os.pread(self._descriptor, length - have, offset + have)):
+            parts.append(data)
+            have += len(data)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.close()
+
+
+class _ArrowSource(Source):
+    """A pyarrow NativeFile, which has positional reads of its own."""
+
+    def __init__(self, path: str | None, size: int | None, file: Any, *, owned: bool) -> None:
+        super().__init__(path, size)
+        self._file = file
+        self._owned = owned
+
+    def _ask_size(self) -> int:
+        return int(self._file.size())
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        data: bytes = self._file.read_at(length, offset)
+        return data
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+
+
+class _FsspecSource(Source):
+    """A path on an fsspec filesystem: range requests, without its read-ahead caches."""
+
+    def __init__(self, path: str, size: int | None, filesystem: Any, key: str) -> None:
+        super().__init__(path, size)
+        self._filesystem = filesystem
+        self._key = key
+
+    def _ask_size(self) -> int:
+        return int(self._filesystem.size(self._key))
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        data: bytes = self._filesystem.cat_file(self._key, start=offset, end=offset + length)
+        return data
+
+
+class _ObjectSource(Source):
+    """An open binary file object that can seek."""
+
+    def __init__(self, path: str | None, size: int | None, file: Any, *, owned: bool) -> None:
+        super().__init__(path, size)
+        self._file = file
+        self._owned = owned
+        self._lock = threading.Lock()
+
+    def _ask_size(self) -> int:
+        with self._lock:
+            return int(self._file.seek(0, os.SEEK_END))
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        parts = []
+        with self._lock:
+            self._file.seek(offset)
+            while length and (data := self._file.read(length)):
+                parts.append(data)
+                length -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+
+
+def unbuffered(file: Any) -> Any:
+    """The same file; one of fsspec's no longer reads ahead, by default up to 50 MB, of what it is asked for."""
+    cache: Any = getattr(file, "cache", None)
+    if hasattr(cache, "fetcher"):
+        from fsspec.caching import BaseCache
+
+        file.cache = BaseCache(cache.blocksize, cache.fetcher, cache.size)
+    return file
+
+
+def open_source(source: Location, *, filesystem: Any = None, size: int | None = None) -> Source:
+    """A file to read ranges of.
+
+    Args:
+        source: a local path, a URI, a path on `filesystem`, or an open binary file object that can seek.
+        filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
+        size: the file's size in bytes where it is known: saves asking for it.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: the source is of no kind above, a directory, or may not be read.
+        UnsupportedError: a URI of a scheme that nobody here knows.
+    """
+    if size is not None and size < 0:
+        raise InvalidInputError(f"a file size must be 0 or more: {size}")
+    if is_file_object(source, filesystem, "read"):
+        name = name_of(source)
+        if hasattr(source, "read_at"):
+            return _ArrowSource(name, size, source, owned=False)
+        if hasattr(source, "seekable") and not source.seekable():
+            raise InvalidInputError(
+                f"{name or source!r}: a file object to read ranges of must be able to seek"
+            )
+        return _ObjectSource(name, size, source, owned=False)
+    path = path_of(source)
+    kind, handle, key = resolve(path, filesystem)
+    if kind == "local":
+        return _LocalSource(key, size)
+    with errors_of(path):
+        if kind == "arrow":
+            return _ArrowSource(path, size, handle.open_input_file(key), owned=True)
+        if kind == "fsspec":
+            return _FsspecSource(path, size, handle, key)
+        file = unbuffered(handle.new_input(key).open())
+        kind_of_source = _ArrowSource if hasattr(file, "read_at") else _ObjectSource
+        return kind_of_source(path, size, file, owned=True)

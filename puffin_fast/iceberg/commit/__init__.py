@@ -1,0 +1,5 @@
+"""One snapshot: changes, conflicts, manifests and the retry protocol."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

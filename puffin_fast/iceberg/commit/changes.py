@@ -1,0 +1,205 @@
+"""What a commit does to a table's files, and how its snapshot sums it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import FILE_PATH_ID
+
+if TYPE_CHECKING:
+    from puffin_fast.files import DeletionVectorLocation
+
+__all__ = ["Changes", "Key", "key_of", "summarise", "vector_entry"]
+
+Key = tuple[str, int | None]
+
+
+def key_of(entry: ManifestEntry) -> Key:
+    """What tells one entry from another: a Puffin file holds many vectors, each at its own offset."""
+    return entry.file_path, entry.content_offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """One commit's worth of files.
+
+    Attributes:
+        added: new data files and delete files; status added, everything that is inherited left None.
+        removed: entries that stop being live, as planning read them.
+        required_data_files: data files that must still be live besides those that the entries name.
+        new_files: files that the commit brings: removed from storage when it does not happen.
+        conflict_filter: whether a data file that another commit added meanwhile should have been looked at;
+            None when new data files do not matter.
+        operation: the summary's operation; None: derived as Java does.
+    """
+
+    added: tuple[ManifestEntry, ...] = ()
+    removed: tuple[ManifestEntry, ...] = ()
+    required_data_files: frozenset[str] = frozenset()
+    new_files: tuple[str, ...] = ()
+    conflict_filter: Callable[[ManifestEntry], bool] | None = None
+    operation: str | None = None
+    _touched: frozenset[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        touched = set(self.required_data_files)
+        for entry in self.removed:
+            if entry.content == DATA:
+                touched.add(entry.file_path)
+            elif entry.referenced_data_file is not None:
+                touched.add(entry.referenced_data_file)
+        vectors: set[str] = set()
+        for entry in self.added:
+            if entry.content == DATA or entry.referenced_data_file is None:
+                continue
+            if not entry.is_vector:
+                touched.add(entry.referenced_data_file)
+                continue
+            if entry.referenced_data_file in vectors:
+                raise InvalidInputError(f"{entry.referenced_data_file}: two vectors in one commit")
+            vectors.add(entry.referenced_data_file)
+        object.__setattr__(self, "_touched", frozenset(touched | vectors))
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The data files whose rows or vectors change: nobody else may have changed them meanwhile."""
+        return self._touched
+
+    @property
+    def kind(self) -> str:
+        """The summary's operation."""
+        if self.operation is not None:
+            return self.operation
+        adds_data = any(entry.content == DATA for entry in self.added)
+        if not adds_data:
+            return "delete"
+        return "overwrite" if self.removed or any(e.content != DATA for e in self.added) else "append"
+
+
+def vector_entry(
+    vector: DeletionVectorLocation, data: ManifestEntry, file_size_in_bytes: int
+) -> ManifestEntry:
+    """The entry of a new deletion vector (table specification, "Deletion Vectors").
+
+    The bounds of ``file_path`` keep PyIceberg from attaching the vector to every file of the partition.
+
+    Args:
+        vector: where the vector stands.
+        data: the live entry of its data file: gives spec and partition.
+        file_size_in_bytes: size of the whole Puffin file.
+    """
+    bound = {FILE_PATH_ID: vector.data_file.encode()}
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=POSITION_DELETES,
+        file_path=vector.path,
+        file_format="PUFFIN",
+        spec_id=data.spec_id,
+        partition=data.partition,
+        record_count=vector.cardinality,
+        file_size_in_bytes=file_size_in_bytes,
+        lower_bounds=bound,
+        upper_bounds=bound,
+        referenced_data_file=vector.data_file,
+        content_offset=vector.offset,
+        content_size_in_bytes=vector.length,
+    )
+
+
+class _Tally:
+    """Counts of one side (added or removed) of a commit."""
+
+    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+        self.data_files = self.records = self.size = 0
+        self.vectors = self.position_files = self.position_deletes = 0
+        self.equality_files = self.equality_deletes = 0
+        for entry in entries:
+            if entry.is_vector and entry.content_size_in_bytes is not None:
+                self.size += entry.content_size_in_bytes
+            else:
+                self.size += entry.file_size_in_bytes
+            if entry.content == DATA:
+                self.data_files += 1
+                self.records += entry.record_count
+            elif entry.content == EQUALITY_DELETES:
+                self.equality_files += 1
+                self.equality_deletes += entry.record_count
+            else:
+                self.vectors += entry.is_vector
+                self.position_files += not entry.is_vector
+                self.position_deletes += entry.record_count
+
+    @property
+    def delete_files(self) -> int:
+        return self.vectors + self.position_files + self.equality_files
+
+
+_ZEROS = {
+    f"total-{what}": "0"
+    for what in (
+        "data-files",
+        "delete-files",
+        "records",
+        "files-size",
+        "position-deletes",
+        "equality-deletes",
+    )
+}
+
+
+def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str, str]:
+    """The counts of a snapshot's summary, with the keys that Java writes.
+
+    Args:
+        changes: what the commit does.
+        previous: the parent's summary, None for a branch's first snapshot. A total that it does not state
+            stays unstated.
+    """
+    added, removed = _Tally(changes.added), _Tally(changes.removed)
+    partitions = {(entry.spec_id, entry.partition) for entry in (*changes.added, *changes.removed)}
+    counts = {
+        "added-data-files": added.data_files,
+        "deleted-data-files": removed.data_files,
+        "added-delete-files": added.delete_files,
+        "removed-delete-files": removed.delete_files,
+        "added-dvs": added.vectors,
+        "removed-dvs": removed.vectors,
+        "added-position-delete-files": added.position_files,
+        "removed-position-delete-files": removed.position_files,
+        "added-equality-delete-files": added.equality_files,
+        "removed-equality-delete-files": removed.equality_files,
+        "added-records": added.records,
+        "deleted-records": removed.records,
+        "added-position-deletes": added.position_deletes,
+        "removed-position-deletes": removed.position_deletes,
+        "added-equality-deletes": added.equality_deletes,
+        "removed-equality-deletes": removed.equality_deletes,
+        "added-files-size": added.size,
+        "removed-files-size": removed.size,
+        "changed-partition-count": len(partitions),
+    }
+    summary = {name: str(count) for name, count in counts.items() if count}
+    differences = {
+        "data-files": added.data_files - removed.data_files,
+        "delete-files": added.delete_files - removed.delete_files,
+        "records": added.records - removed.records,
+        "files-size": added.size - removed.size,
+        "position-deletes": added.position_deletes - removed.position_deletes,
+        "equality-deletes": added.equality_deletes - removed.equality_deletes,
+    }
+    before = _ZEROS if previous is None else previous
+    for what, difference in differences.items():
+        total = str(before.get(f"total-{what}") or "")
+        if total.isdecimal() and int(total) + difference >= 0:
+            summary[f"total-{what}"] = str(int(total) + difference)
+    return summary

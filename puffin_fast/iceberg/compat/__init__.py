@@ -1,0 +1,5 @@
+"""PyIceberg's private parts, and nothing else."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,85 @@
+"""Columns that no schema holds: where a row stands, and its lineage (specification, "Reserved Field IDs")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = ["METADATA_COLUMNS", "Metadata", "MetadataColumn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A batch of one data file: its entry, the number of rows that stay, their positions where asked for."""
+
+    data: ManifestEntry
+    n_rows: int
+    positions: pa.Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """A metadata column.
+
+    Attributes:
+        name: as it is asked for.
+        field_id: the reserved id; rewritten files carry the lineage columns under it.
+        type: its Arrow type.
+        needs_positions: whether `inherited` looks at positions.
+        inherited: the values of rows for which the file holds none.
+    """
+
+    name: str
+    field_id: int
+    type: pa.DataType
+    needs_positions: bool
+    inherited: Callable[[Metadata], pa.Array]
+
+    def array(self, batch: Metadata, stored: pa.Array | None) -> pa.Array:
+        """The column's values: what the file holds, else what is inherited."""
+        if stored is None:
+            return self.inherited(batch)
+        stored = stored.cast(self.type)
+        return pc.coalesce(stored, self.inherited(batch)) if stored.null_count else stored
+
+
+def _file(batch: Metadata) -> pa.Array:
+    indices = pa.array(np.zeros(batch.n_rows, np.int32))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([batch.data.file_path]))
+
+
+def _pos(batch: Metadata) -> pa.Array:
+    return batch.positions
+
+
+def _row_id(batch: Metadata) -> pa.Array:
+    first: Any = batch.data.first_row_id
+    if first is None:
+        return pa.nulls(batch.n_rows, pa.int64())
+    return pc.add(batch.positions, first)
+
+
+def _last_updated(batch: Metadata) -> pa.Array:
+    if batch.data.first_row_id is None:
+        return pa.nulls(batch.n_rows, pa.int64())
+    return pa.repeat(pa.scalar(batch.data.file_sequence_number, pa.int64()), batch.n_rows)
+
+
+METADATA_COLUMNS = {
+    column.name: column
+    for column in (
+        MetadataColumn("_file", 2147483646, pa.dictionary(pa.int32(), pa.string()), False, _file),
+        MetadataColumn("_pos", 2147483645, pa.int64(), True, _pos),
+        MetadataColumn("_row_id", 2147483540, pa.int64(), True, _row_id),
+        MetadataColumn("_last_updated_sequence_number", 2147483539, pa.int64(), False, _last_updated),
+    )
+}
+"""The metadata columns that a scan gives, by name."""

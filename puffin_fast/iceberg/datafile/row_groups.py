@@ -1,0 +1,126 @@
+"""Which row groups of a Parquet file can hold a row that a filter wants, by the statistics in its footer."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyiceberg.schema import Schema
+
+    from puffin_fast.iceberg.datafile.projection import FileSchema
+
+__all__ = ["RowGroupMetrics", "row_groups_that_may_match"]
+
+_PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
+_LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
+_BYTES = (StringType, BinaryType, FixedType, UUIDType)
+_UNITS: dict[Any, str] = {
+    TimeType: "microseconds",
+    TimestampType: "microseconds",
+    TimestamptzType: "microseconds",
+    TimestampNanoType: "nanoseconds",
+    TimestamptzNanoType: "nanoseconds",
+}
+
+
+@dataclass
+class RowGroupMetrics:
+    """Statistics of a row group under the names that a manifest's metrics have."""
+
+    record_count: int
+    value_counts: dict[int, int] = field(default_factory=dict)
+    null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
+    lower_bounds: dict[int, bytes] = field(default_factory=dict)
+    upper_bounds: dict[int, bytes] = field(default_factory=dict)
+
+
+def row_groups_that_may_match(
+    metadata: pq.FileMetaData,
+    file: FileSchema,
+    schema: Schema,
+    field_ids: Iterable[int],
+    may_match: Callable[[Any], bool],
+) -> list[int]:
+    """Numbers of the row groups to read.
+
+    Args:
+        metadata: the file's footer.
+        file: the file's columns by field id.
+        schema: the schema that the filter is bound to.
+        field_ids: the columns of the filter.
+        may_match: an inclusive evaluator of metrics.
+    """
+    leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    columns = []
+    for field_id in field_ids:
+        at = leaves.get(file.dotted(field_id) or "")
+        if at is not None and metadata.schema.column(at).max_repetition_level == 0:
+            columns.append((field_id, at, schema.find_type(field_id), metadata.schema.column(at)))
+    found = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        metrics = RowGroupMetrics(group.num_rows)
+        for field_id, at, kind, column in columns:
+            statistics = group.column(at).statistics
+            if statistics is None:
+                continue
+            if statistics.has_null_count:
+                metrics.value_counts[field_id] = group.num_rows
+                metrics.null_value_counts[field_id] = statistics.null_count
+            if statistics.has_min_max:
+                lower, upper = (_bound(raw, kind, column) for raw in (statistics.min_raw, statistics.max_raw))
+                if lower is not None and upper is not None:
+                    metrics.lower_bounds[field_id] = lower
+                    metrics.upper_bounds[field_id] = upper
+        if may_match(metrics):
+            found.append(number)
+    return found
+
+
+def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
+    """A statistic in Iceberg's single-value serialisation; None where the file's type is not the table's.
+
+    Types promoted since keep the file's width, as bounds in manifests do.
+    """
+    physical = column.physical_type
+    if isinstance(kind, DecimalType):
+        if column.scale != kind.scale:
+            return None
+        if physical in ("INT32", "INT64"):
+            return int(raw).to_bytes(8, "big", signed=True)
+        return bytes(raw) if physical == "FIXED_LEN_BYTE_ARRAY" else None
+    if isinstance(kind, _BYTES):
+        if isinstance(raw, str):
+            return raw.encode()
+        return bytes(raw) if isinstance(raw, bytes) else None
+    unit = _UNITS.get(type(kind))
+    if unit is None and not isinstance(kind, _LITTLE):
+        return None
+    if unit is not None and unit not in str(column.logical_type):
+        return None
+    form = _PACK.get(physical)
+    return None if form is None else struct.pack(form, raw)

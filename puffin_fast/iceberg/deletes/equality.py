@@ -1,0 +1,117 @@
+"""Equality deletes: which rows of a data file have a key that stands in an equality-delete file.
+
+A row is deleted when all columns of ``equality_ids`` are equal, null being equal to null and NaN to NaN
+(table specification, "Equality Delete Files"). Columns that the schema renamed, promoted or dropped since are
+found by their ids. Files with different sets of ids are independent of each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.projection import FileSchema, storage_type
+from puffin_fast.iceberg.predicate.key_set import KeySet
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = ["EqualityDeletes", "KeySet", "field_of"]
+
+
+def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
+    """A field as the newest schema that has it says: also one that the current schema dropped.
+
+    Raises:
+        CorruptDataError: no schema of the table has the field.
+    """
+    for schema in (metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)):
+        if field_id in schema.field_ids:
+            return schema.find_field(field_id)
+    raise CorruptDataError("field id of equality deletes", path=metadata.location, found=field_id)
+
+
+class EqualityDeletes:
+    """Loads equality-delete files, each once, and the key sets that apply together to data files.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
+        self._runtime = io
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        self._files: dict[str, list[pa.ChunkedArray]] = {}
+        self._sets: dict[tuple[str, ...], KeySet] = {}
+
+    def of(self, entries: Sequence[ManifestEntry]) -> list[KeySet]:
+        """The key sets of the files that apply to a data file, one per set of columns.
+
+        Raises:
+            CorruptDataError: a delete file that lacks a column of its ``equality_ids``, or cannot be read.
+            UnsupportedError: a delete file that is not Parquet.
+            NotFoundError: a delete file that is gone.
+        """
+        by_ids: dict[tuple[int, ...], list[ManifestEntry]] = {}
+        for entry in entries:
+            by_ids.setdefault(tuple(sorted(set(entry.equality_ids or ()))), []).append(entry)
+        with self._lock:
+            return [self._set(ids, files) for ids, files in by_ids.items()]
+
+    def _set(self, ids: tuple[int, ...], entries: Sequence[ManifestEntry]) -> KeySet:
+        paths = tuple(sorted(entry.file_path for entry in entries))
+        found = self._sets.get(paths)
+        if found is None:
+            fields = [field_of(self._metadata, field_id) for field_id in ids]
+            parts = [self._read(entry, fields) for entry in entries]
+            chunks = [
+                pa.chunked_array(
+                    [c for part in parts for c in part[at].chunks], storage_type(field.field_type)
+                )
+                for at, field in enumerate(fields)
+            ]
+            found = self._sets[paths] = KeySet.of(fields, chunks)
+        return found
+
+    def _read(self, entry: ManifestEntry, fields: Sequence[NestedField]) -> list[pa.ChunkedArray]:
+        known = self._files.get(entry.file_path)
+        if known is not None:
+            return known
+        if entry.file_format != "PARQUET":
+            raise UnsupportedError(
+                f"{entry.file_path}: {entry.file_format} equality deletes; expected PARQUET"
+            )
+        file = open_parquet(self._runtime, entry.file_path)
+        found = FileSchema(file.schema_arrow, self._metadata.name_mapping(), path=entry.file_path)
+        steps = []
+        for field in fields:
+            top, get = found.leaf(field)
+            if top is None:
+                raise CorruptDataError(
+                    "columns of equality deletes",
+                    path=entry.file_path,
+                    expected=f"field {field.field_id}",
+                    found="none",
+                )
+            steps.append((top, get))
+        try:
+            batches = list(file.iter_batches(columns=sorted({top for top, _ in steps}), use_threads=False))
+            result = [
+                pa.chunked_array(
+                    [get(batch.column(top), {}) for batch in batches], storage_type(field.field_type)
+                )
+                for field, (top, get) in zip(fields, steps, strict=True)
+            ]
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
+        self._files[entry.file_path] = result
+        return result

@@ -1,0 +1,208 @@
+"""The positions that are deleted already: vectors and position-delete files of a data file, as one bitmap."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast import arrow
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.files import read_ranges, read_vector
+from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.projection import FIELD_ID
+from puffin_fast.iceberg.plan.files import FILE_PATH_ID, only_path
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyiceberg.io import FileIO
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.files import FileTask
+
+__all__ = ["DeleteLoader", "ReadAhead", "open_position_deletes", "read_entry", "within"]
+
+PATH_COLUMN = "file_path"
+"""The name that the specification gives to the column of paths."""
+
+POS_FIELD = 2147483545
+"""Reserved field id of ``pos`` in position deletes."""
+
+
+class DeleteLoader:
+    """Reads the position deletes of data files; a position-delete file that several share is read once.
+
+    Safe to use from several threads: what one of them reads, others need not wait for.
+    """
+
+    def __init__(self, io: FileIO) -> None:
+        self._runtime = io
+        self._lock = threading.Lock()
+        self._shared: dict[str, _Once] = {}
+
+    def of(self, task: FileTask, vectors: ReadAhead | None = None) -> PositionBitmap:
+        """All positions of a data file that its vector or its position-delete files hold.
+
+        Args:
+            task: the data file.
+            vectors: where its vector may have been read before.
+
+        Raises:
+            CorruptDataError: a vector or delete file that is not what the manifest says, or a position that
+                the data file does not have.
+            NotFoundError: a file that is gone.
+        """
+        if task.vector is not None:
+            read = partial(read_entry, self._runtime) if vectors is None else vectors.take
+            return within(read(task.vector), task.data)
+        return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
+
+    def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
+        """All positions of a data file that some position-delete files hold."""
+        parts = [self._file(entry).get(path) for entry in entries]
+        found = [part for part in parts if part is not None]
+        return found[0] if len(found) == 1 else PositionBitmap.union(found)
+
+    def _file(self, entry: ManifestEntry) -> Mapping[str, PositionBitmap]:
+        if only_path(entry) is not None:
+            return _position_deletes(self._runtime, entry)
+        with self._lock:
+            once = self._shared.setdefault(entry.file_path, _Once())
+        return once.get(lambda: _position_deletes(self._runtime, entry))
+
+
+class _Once:
+    """What is made by the first that asks; others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: Mapping[str, PositionBitmap] | None = None
+
+    def get(self, make: Callable[[], Mapping[str, PositionBitmap]]) -> Mapping[str, PositionBitmap]:
+        with self._lock:
+            if self._made is None:
+                self._made = make()
+            return self._made
+
+
+def within(positions: PositionBitmap, data: ManifestEntry) -> PositionBitmap:
+    """The same positions.
+
+    Raises:
+        CorruptDataError: one of them is none of the data file's rows.
+    """
+    if positions and positions.max() >= data.record_count:
+        raise CorruptDataError(
+            "position of a deleted row",
+            path=data.file_path,
+            expected=f"less than {data.record_count} rows",
+            found=positions.max(),
+        )
+    return positions
+
+
+def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> PositionBitmap:
+    """The vector that a manifest entry names.
+
+    Args:
+        io: PyIceberg's file access.
+        entry: the vector's.
+        counted: whether its cardinality must be the entry's.
+
+    Raises:
+        CorruptDataError: the entry lacks its range, or the blob is not what the entry says.
+    """
+    if entry.content_offset is None or entry.content_size_in_bytes is None:
+        raise CorruptDataError(
+            "entry of a deletion vector",
+            path=entry.file_path,
+            expected="content offset and size",
+            found="none",
+        )
+    return read_vector(
+        entry.file_path,
+        entry.content_offset,
+        entry.content_size_in_bytes,
+        cardinality=entry.record_count if counted else None,
+        filesystem=io,
+    )
+
+
+class ReadAhead:
+    """Vectors of Puffin files, each of which is opened once and read by its ranges.
+
+    Args:
+        io: PyIceberg's file access.
+        entries: the vectors.
+        counted: whether cardinalities must be the entries'.
+    """
+
+    def __init__(self, io: FileIO, entries: Iterable[ManifestEntry], *, counted: bool = False) -> None:
+        self._runtime, self._counted = io, counted
+        self._found: dict[int, PositionBitmap] = {}
+        by_file: dict[str, list[ManifestEntry]] = {}
+        for entry in entries:
+            if None not in (entry.content_offset, entry.content_size_in_bytes):
+                by_file.setdefault(entry.file_path, []).append(entry)
+        for path, known in by_file.items():
+            ranges = [
+                (
+                    entry.content_offset or 0,
+                    entry.content_size_in_bytes or 0,
+                    entry.record_count if counted else None,
+                )
+                for entry in known
+            ]
+            try:
+                for at, bitmap in read_ranges(path, ranges, filesystem=io):
+                    self._found[id(known[at])] = bitmap
+            except PuffinFastError:
+                pass  # whoever asks for the one that is broken will hear it; the others are read one by one
+
+    def take(self, entry: ManifestEntry) -> PositionBitmap:
+        """A vector, of these or any other; once.
+
+        Raises:
+            As `read_entry` does.
+        """
+        found = self._found.pop(id(entry), None)
+        return read_entry(self._runtime, entry, counted=self._counted) if found is None else found
+
+
+def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
+    """Data file to deleted positions, of one Parquet position-delete file."""
+    file, columns = open_position_deletes(io, entry)
+    try:
+        rows = file.read(columns=columns, use_threads=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
+    grouped = arrow.encode_grouped(*(rows[name] for name in columns))
+    return {
+        path: codec.decode(blob)
+        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True)
+    }
+
+
+def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetFile, list[str]]:
+    """A Parquet position-delete file, and the names of its columns of paths and of positions.
+
+    Raises:
+        UnsupportedError: it is not Parquet.
+        CorruptDataError, NotFoundError: as `open_parquet`.
+    """
+    if entry.file_format != "PARQUET":
+        raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
+    try:
+        file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
+    except KeyError:  # found by its field id, then
+        file = open_parquet(io, entry.file_path)
+    names = {}
+    for field in file.schema_arrow:
+        if field.metadata and FIELD_ID in field.metadata:
+            names[int(field.metadata[FIELD_ID])] = field.name
+    return file, [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]

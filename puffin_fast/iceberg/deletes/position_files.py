@@ -1,0 +1,338 @@
+"""Position-delete files, for tables of format version 2: merge-on-read where nobody can read vectors yet.
+
+A Parquet file with two required columns, ``file_path`` and ``pos``, sorted by both (table specification,
+"Position Delete Files"). Property ``write.delete.granularity``:
+
+- ``file``, the default as Spark has it: one file per data file. It takes over what earlier files about this
+  data file alone hold, and replaces them.
+- ``partition``: as few files as there are partitions, while memory reaches; earlier ones stay.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.changes import Changes, Key, key_of
+from puffin_fast.iceberg.commit.protocol import remove_files
+from puffin_fast.iceberg.datafile.projection import FIELD_ID
+from puffin_fast.iceberg.deletes.deletion_vectors import (
+    NewDeletes,
+    Outcome,
+    VectorChanges,
+    replaced,
+    target_file_size,
+    write_changes,
+)
+from puffin_fast.iceberg.deletes.loader import POS_FIELD
+from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import FILE_PATH_ID
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+__all__ = ["PositionFiles", "count_deletes", "position_changes", "write_deletes"]
+
+GRANULARITY = "write.delete.granularity"
+FILE, PARTITION = "file", "partition"
+
+HELD = 64 << 20
+"""Bytes of vectors that are held to be sorted into files about partitions."""
+
+CODEC_PROPERTIES = ("write.delete.parquet.compression-codec", "write.parquet.compression-codec")
+CODECS = ("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none")
+"""What Parquet files are compressed with, the default first."""
+
+ROW_GROUP_ROWS = 1 << 20
+
+SCHEMA = pa.schema(
+    [
+        pa.field(
+            "file_path",
+            pa.dictionary(pa.int32(), pa.string()),
+            nullable=False,
+            metadata={FIELD_ID: str(FILE_PATH_ID)},
+        ),
+        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(POS_FIELD)}),
+    ]
+)
+
+Positions = tuple[str, PositionBitmap]
+
+
+def count_deletes(deletes: Iterable[NewDeletes | Outcome]) -> VectorChanges:
+    """What `write_deletes` would do, without changes to commit."""
+    result = VectorChanges()
+    for new in deletes:
+        result.rows += new.n_new
+        if new.n_new:
+            result.dropped += new.drops
+            result.by_files += not new.drops
+    return result
+
+
+def write_deletes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -> VectorChanges:
+    """Writes the deletes of one commit: vectors, or position-delete files in a table of format version 2.
+
+    Args:
+        table: its location provider names the files.
+        deletes: at most one per data file; those without a new position are passed over.
+        changes: `conflict_filter` and `operation` of `Changes`.
+
+    Returns:
+        The changes, empty when no position was new.
+
+    Raises:
+        InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``, or a
+            property names a codec that is not Parquet's.
+    """
+    if table.metadata.format_version > 2:
+        return write_changes(table, deletes, **changes)
+    name = uuid.uuid4()
+
+    def path_of(number: int) -> str:
+        return table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.parquet")
+
+    files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
+    try:
+        outcomes = list(files.write(deletes))
+        return position_changes(table, outcomes, files.entries, **changes)
+    except BaseException:
+        remove_files(table.io, files.written)
+        raise
+
+
+def position_changes(
+    table: Table, outcomes: Iterable[Outcome], entries: Sequence[ManifestEntry], **changes: Any
+) -> VectorChanges:
+    """The changes to commit for position-delete files that are written.
+
+    Args:
+        table: whose property the files' granularity is.
+        outcomes: at most one per data file.
+        entries: of the new files.
+        changes: `conflict_filter` and `operation` of `Changes`.
+    """
+    result = VectorChanges(position_files=len(entries))
+    result.n_bytes = sum(entry.file_size_in_bytes for entry in entries)
+    takes_over = _granularity(table.properties) == FILE
+    removed: dict[Key, ManifestEntry] = {}
+    touched = set()
+    for outcome in outcomes:
+        task = outcome.task
+        result.rows += outcome.n_new
+        if outcome.drops:
+            result.dropped += 1
+            removed[key_of(task.data)] = task.data
+        else:
+            result.by_files += 1
+            result.merged += bool(task.position_deletes)
+            touched.add(task.data.file_path)
+        if outcome.drops or takes_over:
+            removed |= {key_of(entry): entry for entry in replaced(task)}
+    result.changes = Changes(
+        added=tuple(entries),
+        removed=tuple(removed.values()),
+        required_data_files=frozenset(touched),
+        new_files=tuple(entry.file_path for entry in entries),
+        **changes,
+    )
+    return result
+
+
+def _granularity(properties: Mapping[str, str]) -> str:
+    granularity = properties.get(GRANULARITY, FILE)
+    if granularity not in (FILE, PARTITION):
+        raise InvalidInputError(f"{GRANULARITY}: expected {FILE} or {PARTITION}, found {granularity}")
+    return granularity
+
+
+def _codec(properties: Mapping[str, str]) -> str:
+    name = next((name for name in CODEC_PROPERTIES if name in properties), None)
+    codec = CODECS[0] if name is None else properties[name].lower()
+    if codec not in CODECS:
+        raise InvalidInputError(f"{name}: expected one of {', '.join(CODECS)}, found {codec}")
+    return "none" if codec == "uncompressed" else codec
+
+
+class PositionFiles:
+    """Position-delete files being written.
+
+    Args:
+        io: PyIceberg's file access.
+        properties: the table's.
+        limit: bytes after which a file about many data files is followed by another.
+        path_of: names them, by number.
+        dry_run: write nothing.
+
+    Attributes:
+        written: the path of each, before it is written.
+        entries: of those that are.
+
+    Raises:
+        InvalidInputError: as `write_deletes`.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        properties: Mapping[str, str],
+        limit: int,
+        path_of: Callable[[int], str],
+        *,
+        dry_run: bool = False,
+    ) -> None:
+        self.written: list[str] = []
+        self.entries: list[ManifestEntry] = []
+        self._runtime, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
+        self._granularity = _granularity(properties)
+        self._codec = _codec(properties)
+
+    def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:
+        """Writes the deletes of data files as they come; of whole partitions when `HELD` bytes are full.
+
+        Args:
+            deletes: at most one per data file; those without a new position are passed over.
+        """
+        held: dict[tuple[int, tuple[Any, ...]], list[Positions]] = {}
+        n_bytes = 0
+        for new in deletes:
+            if new.n_new == 0:
+                continue
+            yield Outcome(new.task, new.n_new, by_files=not new.drops)
+            if new.drops or self._dry_run:
+                continue
+            assert new.positions is not None
+            data = new.task.data
+            if self._granularity == FILE:
+                self._write([(data.file_path, new.positions)], data.spec_id, data.partition)
+                continue
+            positions = new.positions if new.before is None else new.positions - new.before
+            held.setdefault((data.spec_id, data.partition), []).append((data.file_path, positions))
+            n_bytes += positions.n_bytes
+            if n_bytes >= HELD:
+                self._write_partitions(held)
+                held, n_bytes = {}, 0
+        self._write_partitions(held)
+
+    def _write_partitions(self, held: Mapping[tuple[int, tuple[Any, ...]], list[Positions]]) -> None:
+        for (spec_id, partition), positions in held.items():
+            self._write(sorted(positions, key=_path), spec_id, partition)
+
+    def _write(self, positions: Iterable[Positions], spec_id: int, partition: tuple[Any, ...]) -> None:
+        """Writes the positions of data files of one partition, sorted by path, as one file or several."""
+        batches = _batches(positions)
+        ahead = next(batches, None)
+        while ahead is not None:
+            path = self._path_of(len(self.written))
+            self.written.append(path)
+            footers: list[pq.FileMetaData] = []
+            with self._runtime.new_output(path).create() as stream:
+                with pq.ParquetWriter(
+                    stream,
+                    SCHEMA,
+                    compression=self._codec,
+                    use_dictionary=["file_path"],
+                    store_schema=False,
+                    metadata_collector=footers,
+                ) as writer:
+                    bounds = _Bounds()
+                    while ahead is not None and (not bounds.n_rows or stream.tell() < self._limit):
+                        writer.write_batch(ahead, row_group_size=ROW_GROUP_ROWS)
+                        bounds.add(ahead)
+                        ahead = next(batches, None)
+                size = stream.tell()
+            self.entries.append(_entry(path, size, footers[0], bounds, spec_id, partition))
+
+
+def _path(positions: Positions) -> bytes:
+    return positions[0].encode()
+
+
+class _Bounds:
+    """The lowest and highest path and position of a file."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.paths: list[str] = []
+        self.positions: list[int] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        paths, positions = batch.columns
+        self.n_rows += batch.num_rows
+        self.paths += [paths[0].as_py(), paths[-1].as_py()]
+        numbers = positions.to_numpy()
+        self.positions += [int(numbers.min()), int(numbers.max())]
+
+
+def _batches(positions: Iterable[Positions]) -> Iterator[pa.RecordBatch]:
+    """Batches of one row group each, sorted as the positions come; large vectors are decoded in parts."""
+    paths: list[str] = []
+    numbers: list[pa.Array] = []
+    parts: list[pa.Array] = []
+    n_rows = 0
+
+    def batch() -> pa.RecordBatch:
+        column = pa.DictionaryArray.from_arrays(pa.concat_arrays(numbers), pa.array(paths, pa.string()))
+        return pa.RecordBatch.from_arrays([column, pa.concat_arrays(parts)], schema=SCHEMA)
+
+    for path, bitmap in positions:
+        for share in bitmap.split(n_bytes=bitmap.n_bytes, cardinality=ROW_GROUP_ROWS):
+            rest = share.to_arrow()
+            while len(rest):
+                part = rest[: ROW_GROUP_ROWS - n_rows]
+                if path not in paths[-1:]:
+                    paths.append(path)
+                numbers.append(pa.repeat(pa.scalar(len(paths) - 1, pa.int32()), len(part)))
+                parts.append(part)
+                n_rows += len(part)
+                rest = rest[len(part) :]
+                if n_rows == ROW_GROUP_ROWS:
+                    yield batch()
+                    paths, numbers, parts, n_rows = [], [], [], 0
+    if n_rows:
+        yield batch()
+
+
+def _entry(
+    path: str, size: int, footer: pq.FileMetaData, bounds: _Bounds, spec_id: int, partition: tuple[Any, ...]
+) -> ManifestEntry:
+    """The entry of a new file; bounds of paths are never cut short: equal ones name the only data file."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    sizes = [sum(group.column(at).total_compressed_size for group in groups) for at in range(2)]
+    lowest, highest = min(bounds.paths), max(bounds.paths)
+    low, high = (struct.pack("<q", pick(bounds.positions)) for pick in (min, max))
+    ids = (FILE_PATH_ID, POS_FIELD)
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=POSITION_DELETES,
+        file_path=path,
+        file_format="PARQUET",
+        spec_id=spec_id,
+        partition=partition,
+        record_count=bounds.n_rows,
+        file_size_in_bytes=size,
+        column_sizes=dict(zip(ids, sizes, strict=True)),
+        value_counts=dict.fromkeys(ids, bounds.n_rows),
+        null_value_counts=dict.fromkeys(ids, 0),
+        lower_bounds={FILE_PATH_ID: lowest.encode(), POS_FIELD: low},
+        upper_bounds={FILE_PATH_ID: highest.encode(), POS_FIELD: high},
+        split_offsets=[_offset(group.column(0)) for group in groups],
+        referenced_data_file=lowest if lowest == highest else None,
+    )
+
+
+def _offset(column: Any) -> int:
+    pages = (column.data_page_offset, column.dictionary_page_offset)
+    return min(int(page) for page in pages if page is not None)

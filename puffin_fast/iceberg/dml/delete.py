@@ -1,0 +1,174 @@
+"""Rows deleted without rewriting data files: by a filter, or by file and position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast import arrow
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteJob, DeleteResult, OnConflict, start
+from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.iceberg.predicate.filters import Filter
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = [
+    "ConflictFilter",
+    "DeleteJob",
+    "DeleteResult",
+    "Finder",
+    "OnConflict",
+    "delete",
+    "delete_positions",
+    "start",
+]
+
+
+def delete(
+    table: Table,
+    row_filter: Filter,
+    *,
+    branch: str = MAIN_BRANCH,
+    case_sensitive: bool = True,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> DeleteResult:
+    """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
+
+    Rows for which the filter is unknown, as a comparison with NULL is, stay. Data files that cannot hold a
+    match are not opened; those whose metrics prove that every row matches are dropped unread.
+
+    Args:
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
+            `write_deletes`); loaded anew first, and moved to the new metadata.
+        row_filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
+        branch: an existing branch.
+        case_sensitive: whether column names must agree in case.
+        on_conflict: what to do when another commit meanwhile deleted from the same data files or removed one:
+            refuse, or run the delete again on top of it.
+        job_id: recorded in the summary; a job that the branch's history holds is not done again.
+        snapshot_properties: more entries for the snapshot's summary.
+        threads: files read at a time; the number of processors by default.
+        dry_run: count rows and data files, write nothing.
+
+    Returns:
+        What was done; `snapshot_id` is None when no row matched.
+
+    Raises:
+        NotFoundError: a column or branch that is not there, or a data file that is gone.
+        InvalidInputError: a filter that does not parse or fit its columns.
+        UnsupportedError: the table is not of format version 2 or 3, or a data file is not Parquet.
+        CorruptDataError: a file that is not what the table says.
+        ConflictError: another commit changed the same data files; the table is as before.
+        CommitUnknownError: see `commit`.
+    """
+    job = start(table, branch, job_id, oldest=2)
+
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+        found = finder.search(tasks, threads)
+        return (
+            count_deletes(found) if dry_run else write_deletes(table, found, conflict_filter=conflict_filter)
+        )
+
+    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+
+
+def delete_positions(
+    table: Table,
+    deletes: Any,
+    *,
+    branch: str = MAIN_BRANCH,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> DeleteResult:
+    """Deletes rows named by data file and position, in one commit; repeats and deleted rows do no harm.
+
+    Args:
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
+            `write_deletes`); loaded anew first, and moved to the new metadata.
+        deletes: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface) with columns
+            ``file_path`` (string: the path exactly as the table has it) and ``pos`` (integer), in any order.
+        branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.
+
+    Returns:
+        What was done; `snapshot_id` is None when all the rows were deleted already.
+
+    Raises:
+        InvalidInputError: a column is missing, a null, a negative position, or one that its data file does
+            not have.
+        NotFoundError: a path that is no live data file of the branch.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    job = start(table, branch, job_id, oldest=2)
+    wanted = _grouped(deletes)
+
+    def plan(base: Snapshot | None) -> VectorChanges:
+        tasks = {}
+        if base is not None:
+            tasks = {t.data.file_path: t for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
+        for path, positions in wanted.items():
+            task = tasks.get(path)
+            if task is None:
+                raise NotFoundError(f"{path}: no data file of branch {branch!r}")
+            if positions.max() >= task.data.record_count:
+                raise InvalidInputError(
+                    f"{path}: position {positions.max()}, but the file has {task.data.record_count} rows"
+                )
+        current = DeleteLoader(table.io)
+
+        def merge(path: str) -> NewDeletes:
+            return NewDeletes.merge(tasks[path], wanted[path], current)
+
+        found = on_threads(merge, list(wanted), threads)
+        return count_deletes(found) if dry_run else write_deletes(table, found)
+
+    return job.run(plan, on_conflict, snapshot_properties)
+
+
+def _grouped(deletes: Any) -> dict[str, PositionBitmap]:
+    """One bitmap per path; a stream is taken batch by batch, its blobs united at the end."""
+    blobs: dict[str, list[bytes]] = {}
+    for rows in _batches(deletes):
+        grouped = arrow.encode_grouped(rows["file_path"], rows["pos"])
+        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True):
+            blobs.setdefault(path, []).append(blob)
+    if all(len(parts) == 1 for parts in blobs.values()):
+        return {path: codec.decode(parts[0]) for path, parts in blobs.items()}
+    united = arrow.union(pa.array(list(blobs.values()), pa.list_(pa.binary())))
+    return {path: codec.decode(blob) for path, blob in zip(blobs, united.to_pylist(), strict=True)}
+
+
+def _batches(deletes: Any) -> Iterable[pa.Table]:
+    if isinstance(deletes, pa.RecordBatch):
+        deletes = pa.Table.from_batches([deletes])
+    elif not isinstance(deletes, pa.Table | pa.RecordBatchReader):
+        if not hasattr(deletes, "__arrow_c_stream__"):
+            raise InvalidInputError(f"deletes: expected Arrow rows, found {type(deletes).__name__}")
+        deletes = pa.RecordBatchReader.from_stream(deletes)
+    missing = {"file_path", "pos"} - set(deletes.schema.names)
+    if missing:
+        raise InvalidInputError(
+            f"deletes: expected columns file_path and pos, found {', '.join(deletes.schema.names)}"
+        )
+    if isinstance(deletes, pa.Table):
+        return [deletes] if deletes.num_rows else []
+    return (pa.Table.from_batches([batch]) for batch in deletes if batch.num_rows)

@@ -1,0 +1,167 @@
+"""What all deletes share: the base, the clock, the race, the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.job import refresh_v3, run_job
+from puffin_fast.iceberg.commit.protocol import Committed
+from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = ["ConflictFilter", "DeleteJob", "DeleteResult", "OnConflict", "Work", "start"]
+
+ISOLATION = "write.delete.isolation-level"
+
+OnConflict = Literal["refuse", "merge"]
+
+ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
+"""As in `Changes`."""
+
+Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], VectorChanges]"
+"""Searches data files and writes the deletes."""
+
+
+@dataclass(frozen=True)
+class DeleteResult:
+    """What a delete did.
+
+    Attributes:
+        snapshot_id: the new snapshot; None when no row was there to delete, and so nothing was committed.
+        rows_deleted: rows that were not deleted before. Those that only an equality delete hid count too where
+            nobody looks: positions that are given, and data files that are dropped unread because their
+            metrics prove that all rows match.
+        data_files: data files that lost rows, those that lost all of them included.
+        data_files_dropped: data files that lost all rows and left the table.
+        vectors_written: deletion vectors written.
+        vectors_merged: those of them that took over earlier deletes of their data file.
+        position_delete_files_written: in a table of format version 2, which has no vectors.
+        n_bytes: bytes of delete files written.
+        seconds: wall time.
+        attempts: commits tried; 1 without a race, 0 without a commit.
+        repeated: the job id was in the branch's history already, and nothing was done.
+        rows_dangling: rows given that name no data file of the branch, where a job passes them over.
+    """
+
+    snapshot_id: int | None
+    rows_deleted: int = 0
+    data_files: int = 0
+    data_files_dropped: int = 0
+    vectors_written: int = 0
+    vectors_merged: int = 0
+    position_delete_files_written: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
+    rows_dangling: int = 0
+
+
+@dataclass
+class DeleteJob:
+    """What all deletes share: the base, the clock, the race, the result."""
+
+    table: Table
+    branch: str
+    job_id: str | None
+    started: float
+
+    def run(
+        self,
+        plan: Callable[[Snapshot | None], VectorChanges],
+        on_conflict: OnConflict,
+        snapshot_properties: Mapping[str, str] | None,
+    ) -> DeleteResult:
+        if on_conflict not in ("refuse", "merge"):
+            raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+        planned, committed = run_job(
+            self.table,
+            plan,
+            branch=self.branch,
+            job_id=self.job_id,
+            snapshot_properties=snapshot_properties,
+            merge=on_conflict == "merge",
+        )
+        return self.result(planned or VectorChanges(), committed)
+
+    def run_filter(
+        self,
+        row_filter: Filter,
+        work: Work,
+        on_conflict: OnConflict,
+        snapshot_properties: Mapping[str, str] | None,
+        *,
+        case_sensitive: bool,
+    ) -> DeleteResult:
+        """Plans a delete by a filter; `work` searches the data files that are left, and writes the deletes."""
+        bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
+        return self.run_matcher(bound, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+
+    def run_matcher(
+        self,
+        bound: Matcher,
+        work: Work,
+        on_conflict: OnConflict,
+        snapshot_properties: Mapping[str, str] | None,
+        *,
+        case_sensitive: bool = True,
+    ) -> DeleteResult:
+        """The same for what is bound to the table's schema."""
+        table = self.table
+        schema = table.schema()
+        conflict_filter = self.conflict_filter(bound, case_sensitive=case_sensitive)
+
+        def plan(base: Snapshot | None) -> VectorChanges:
+            if base is None:
+                return VectorChanges()
+            files = plan_snapshot(table, base, schema, bound, case_sensitive=case_sensitive, metrics=True)
+            finder = Finder(table.io, table.metadata, bound, case_sensitive)
+            return work(files.tasks, finder, conflict_filter)
+
+        return self.run(plan, on_conflict, snapshot_properties)
+
+    def conflict_filter(self, bound: Matcher, *, case_sensitive: bool = True) -> ConflictFilter:
+        """Which data files that another commit adds meanwhile call for another look, by the table's isolation."""
+        if self.table.properties.get(ISOLATION, "serializable") == "snapshot":
+            return None
+        return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
+
+    def result(self, planned: VectorChanges, committed: Committed | None) -> DeleteResult:
+        return DeleteResult(
+            snapshot_id=None if committed is None else committed.snapshot_id,
+            rows_deleted=planned.rows,
+            data_files=planned.vectors + planned.by_files + planned.dropped,
+            data_files_dropped=planned.dropped,
+            vectors_written=planned.vectors,
+            vectors_merged=planned.merged,
+            position_delete_files_written=planned.position_files,
+            n_bytes=planned.n_bytes,
+            seconds=time.perf_counter() - self.started,
+            attempts=0 if committed is None else committed.attempts,
+            repeated=committed is not None and committed.repeated,
+        )
+
+
+def start(table: Table, branch: str, job_id: str | None, *, oldest: int = 3) -> DeleteJob:
+    """Checks that the table can take vectors, and moves it to its newest metadata.
+
+    Args:
+        table: any.
+        branch, job_id: of the job.
+        oldest: 2 where position-delete files can be written instead.
+    """
+    started = time.perf_counter()
+    refresh_v3(table, oldest=oldest)
+    return DeleteJob(table, branch, job_id, started)

@@ -1,0 +1,289 @@
+"""Rows whose key stands in a table of keys: found by few columns, pruned by the keys themselves.
+
+When keys are equal: values are, whatever the types of the two columns; NaN equals NaN and -0.0 equals 0.0, as
+in the joins of Spark and DuckDB; null equals nothing, or with `null_safe` null. A key that the table's column
+cannot hold (3000000000 in a 32-bit column, microseconds in one of days) equals nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThanOrEqual,
+    Or,
+    Reference,
+)
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.types import (
+    NestedField,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
+
+from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
+from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.bounds import Range, Sorted, bound_of, raw_values
+from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, normal
+from puffin_fast.iceberg.predicate.key_set import KeySet
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["KeyBounds", "Keys", "delete_keys"]
+
+MANY = 10_000
+"""Up to so many values of a partition column are projected to partitions one by one, else as a range."""
+
+
+def delete_keys(
+    table: Table,
+    keys: Any,
+    on: str | Sequence[str] | None = None,
+    *,
+    null_safe: bool = False,
+    branch: str = MAIN_BRANCH,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> DeleteResult:
+    """Deletes the rows whose key stands in a table of keys, in one commit, without rewriting data files.
+
+    Only the key's columns are read, of data files and row groups whose bounds some key lies in. The distinct
+    keys are held in memory, and of the table a batch per thread.
+
+    Args:
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files); loaded anew
+            first, and moved to the new metadata.
+        keys: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface); other columns
+            than the key's do not matter, nor do repeats.
+        on: the key's column or columns: names in the table, dotted for a field of a struct, and the same in `keys`
+            (there a column of that dotted name, or a field of a struct). By default the identifier fields
+            of the table's schema.
+        null_safe: null equals null; else a key with a null matches no row.
+        branch: an existing branch.
+        on_conflict, job_id, snapshot_properties, threads: as `delete`.
+        dry_run: count rows and data files, write nothing.
+
+    Returns:
+        What was done; `snapshot_id` is None when no row matched.
+
+    Raises:
+        NotFoundError: a column that is not there, in the table or in the keys.
+        InvalidInputError: no key columns, a column that cannot be a key, or keys of a type that does not
+            compare with the column's.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    job = start(table, branch, job_id, oldest=2)
+    bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
+
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+        found = finder.search(tasks, threads)
+        return (
+            count_deletes(found) if dry_run else write_deletes(table, found, conflict_filter=conflict_filter)
+        )
+
+    return job.run_matcher(bound, work, on_conflict, snapshot_properties)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What the bounds of one key column are held against.
+
+    Attributes:
+        field: of the table.
+        sorted: the distinct values that have an order; None: any file may hold a match.
+        has_null: null is among them.
+    """
+
+    field: NestedField
+    sorted: Sorted | Range | None
+    has_null: bool
+
+    def may_match(self, entry: Any) -> bool:
+        if self.sorted is None:
+            return True
+        field_id = self.field.field_id
+        nulls = (entry.null_value_counts or {}).get(field_id)
+        if self.has_null and nulls != 0:
+            return True
+        values = (entry.value_counts or {}).get(field_id)
+        if nulls is not None and values is not None and nulls == values > 0:
+            return False
+        raw = [(bounds or {}).get(field_id) for bounds in (entry.lower_bounds, entry.upper_bounds)]
+        low, high = (bound_of(self.field.field_type, bound) for bound in raw)
+        return self.sorted.any_between(low, high)
+
+
+@dataclass(frozen=True)
+class KeyBounds:
+    """Where keys lie that nobody holds: a `Matcher` that prunes files, and cannot tell rows apart.
+
+    Attributes:
+        expression: what manifests and partitions are pruned by.
+        field_ids: the key's columns.
+        nothing: there are no keys.
+    """
+
+    expression: BooleanExpression
+    field_ids: tuple[int, ...]
+    nothing: bool
+    _columns: tuple[_Column, ...]
+    everything: bool = field(default=False, kw_only=True)
+
+    @classmethod
+    def between(
+        cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], ends: Sequence[Any]
+    ) -> KeyBounds:
+        """Bounds of keys in some columns.
+
+        Args:
+            metadata: the table's.
+            fields: the key's columns.
+            ends: of each column the lowest and the highest value (NaN is higher than all) and a null if the
+                keys have one, in any order, in its storage type.
+        """
+        return cls(*_bounds(metadata, fields, ends, ends_only=True))
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch below which `mask` wastes time."""
+        return 1
+
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold a key."""
+        return lambda entry: all(column.may_match(entry) for column in self._columns)
+
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        """Which rows may have a key: all of them."""
+        return np.ones(n_rows, np.bool_)
+
+    def certain(self) -> BooleanExpression:
+        """Metrics never prove that all rows match."""
+        return AlwaysFalse()
+
+
+@dataclass(frozen=True)
+class Keys(KeyBounds):
+    """Distinct keys bound to a table: a `Matcher`.
+
+    Attributes:
+        set: the keys, in the order in which they came first.
+    """
+
+    set: KeySet
+
+    @classmethod
+    def bind(
+        cls, metadata: TableMetadata, keys: Any, on: str | Sequence[str] | None, *, null_safe: bool = False
+    ) -> Keys:
+        """Binds keys to the current schema of a table.
+
+        Args:
+            metadata: the table's.
+            keys: as `delete_keys` takes them.
+            on: as there.
+            null_safe: as there.
+
+        Raises:
+            NotFoundError, InvalidInputError: as there.
+        """
+        fields = key_fields(metadata.schema(), on)
+        return cls.of(metadata, fields, distinct_keys(keys, fields, null_safe=null_safe))
+
+    @classmethod
+    def of(
+        cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], columns: Sequence[Any]
+    ) -> Keys:
+        """The keys in some columns, as `as_key` makes them."""
+        distinct = KeySet.of([field for _, field in fields], columns)
+        return cls(*_bounds(metadata, fields, columns), distinct)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch below which `mask` wastes time."""
+        return self.set.batch_rows
+
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        """Which rows have a key of the set; arguments as of `RowFilter.mask`."""
+        found: np.ndarray = self.set.contains(normal(columns)).to_numpy(zero_copy_only=False)
+        return found
+
+
+# What files are pruned by -----------------------------------------------------------------------------------
+
+
+def _bounds(
+    metadata: TableMetadata,
+    fields: list[tuple[str, NestedField]],
+    columns: Sequence[Any],
+    *,
+    ends_only: bool = False,
+) -> tuple[BooleanExpression, tuple[int, ...], bool, tuple[_Column, ...]]:
+    """What `KeyBounds` is made of.
+
+    Args:
+        metadata: the table's.
+        fields: the key's columns.
+        columns: their values, in storage types.
+        ends_only: of the values only the lowest, the highest and null are there.
+    """
+    sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
+    parts, ranges = [], []
+    for (name, column), values in zip(fields, columns, strict=True):
+        many = MANY if column.field_id in sources and not ends_only else 0
+        part, expression = _pruned(name, column, pc.unique(values), many=many)
+        if ends_only and isinstance(part.sorted, Sorted) and len(part.sorted.values):
+            part = replace(part, sorted=Range(*part.sorted.ends()))
+        parts.append(part)
+        ranges.append(expression)
+    ids = tuple(column.field_id for _, column in fields)
+    return reduce(And, ranges), ids, len(columns[0]) == 0, tuple(parts)
+
+
+def _pruned(name: str, field: NestedField, values: Any, *, many: int) -> tuple[_Column, BooleanExpression]:
+    """What bounds are held against, and the expression for partitions and manifests."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    has_null = bool(values.null_count)
+    values = values.drop_null()
+    if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return _Column(field, None, has_null), AlwaysTrue()  # metrics say nothing about NaN
+    ordered, term = Sorted.of(values), Reference(name)
+    column = _Column(field, ordered, has_null)
+    if has_null and ("." in name or field.required):
+        return column, AlwaysTrue()  # null with its struct, which IS NULL of a required field denies
+    if not len(values):
+        return column, IsNull(term=term) if has_null else AlwaysFalse()
+    if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):
+        return column, AlwaysTrue()  # PyIceberg makes no literals of integers there
+    literals = raw_values(values) if len(values) <= many else list(ordered.ends())
+    if isinstance(field.field_type, UUIDType):
+        literals = [uuid.UUID(bytes=value) for value in literals]
+    expression: BooleanExpression = In(term=term, values=literals)  # type: ignore[arg-type]
+    if len(values) > many:
+        low, high = literals
+        expression = And(GreaterThanOrEqual(term=term, value=low), LessThanOrEqual(term=term, value=high))
+    return column, Or(IsNull(term=term), expression) if has_null else expression

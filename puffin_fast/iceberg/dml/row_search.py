@@ -1,0 +1,132 @@
+"""Rows of data files found by a filter or by keys, the row groups of a file side by side."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from puffin_fast._runtime.streams import in_order
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg.compat.pyiceberg_catalog import proves_all_rows
+from puffin_fast.iceberg.datafile.columns import Columns, OpenedFile
+from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
+from puffin_fast.iceberg.deletes.equality import EqualityDeletes
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.scan.splits import parts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.predicate.filters import Matcher
+    from puffin_fast.iceberg.predicate.key_set import KeySet
+
+__all__ = ["Finder"]
+
+
+class Finder:
+    """Finds the rows of data files that match. Safe to use from several threads.
+
+    Attributes:
+        matcher: what picks them.
+    """
+
+    def __init__(
+        self, io: FileIO, metadata: TableMetadata, row_filter: Matcher, case_sensitive: bool
+    ) -> None:
+        schema = metadata.schema()
+        self.matcher = row_filter
+        may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
+        self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match)
+        self._equality = EqualityDeletes(io, metadata)
+        self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
+        self._current = DeleteLoader(io)
+
+    def proves(self, task: FileTask) -> bool:
+        """Whether the file's metrics alone say that every row matches."""
+        return self.matcher.everything or self._proved(task.data)
+
+    def deletes(self, task: FileTask) -> NewDeletes:
+        """What becomes of a data file; it is read unless `proves` holds."""
+        (found,) = _Search(self, task, 1).part(0)
+        return found
+
+    def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+        """The batches of a data file: first position, which rows match, the matcher's columns by field id."""
+        return _Search(self, task, 1).matches(0)
+
+    def search(self, tasks: Sequence[FileTask], threads: int | None = None) -> Iterator[NewDeletes]:
+        """What becomes of data files, in their order; large files are searched by several threads.
+
+        Args:
+            tasks: what waits for the reader is bitmaps, and a bool per row of the files being searched.
+            threads: the number of processors by default.
+        """
+        workers = threads or os.cpu_count() or 1
+
+        def parts() -> Iterator[tuple[_Search, int]]:
+            for task in tasks:
+                n_parts = 1 if self.proves(task) else parts_of(task, len(tasks), workers)
+                search = _Search(self, task, n_parts)
+                yield from ((search, number) for number in range(n_parts))
+
+        return in_order(parts(), lambda job: job[0].part(job[1]), workers)
+
+    def _known(self, task: FileTask) -> NewDeletes:
+        """All rows of a file go, which nobody needs to read."""
+        if task.vector is None and task.position_deletes:
+            before = len(self._current.of(task))
+        else:
+            before = 0 if task.vector is None else task.vector.record_count
+        return NewDeletes(task, None, task.data.record_count - before)
+
+
+class _Search:
+    """One data file, searched in parts; the thread that ends the last one has the result."""
+
+    def __init__(self, finder: Finder, task: FileTask, n_parts: int) -> None:
+        self._finder, self._task, self._n_parts = finder, task, n_parts
+        self._left = n_parts
+        self._lock = threading.Lock()
+        self._opened: tuple[OpenedFile, list[KeySet], np.ndarray] | None = None
+
+    def _open(self) -> tuple[OpenedFile, list[KeySet], np.ndarray]:
+        with self._lock:
+            if self._opened is None:
+                finder, task = self._finder, self._task
+                keys = finder._equality.of(task.equality_deletes) if task.equality_deletes else []
+                file = finder._columns.open(task.data, [field for key in keys for field in key.fields])
+                self._opened = file, keys, np.zeros(task.data.record_count, np.bool_)
+            return self._opened
+
+    def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+        """The batches of one part: first position, which rows match, the matcher's columns."""
+        file, keys, _ = self._open()
+        matcher = self._finder.matcher
+        for first, count, columns in file.batches(number, self._n_parts, batch_rows=matcher.batch_rows):
+            found = matcher.mask(columns, count)
+            for key in keys:  # what equality deletes hide they go on hiding: no vector need name it
+                found = found & ~key.contains(columns).to_numpy(zero_copy_only=False)
+            yield first, found, columns
+
+    def part(self, number: int) -> Iterator[NewDeletes]:
+        """Searches one part; yields the result after the last."""
+        finder, task = self._finder, self._task
+        if finder.proves(task):
+            yield finder._known(task)
+            return
+        mask = self._open()[2]
+        for first, found, _ in self.matches(number):
+            mask[first : first + len(found)] = found
+        with self._lock:
+            self._left -= 1
+            if self._left:
+                return
+        self._opened = None
+        yield NewDeletes.merge(task, PositionBitmap.from_mask(mask), finder._current)

@@ -1,0 +1,265 @@
+"""Tables of format version 3: made, and filled with Arrow rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import (
+    PARTITION_FIELD_ID_START,
+    UNPARTITIONED_PARTITION_SPEC,
+    PartitionField,
+    PartitionSpec,
+)
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.transforms import IdentityTransform, parse_transform
+
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.job import refresh
+from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, remove_files, repeated
+from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    check_rows,
+    commit_upgrade,
+    schema_of_arrow,
+    v3_metadata,
+    write_data_files,
+)
+from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.types import NestedField
+
+__all__ = ["append", "arrow_rows", "create_table", "upgrade", "write_entries"]
+
+FORMAT_VERSION = "format-version"
+
+_TRANSFORM = re.compile(r"(?P<transform>[a-z]+(?:\[\d+\])?)\((?P<column>.+)\)")
+
+
+def create_table(
+    catalog: Catalog,
+    name: str | tuple[str, ...],
+    schema: Schema | pa.Schema,
+    *,
+    partition_spec: PartitionSpec | Sequence[str] = UNPARTITIONED_PARTITION_SPEC,
+    location: str | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> Table:
+    """Creates an empty table of format version 3.
+
+    Args:
+        catalog: any PyIceberg catalog.
+        name: ``"namespace.table"``; the namespace must be there.
+        schema: PyIceberg's or Arrow's; ids are assigned anew, as PyIceberg does.
+        partition_spec: PyIceberg's (its source ids are those of a PyIceberg schema), or texts such as
+            ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``.
+        location: folder of the table; by default the warehouse's.
+        properties: table properties.
+
+    Raises:
+        NotFoundError: the namespace, or a column of the partition spec.
+        InvalidInputError: the table exists, or a property contradicts format version 3.
+        UnsupportedError: a PyIceberg that is not known.
+    """
+    settings = dict(properties or {})
+    if settings.setdefault(FORMAT_VERSION, "3") != "3":
+        raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
+    shown = name if isinstance(name, str) else ".".join(name)
+    if isinstance(schema, pa.Schema):
+        schema = assign_fresh_schema_ids(schema_of_arrow(schema))
+    if not isinstance(partition_spec, PartitionSpec):
+        partition_spec = _partition_spec(partition_spec, schema)
+    with v3_metadata(catalog):
+        try:
+            return catalog.create_table(
+                name, schema, location=location, partition_spec=partition_spec, properties=settings
+            )
+        except NoSuchNamespaceError as error:
+            raise NotFoundError(f"{shown}: {error}; catalog.create_namespace makes it") from error
+        except TableAlreadyExistsError as error:
+            raise InvalidInputError(f"{shown}: {error}") from error
+
+
+def _partition_spec(texts: Sequence[str], schema: Schema) -> PartitionSpec:
+    fields = []
+    for number, text in enumerate(texts):
+        found = _TRANSFORM.fullmatch(text)
+        column = found["column"] if found else text
+        try:
+            transform = parse_transform(found["transform"]) if found else IdentityTransform()
+            source = schema.find_field(column)
+        except ValueError as error:
+            raise NotFoundError(f"partition_spec {text!r}: {error}") from error
+        kind = re.sub(r"\W.*", "", found["transform"]) if found else ""
+        fields.append(
+            PartitionField(
+                source_id=source.field_id,
+                field_id=PARTITION_FIELD_ID_START + number,
+                transform=transform,
+                name=f"{column}_{kind}" if kind else column,
+            )
+        )
+    return PartitionSpec(*fields)
+
+
+def append(
+    table: Table,
+    data: Any,
+    *,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> Committed | None:
+    """Appends Arrow rows in one commit; on version 3 the rows get row ids.
+
+    Args:
+        table: format version 2 or 3; moved to the new metadata.
+        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface; columns go
+            by name. A reader into an unpartitioned table is streamed, else it is held in memory.
+        branch: an existing branch.
+        job_id: a job that the branch's history holds is not done again.
+        snapshot_properties: more entries for the snapshot's summary.
+        dry_run: compare the columns with the table's schema, read no row and write nothing.
+
+    Returns:
+        What was committed; None when there were no rows, or it was a dry run.
+
+    Raises:
+        InvalidInputError: columns that do not fit the table's schema.
+        UnsupportedError: values of a partition that PyIceberg does not tell apart.
+        ConflictError, CommitUnknownError: see `commit`.
+    """
+    rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
+    refresh(table)
+    base = head_of(table.metadata, branch)
+    done = repeated(table.metadata, branch, job_id)
+    entries: list[ManifestEntry] = []
+    if done is None:
+        if dry_run:
+            check_rows(table.metadata, rows.schema)
+            return None
+        if isinstance(rows, pa.Table) and rows.num_rows == 0:
+            return None
+        entries = write_entries(table, rows)
+        if not entries:
+            return None
+    changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
+    return commit(
+        table, changes, base=base, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
+
+
+def write_entries(
+    table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
+) -> list[ManifestEntry]:
+    """Writes rows as data files, not yet committed; leaves none behind where one fails.
+
+    Args:
+        table: where to.
+        rows: in columns that fit.
+        reserved: as for `write_data_files`.
+
+    Raises:
+        InvalidInputError: columns that do not fit the table's schema.
+        UnsupportedError: values of a partition that PyIceberg does not tell apart.
+        PuffinFastError: a file could not be written.
+    """
+    entries: list[ManifestEntry] = []
+    try:
+        for file in write_data_files(table, rows, reserved=reserved):
+            entries.append(_entry(file, table.spec().spec_id))
+        if isinstance(rows, pa.Table) and sum(entry.record_count for entry in entries) != rows.num_rows:
+            raise _untold(table)
+    except BaseException as error:
+        remove_files(table.io, [entry.file_path for entry in entries])
+        if isinstance(error, ZeroDivisionError):  # PyIceberg's, of a partition in which it finds no row
+            raise _untold(table) from error
+        if isinstance(error, OSError):
+            raise PuffinFastError(
+                f"{'.'.join(table.name())}: data files could not be written: {error}"
+            ) from error
+        raise
+    return entries
+
+
+def _untold(table: Table) -> UnsupportedError:
+    return UnsupportedError(
+        f"{'.'.join(table.name())}: rows of a partition of NaN, or of 0.0 where others are of -0.0: "
+        "PyIceberg writes the first never and the others twice"
+    )
+
+
+def upgrade(table: Table, *, dry_run: bool = False) -> Table:
+    """Raises a table of format version 1 or 2 to 3; a table of version 3 stays as it is.
+
+    Nothing is rewritten: earlier deletes go on applying, and the next commit gives the rows their row ids.
+
+    Args:
+        table: loaded anew first, and moved to the new metadata.
+        dry_run: check the table, change nothing.
+
+    Returns:
+        The same table.
+
+    Raises:
+        ConflictError, CommitUnknownError: see `commit`.
+        UnsupportedError: a PyIceberg that is not known.
+    """
+    refresh(table)
+    if dry_run:
+        return table
+    if table.metadata.format_version == 1:
+        with table.transaction() as transaction:
+            transaction.upgrade_table_version(2)
+    if table.metadata.format_version < 3:
+        commit_upgrade(table)
+    return table
+
+
+def arrow_rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatchReader):
+        return data if streamed else data.read_all()
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return reader if streamed else reader.read_all()
+    raise InvalidInputError(f"data: expected Arrow rows, found {type(data).__name__}")
+
+
+def _entry(file: DataFile, spec_id: int) -> ManifestEntry:
+    """A data file that PyIceberg wrote, as an added manifest entry."""
+    partition: Iterable[Any] = (file.partition[position] for position in range(len(file.partition)))
+    return ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=DATA,
+        file_path=file.file_path,
+        file_format=str(file.file_format.value).upper(),
+        spec_id=spec_id,
+        partition=tuple(partition),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        column_sizes=file.column_sizes,
+        value_counts=file.value_counts,
+        null_value_counts=file.null_value_counts,
+        nan_value_counts=file.nan_value_counts,
+        lower_bounds=file.lower_bounds,
+        upper_bounds=file.upper_bounds,
+        key_metadata=file.key_metadata,
+        split_offsets=file.split_offsets,
+        sort_order_id=file.sort_order_id,
+    )

@@ -1,0 +1,147 @@
+"""Many Puffin files into few: vectors move, nothing else changes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.files import read_ranges
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
+from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.deletes.loader import within
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.puffin import PuffinReader
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+
+__all__ = ["check_target", "compact", "moved", "n_bytes_of", "worth_moving"]
+
+FULL = 0.75
+"""A file stays as it is if live vectors fill this share of the target size, and of what it holds."""
+
+
+def compact(
+    table: Table,
+    *,
+    target_file_size: int | None = None,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """Packs the vectors of small and half-empty Puffin files together, and drops dangling ones, in one commit.
+
+    Each vector that moves is read and checked, and keeps its data sequence number. A single such file is
+    rewritten only if vectors that nobody needs fill a part of it. Files that hold nothing any more stay in
+    storage until no snapshot needs them: see `orphan_files`.
+
+    Args:
+        table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
+        target_file_size: bytes of vectors after which another Puffin file is begun; the table's property
+            ``write.delete.target-file-size-bytes`` (64 MiB) by default.
+        branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes` takes them.
+        threads: Puffin files read at a time; the number of processors by default.
+
+    Raises:
+        InvalidInputError: a target size below 1.
+        CorruptDataError: a vector that is not what the manifest says, or a data file with two (see `repair`).
+        NotFoundError: no such branch, or a Puffin file is gone.
+        UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
+    """
+    check_target(target_file_size)
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        limit = target_file_size_of(table) if target_file_size is None else target_file_size
+        chosen, changes = worth_moving(table, inventory, limit, threads)
+
+        def found() -> Iterator[NewDeletes]:
+            for some in on_threads(lambda tasks: list(moved(table.io, tasks)), chosen, threads):
+                yield from some
+
+        return Rewritten(
+            write_changes(table, found(), only_new=False, dry_run=dry_run, limit=limit, **changes)
+        )
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def check_target(target_file_size: int | None) -> None:
+    """Refuses a target size below 1."""
+    if target_file_size is not None and target_file_size < 1:
+        raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
+
+
+def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
+    """The vectors of data files, all of one Puffin file, read and checked."""
+    vectors = [task.vector for task in tasks if task.vector is not None]
+    ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
+    for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=io):
+        yield NewDeletes(tasks[at], within(bitmap, tasks[at].data), 0)
+
+
+def worth_moving(
+    table: Table, inventory: DeleteInventory, limit: int, threads: int | None
+) -> tuple[list[list[FileTask]], dict[str, Any]]:
+    """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors.
+
+    Args:
+        table: whose FileIO reads the footers of the others.
+        inventory: of its branch.
+        limit: the target size.
+        threads: footers read at a time.
+
+    Returns:
+        by Puffin file and partition spec, those of a spec one after the other; also what `VectorChanges.of`
+        takes.
+    """
+    groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
+    live: Counter[str] = Counter()
+    for file in inventory.files:
+        if file.vectors:
+            path = file.vectors[0].file_path
+            groups[file.data.spec_id, path].append(file.task)
+            live[path] += n_bytes_of(file.task)
+    small = {path for path, n_bytes in live.items() if n_bytes < FULL * limit}
+    sizes: Counter[int] = Counter()
+    for (spec_id, path), tasks in groups.items():
+        sizes[spec_id] += sum(map(n_bytes_of, tasks)) if path in small else 0
+    if len(small) <= sum(math.ceil(n_bytes / limit) for n_bytes in sizes.values()):
+        small = set()
+    rest = sorted(live.keys() - small)
+
+    def wasteful(path: str) -> bool:
+        try:
+            with PuffinReader(path, filesystem=table.io) as reader:
+                return live[path] < FULL * sum(blob.length for blob in reader.blobs)
+        except CorruptDataError:
+            return False  # no Puffin file, so nobody says what else it holds
+
+    chosen = small | {
+        path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
+    }
+    dangling = [entry for entry in inventory.dangling if entry.is_vector]
+    in_order = sorted(groups, key=lambda group: group[0])
+    return [groups[spec_id, path] for spec_id, path in in_order if path in chosen], {
+        "also_removed": dangling,
+        "same_age": True,
+        "operation": REPLACE,
+    }
+
+
+def n_bytes_of(task: FileTask) -> int:
+    """Bytes of a data file's vector."""
+    return 0 if task.vector is None else task.vector.content_size_in_bytes or 0

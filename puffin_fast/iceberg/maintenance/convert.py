@@ -1,0 +1,229 @@
+"""Position-delete files and equality-delete files of a table turned into deletion vectors.
+
+Rows are the same before and after; what readers open is not: one vector for a data file in place of all the
+files that somebody wrote about it. A delete file goes only when no live data file needs it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg.commit.changes import Key, key_of
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.datafile.columns import Columns
+from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
+from puffin_fast.iceberg.deletes.equality import EqualityDeletes
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, within
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+
+__all__ = [
+    "EqualityConverter",
+    "Hidden",
+    "PositionConversion",
+    "convert_equality_deletes",
+    "convert_position_deletes",
+    "convert_positions",
+    "equality_conversion",
+]
+
+
+def convert_position_deletes(
+    table: Table,
+    *,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """Turns all position-delete files of a branch into deletion vectors, in one commit.
+
+    For each data file all position deletes that apply become one vector, or, where none of them names a row
+    of it, none. A data file of which no row is left is dropped. All position-delete files go, those that
+    apply to nothing among them. One exception: where a vector hides positions that it does not hold (a writer
+    that broke the specification lost these deletes), the file that has them stays, for `repair`.
+
+    Args:
+        table: a PyIceberg table of format version 3 (see `upgrade`); loaded anew first, and moved to the new
+            metadata.
+        branch: an existing branch.
+        job_id: recorded in the summary; a job that the branch's history holds is not done again.
+        snapshot_properties: more entries for the snapshot's summary.
+        threads: delete files read at a time; the number of processors by default.
+        dry_run: read and encode everything, write and commit nothing.
+
+    Raises:
+        UnsupportedError: the table is not of format version 3, or a delete file is not Parquet.
+        CorruptDataError: a delete file that is not what the table says, a position that its data file does
+            not have, or a data file with two vectors (see `repair`).
+        NotFoundError: no such branch, or a delete file is gone.
+        ConflictError: races with other commits did not end; the table is as before.
+        CommitUnknownError: see `commit`.
+    """
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
+
+        def convert(file: FileDeletes) -> NewDeletes | Hidden | None:
+            held = current.by_files(file.data.file_path, file.position_deletes)
+            return convert_positions(file, held, current)
+
+        def found() -> Iterator[NewDeletes]:
+            for new in on_threads(convert, list(conversion.files.values()), threads):
+                if isinstance(new, Hidden):
+                    conversion.leave(new)
+                elif new is not None:
+                    yield new
+
+        written = write_changes(table, found(), only_new=False, dry_run=dry_run, **conversion.changes())
+        return Rewritten(written, conversion.left)
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A data file whose vector hides deleted positions that it does not hold, and how many they are."""
+
+    path: str
+    n_positions: int
+
+
+def convert_positions(
+    file: FileDeletes, held: PositionBitmap, current: DeleteLoader
+) -> NewDeletes | Hidden | None:
+    """What becomes of one data file.
+
+    Args:
+        file: with its vector, if it has one.
+        held: what its position-delete files hold.
+        current: reads the vector.
+
+    Returns:
+        None where nothing does.
+    """
+    if not file.vectors:
+        return NewDeletes(file.task, within(held, file.data), 0) if held else None
+    lost = held - current.of(file.task)
+    return Hidden(file.data.file_path, len(lost)) if lost else None
+
+
+@dataclass
+class PositionConversion:
+    """The position-delete files of a inventory, and which of them have to stay.
+
+    Attributes:
+        files: the data files that they are about, by path.
+        left: why some stay, one sentence each.
+    """
+
+    files: dict[str, FileDeletes]
+    left: list[str]
+    _entries: dict[Key, ManifestEntry]
+    _needed: set[Key]
+
+    @classmethod
+    def of(cls, inventory: DeleteInventory) -> PositionConversion:
+        files = {file.data.file_path: file for file in inventory.files if file.position_deletes}
+        entries = {key_of(entry): entry for file in files.values() for entry in file.position_deletes}
+        for entry in inventory.dangling:
+            if not entry.is_vector and entry.content != EQUALITY_DELETES:
+                entries[key_of(entry)] = entry
+        return cls(files, [], entries, set())
+
+    def leave(self, superseded: Hidden) -> None:
+        """Keeps the files that hold positions which no vector holds."""
+        self._needed.update(map(key_of, self.files[superseded.path].superseded))
+        self.left.append(
+            f"{superseded.path}: its vector hides {superseded.n_positions} deleted positions that it does not hold; "
+            "puffin_fast.iceberg.repair adds them"
+        )
+
+    def changes(self) -> dict[str, Any]:
+        """What `VectorChanges.of` takes; looks at what is left when it comes to it."""
+        return {
+            "also_removed": (entry for key, entry in self._entries.items() if key not in self._needed),
+            "operation": REPLACE,
+            "conflict_filter": older_than(self._entries.values(), same=True),
+        }
+
+
+def convert_equality_deletes(
+    table: Table,
+    *,
+    branch: str = MAIN_BRANCH,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """Turns all equality-delete files of a branch into deletion vectors, in one commit.
+
+    The key columns of each data file that is older than an equality delete of its partition are read; the
+    rows that are found join the positions that are deleted already in one vector. All equality-delete files
+    go then: nothing older is left that they could apply to.
+
+    Args:
+        table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
+        threads: data files read at a time; the number of processors by default.
+
+    Raises:
+        As `convert_position_deletes`; also UnsupportedError for a data file that is not Parquet.
+    """
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        files, changes = equality_conversion(inventory)
+        found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
+        return Rewritten(write_changes(table, found, dry_run=dry_run, **changes))
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], dict[str, Any]]:
+    """The data files that equality deletes apply to, and what `VectorChanges.of` takes."""
+    files = [file for file in inventory.files if file.equality_deletes]
+    entries = {entry.file_path: entry for file in files for entry in file.equality_deletes}
+    entries.update((e.file_path, e) for e in inventory.dangling if e.content == EQUALITY_DELETES)
+    return files, {
+        "also_removed": entries.values(),
+        "operation": REPLACE,
+        "conflict_filter": older_than(entries.values(), same=False),
+    }
+
+
+class EqualityConverter:
+    """Finds the rows of data files that equality deletes hide. Safe to use from several threads."""
+
+    def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
+        self._current = DeleteLoader(io)
+        self._equality = EqualityDeletes(io, metadata)
+        self._columns = Columns(io, metadata, metadata.schema(), (), lambda metrics: True)
+
+    def __call__(self, file: FileDeletes) -> NewDeletes:
+        """What becomes of a data file."""
+        mask = np.zeros(file.data.record_count, np.bool_)
+        keys = self._equality.of(file.equality_deletes)
+        fields = {field.field_id: field for key in keys for field in key.fields}
+        for first, count, values in self._columns.open(file.data, fields.values()).batches():
+            found = mask[first : first + count]
+            for key in keys:
+                found |= key.contains(values).to_numpy(zero_copy_only=False)
+        return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

@@ -1,0 +1,123 @@
+"""What is deleted where: a row for each delete file and data file that it is about, from the manifests alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+
+__all__ = ["APPLIES", "DANGLING", "DUPLICATE", "HIDDEN", "SCHEMA", "deletes", "rows_of"]
+
+VECTOR, POSITIONS, EQUALITY = "vector", "position deletes", "equality deletes"
+APPLIES, HIDDEN, DUPLICATE, DANGLING = "applies", "superseded", "duplicate", "dangling"
+
+SCHEMA = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("rows", pa.int64()),
+        ("kind", pa.string()),
+        ("state", pa.string()),
+        ("path", pa.string()),
+        ("offset", pa.int64()),
+        ("n_bytes", pa.int64()),
+        ("deleted", pa.int64()),
+        ("share", pa.float64()),
+        ("sequence_number", pa.int64()),
+    ]
+)
+"""Columns of `deletes`."""
+
+
+def deletes(
+    table: Table,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+) -> pa.Table:
+    """Lists the deletes of a snapshot; reads manifests only, also those of a table that no scan takes.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
+
+    Returns:
+        A row for each pair of a delete file and a data file that it may be about, data files in the table's
+        order, then what is about none:
+
+        - ``data_file`` string: null where a dangling delete file does not name one.
+        - ``rows`` int64: rows of the data file, deleted ones included; null where it is not live.
+        - ``kind`` string: ``vector``, ``position deletes`` or ``equality deletes``.
+        - ``state`` string: ``applies``; ``superseded``, position deletes of a data file that has a vector;
+          ``duplicate``, one of several vectors of a data file; ``dangling``, about no live data file.
+        - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64: where it is; bytes of the
+          vector, or of the whole file.
+        - ``deleted`` int64: positions that it holds for this data file; null where only the file's content
+          would tell (equality deletes, position deletes of many data files).
+        - ``share`` double: of the data file's rows.
+        - ``sequence_number`` int64: data sequence number.
+
+    Raises:
+        NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
+        CorruptDataError: damaged metadata.
+    """
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    found = take_inventory(table, snapshot)
+    columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def rows_of(found: DeleteInventory) -> Iterator[tuple[Any, ...]]:
+    """The rows of `deletes`, in the order of `SCHEMA`."""
+    for file in found.files:
+        yield from _of_file(file)
+    for entry in (*found.dangling, *found.nameless):
+        yield _row(entry, entry.referenced_data_file or only_path(entry), None, DANGLING)
+
+
+def _of_file(file: FileDeletes) -> Iterator[tuple[Any, ...]]:
+    path, rows = file.data.file_path, file.data.record_count
+    for entry in file.vectors:
+        yield _row(entry, path, rows, APPLIES if len(file.vectors) == 1 else DUPLICATE)
+    for entry in file.position_deletes:
+        yield _row(entry, path, rows, HIDDEN if file.vectors else APPLIES)
+    for entry in file.equality_deletes:
+        yield _row(entry, path, rows, APPLIES)
+
+
+def _row(entry: ManifestEntry, data_file: str | None, rows: int | None, state: str) -> tuple[Any, ...]:
+    if entry.is_vector:
+        kind, deleted, n_bytes = VECTOR, entry.record_count, entry.content_size_in_bytes
+    elif entry.content == EQUALITY_DELETES:
+        kind, deleted, n_bytes = EQUALITY, None, entry.file_size_in_bytes
+    else:
+        alone = only_path(entry) is not None
+        kind, deleted, n_bytes = POSITIONS, entry.record_count if alone else None, entry.file_size_in_bytes
+    share = deleted / rows if rows and deleted is not None else None
+    where = entry.content_offset if entry.is_vector else None
+    return (
+        data_file,
+        rows,
+        kind,
+        state,
+        entry.file_path,
+        where,
+        n_bytes,
+        deleted,
+        share,
+        entry.sequence_number,
+    )

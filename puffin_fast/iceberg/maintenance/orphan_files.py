@@ -1,0 +1,134 @@
+"""Files in a table's folder that no snapshot needs: listed, never removed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast._runtime import FileSet
+from puffin_fast._runtime.folder import files_below
+from puffin_fast.errors import NotFoundError
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
+from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["needed_files", "orphan_files"]
+
+IN_FLIGHT = timedelta(days=3)
+"""Younger files may belong to a commit that is still to come."""
+
+METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
+
+SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
+
+
+def orphan_files(
+    table: Table,
+    *,
+    older_than: timedelta = IN_FLIGHT,
+    keep: Iterable[int] | None = None,
+    threads: int | None = None,
+) -> pa.Table:
+    """Lists the files below the table's location that none of its snapshots needs.
+
+    These are files of commits that did not happen, files that expired snapshots left behind, and Puffin files
+    whose vectors were merged or compacted away. The listing is for those who remove: nothing is removed here.
+
+    Where there is doubt a file is not listed: one whose location might be another spelling of a needed one
+    (see `FileSet`), one whose age the filesystem does not tell, and the files of another table whose location
+    lies below this one's. Local links are not followed. Files outside the table's location (``write.data.path``)
+    are not listed.
+
+    Args:
+        table: loaded anew first.
+        older_than: leave out files modified since then.
+        keep: snapshots to take as all there are, to see what expiring the others would set free; by default
+            all. Heads of branches and tags are always kept.
+        threads: manifests read at a time; the number of processors by default.
+
+    Returns:
+        ``path`` string (with the scheme that the table's location has), ``n_bytes`` int64, ``modified``
+        timestamp in UTC; by path.
+
+    Raises:
+        NotFoundError: a snapshot of `keep` is not there, or a manifest is gone.
+        CorruptDataError: a manifest that cannot be read.
+        UnsupportedError: a FileIO that cannot list.
+    """
+    table.refresh()
+    limit = datetime.now(UTC) - older_than
+    old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
+    table.refresh()  # after the listing: what was committed meanwhile is needed
+    needed = FileSet(needed_files(table, _kept(table, keep), threads))
+    rows = sorted(row for row in old if row[0] not in needed)
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def _kept(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
+    metadata = table.metadata
+    if keep is None:
+        return list(metadata.snapshots)
+    wanted = {*keep, *(reference.snapshot_id for reference in metadata.refs.values())}
+    found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
+    if missing := wanted - {snapshot.snapshot_id for snapshot in found}:
+        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(metadata.snapshots)} others")
+    return found
+
+
+def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | None = None) -> set[str]:
+    """Every location that the metadata or one of the snapshots names."""
+    metadata = table.metadata
+    found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
+    found.add(f"{_folder(table.metadata_location)}/version-hint.text")  # of catalogs in a filesystem
+    snapshots = list(snapshots)
+    kept = {snapshot.snapshot_id for snapshot in snapshots}
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        if statistics.snapshot_id in kept:
+            found.add(statistics.statistics_path)
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in snapshots:
+        found.add(snapshot.manifest_list)
+        manifests.update((m.path, m) for m in read_manifest_list(table.io, snapshot.manifest_list))
+
+    def files(manifest: ManifestFile) -> list[str]:
+        return [entry.file_path for entry in read_manifest(table.io, manifest, table.specs(), metrics=False)]
+
+    found |= manifests.keys()
+    for paths in on_threads(files, list(manifests.values()), threads):
+        found.update(paths)
+    return found
+
+
+def _listed(table: Table) -> list[tuple[str, int, datetime | None]]:
+    """Location, size and time of each file in the table's folder, but for those of other tables below it."""
+    location = table.location().rstrip("/")
+    handle, root = filesystem(table.io, location)
+    files = list(files_below(root, filesystem=handle))
+    log = (entry.metadata_file for entry in table.metadata.metadata_log)
+    own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *log))])
+    metadata = {_folder(file.path) for file in files if METADATA_FILE.search(file.path)}
+    others = {f"{_folder(folder)}/" for folder in metadata if f"{location}/{folder}" not in own}
+    return [
+        (f"{location}/{file.path}", file.n_bytes, file.modified)
+        for file in files
+        if not others.intersection(_parents(file.path))
+    ]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The folders that a path leads through, each with a slash at the end."""
+    return (path[: at + 1] for at, letter in enumerate(path) if letter == "/")

@@ -1,0 +1,147 @@
+"""Tables that broke a rule of deletion vectors, mended: no delete is lost, no row that was there goes.
+
+Several vectors of a data file become one, their union: each writer believed that its vector was the only one.
+Positions that a vector hides without holding them, because its writer read only some of the position-delete
+files, join it. An entry that disagrees with its vector is made anew where bytes and checksum leave no doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.files import read_vectors
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges, write_changes
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.plan.inventory import by_puffin_file
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+
+__all__ = ["repair"]
+
+
+def repair(
+    table: Table,
+    *,
+    branch: str = MAIN_BRANCH,
+    superseded: bool = True,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """Mends what `verify` finds wrong with the vectors of a branch, in one commit; reads all of them.
+
+    Mended: several vectors of a data file; position deletes that a vector hides and does not hold; a
+    cardinality or a range in the manifest that is wrong, where the blob's checksum or the file's footer tells
+    the right one; vectors whose data file is gone, or that name none.
+    Left, and named in the result: what cannot be read, and vectors with positions that their data file does
+    not have, for they may be another file's.
+
+    Args:
+        table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
+        branch: an existing branch.
+        superseded: False leaves rows deleted only by superseded position deletes in the table, as its readers see
+            them now.
+        job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes` takes them.
+
+    Returns:
+        What was done; ``rows_deleted`` counts the rows that had come back and are deleted again.
+
+    Raises:
+        As `convert_position_deletes`, but for vectors and delete files that cannot be read.
+    """
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        return _repair(table, inventory, superseded, threads, dry_run)
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def _repair(
+    table: Table, inventory: DeleteInventory, superseded: bool, threads: int | None, dry_run: bool
+) -> Rewritten:
+    current = DeleteLoader(table.io)
+    result = Rewritten(VectorChanges())
+    gone = [entry for entry in (*inventory.dangling, *inventory.nameless) if entry.is_vector]
+
+    def mended(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
+        vectors = ReadAhead(table.io, [file.vectors[0] for file in group])
+        found: list[tuple[FileDeletes, NewDeletes | str | None]] = []
+        for file in group:
+            try:
+                found.append((file, _mended(table.io, current, vectors, file, superseded)))
+            except PuffinFastError as error:
+                found.append((file, f"{file.data.file_path}: left as it is: {error}"))
+        return found
+
+    def found() -> Iterator[NewDeletes]:
+        groups = by_puffin_file(file for file in inventory.files if file.vectors)
+        for file, new in chain.from_iterable(on_threads(mended, groups, threads)):
+            if isinstance(new, str):
+                result.left.append(new)
+            elif new is not None:
+                gone.extend(file.vectors[1:])
+                yield new
+
+    result.written = write_changes(
+        table,
+        found(),
+        only_new=False,
+        dry_run=dry_run,
+        also_removed=(entry for entry in gone),
+    )
+    if not result.written.rows:
+        result.written.changes = replace(result.written.changes, operation=REPLACE)
+    return result
+
+
+def _mended(
+    io: FileIO, current: DeleteLoader, vectors: ReadAhead, file: FileDeletes, superseded: bool
+) -> NewDeletes | None:
+    """What becomes of a data file; None when nothing is wrong with it."""
+    data, wrong = file.data, len(file.vectors) > 1
+    parts = []
+    for vector in file.vectors:
+        bitmap, as_stated = _read(io, vectors, vector)
+        parts.append(within(bitmap, data))
+        wrong = wrong or not as_stated
+    before = PositionBitmap.union(parts)
+    lost = (
+        current.by_files(data.file_path, file.superseded) - before if superseded else PositionBitmap.union([])
+    )
+    if not (wrong or lost):
+        return None
+    task = FileTask(data, file.vectors[0], file.position_deletes if superseded else (), file.equality_deletes)
+    return NewDeletes(task, within(before | lost, data), len(lost))
+
+
+def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:
+    """A vector, and whether its manifest entry is right."""
+    try:
+        bitmap = vectors.take(vector)
+    except CorruptDataError as error:
+        try:
+            named = read_vectors(vector.file_path, filesystem=io).get(vector.referenced_data_file or "")
+        except PuffinFastError:
+            raise error from None
+        if named is None:
+            raise
+        return named, False
+    return bitmap, len(bitmap) == vector.record_count

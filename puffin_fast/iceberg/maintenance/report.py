@@ -1,0 +1,230 @@
+"""Which files of a table are worth rewriting: a table, a picture, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from rich.table import Table as Grid
+
+from puffin_fast.errors import InvalidInputError, MissingExtraError
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+__all__ = ["Report", "report"]
+
+REWRITE_SHARE = 0.3
+"""Deleted share of a data file above which reading past the deletes costs more than rewriting once."""
+
+SHOWN = 20
+
+SCHEMA = pa.schema(
+    [
+        ("data_file", pa.string()),
+        ("rows", pa.int64()),
+        ("deleted", pa.int64()),
+        ("share", pa.float64()),
+        ("n_bytes", pa.int64()),
+        ("wasted_bytes", pa.int64()),
+        ("vectors", pa.int64()),
+        ("position_delete_files", pa.int64()),
+        ("equality_delete_files", pa.int64()),
+        ("advice", pa.string()),
+    ]
+)
+"""Columns of `Report.files`."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What deletes cost a table; made by `report`. A console of rich prints it as a table.
+
+    Attributes:
+        name: the table's.
+        files: a row per data file with deletes, the most wasteful first: ``data_file`` string; ``rows``,
+            ``deleted`` (by position, as far as the manifests tell), ``n_bytes`` of the file,
+            ``wasted_bytes`` (n_bytes times share), numbers of ``vectors``, ``position_delete_files`` and
+            ``equality_delete_files`` that are about it, all int64; ``share`` double; ``advice`` string:
+            ``repair``, ``convert``, ``rewrite`` or empty.
+        totals: the table in numbers: data files, rows, deleted rows, bytes, Puffin files, and so on.
+        advice: what to do for the table as a whole, a sentence each.
+    """
+
+    name: str
+    files: pa.Table
+    totals: dict[str, int | float] = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
+        yield f"[bold]{self.name}[/bold]: {totals}"
+        if self.files.num_rows:
+            grid = Grid()
+            for column in self.files.schema:
+                right = not pa.types.is_string(column.type)
+                grid.add_column(column.name, justify="right" if right else "left", overflow="fold")
+            for row in self.files.slice(0, SHOWN).to_pylist():
+                grid.add_row(*(_text(value) for value in row.values()))
+            yield grid
+            if (more := self.files.num_rows - SHOWN) > 0:
+                yield f"… and {more:,} more data files with deletes"
+        yield from (f"- {sentence}" for sentence in self.advice)
+
+    def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
+        """Draws how the deletes lie: data files by deleted share, and the most wasteful ones.
+
+        Args:
+            path: where to; the ending (png, svg, pdf) says how.
+            dpi: dots per inch.
+
+        Raises:
+            MissingExtraError: without matplotlib.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("matplotlib", extra="plot") from error
+        figure = Figure(figsize=(11, 4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        shares = [share or 0.0 for share in self.files["share"].to_pylist()]
+        untouched = int(self.totals["data_files"]) - len(shares)
+        counts = Counter(min(9, int(share * 10)) for share in shares)
+        counts[0] += untouched
+        left.bar([at * 10 + 5 for at in range(10)], [counts[at] for at in range(10)], width=9)
+        left.set_title(f"{self.name}: data files by deleted rows")
+        left.set_xlabel("% of the file's rows deleted")
+        left.set_ylabel("data files")
+        worst = self.files.slice(0, 15).to_pylist()[::-1]
+        names = [row["data_file"].rpartition("/")[2][-32:] for row in worst]
+        places = range(len(worst))
+        right.barh(places, [row["n_bytes"] for row in worst], color="0.85", label="file")
+        right.barh(places, [row["wasted_bytes"] for row in worst], label="of deleted rows")
+        right.set_yticks(list(places), names, fontsize=7)
+        right.set_title("bytes read for nothing")
+        if worst:
+            right.legend(fontsize=7)
+        figure.savefig(path, dpi=dpi)
+
+
+def report(
+    table: Table,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+    share: float = REWRITE_SHARE,
+) -> Report:
+    """Tells which data files deletes weigh on, from the manifests alone.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
+        share: deleted share of a data file's rows from which on rewriting it is advised.
+
+    Raises:
+        InvalidInputError: a share outside 0 to 1.
+        NotFoundError, UnsupportedError, CorruptDataError: as `deletes`.
+    """
+    if not 0 <= share <= 1:
+        raise InvalidInputError(f"share={share}: from 0 to 1")
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    found = take_inventory(table, snapshot)
+    rows = [_row(file, share) for file in found.files if _has_deletes(file)]
+    rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))
+    totals = _totals(found, rows)
+    name = ".".join(table.name())
+    files = pa.Table.from_pylist(rows, SCHEMA)
+    return Report(name, files, totals, tuple(_advice(totals, rows, table.metadata.format_version)))
+
+
+def _has_deletes(file: FileDeletes) -> bool:
+    return bool(file.vectors or file.position_deletes or file.equality_deletes)
+
+
+def _row(file: FileDeletes, threshold: float) -> dict[str, Any]:
+    data = file.data
+    if file.vectors:
+        deleted = max(vector.record_count for vector in file.vectors)
+    else:
+        alone = [entry for entry in file.position_deletes if only_path(entry) is not None]
+        deleted = min(data.record_count, sum(entry.record_count for entry in alone))
+    share = deleted / data.record_count if data.record_count else 0.0
+    if len(file.vectors) > 1:
+        advice = "repair"
+    elif share >= threshold and deleted:
+        advice = "rewrite"
+    else:
+        advice = "convert" if file.equality_deletes or file.task.position_deletes else ""
+    return {
+        "data_file": data.file_path,
+        "rows": data.record_count,
+        "deleted": deleted,
+        "share": share,
+        "n_bytes": data.file_size_in_bytes,
+        "wasted_bytes": round(data.file_size_in_bytes * share),
+        "vectors": len(file.vectors),
+        "position_delete_files": len(file.position_deletes),
+        "equality_delete_files": len(file.equality_deletes),
+        "advice": advice,
+    }
+
+
+def _totals(found: DeleteInventory, rows: list[dict[str, Any]]) -> dict[str, int | float]:
+    others: dict[str, ManifestEntry] = {}
+    for file in found.files:
+        others.update((entry.file_path, entry) for entry in (*file.position_deletes, *file.equality_deletes))
+    others.update((entry.file_path, entry) for entry in found.dangling if not entry.is_vector)
+    equality = sum(entry.content == EQUALITY_DELETES for entry in others.values())
+    n_rows, deleted = sum(file.data.record_count for file in found.files), sum(row["deleted"] for row in rows)
+    return {
+        "data_files": len(found.files),
+        "data_files_with_deletes": len(rows),
+        "rows": n_rows,
+        "deleted": deleted,
+        "share": deleted / n_rows if n_rows else 0.0,
+        "n_bytes": sum(file.data.file_size_in_bytes for file in found.files),
+        "wasted_bytes": sum(row["wasted_bytes"] for row in rows),
+        "vectors": sum(1 for _ in found.vectors()),
+        "puffin_files": len({vector.file_path for vector in found.vectors()}),
+        "vector_bytes": sum(vector.content_size_in_bytes or 0 for vector in found.vectors()),
+        "position_delete_files": len(others) - equality,
+        "equality_delete_files": equality,
+        "dangling": len(found.dangling),
+    }
+
+
+def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version: int) -> Iterator[str]:
+    counts = Counter(row["advice"] for row in rows)
+    if counts["repair"]:
+        yield f"repair: {counts['repair']:,} data files have several vectors, and no engine reads the table"
+    for kind in ("position", "equality"):
+        if n := totals[f"{kind}_delete_files"]:
+            first = "upgrade to format version 3, then " if version < 3 else ""
+            yield f"{first}convert: {n:,} {kind}-delete files"
+    files, n_vectors = totals["puffin_files"], totals["vectors"]
+    if files > 1 and totals["vector_bytes"] / files < 1 << 20:
+        yield f"compact: {n_vectors:,} vectors lie in {files:,} small Puffin files"
+    elif totals["dangling"]:
+        yield f"compact: {totals['dangling']:,} delete files are about no live data file"
+    if counts["rewrite"]:
+        yield (
+            f"rewrite {counts['rewrite']:,} data files: "
+            f"{totals['wasted_bytes']:,} bytes of the table are rows that are deleted"
+        )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

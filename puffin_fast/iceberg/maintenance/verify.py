@@ -1,0 +1,298 @@
+"""Every deletion vector of a table held against its manifest entry, its Puffin file's footer and its data file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
+from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
+from puffin_fast.iceberg.commit.job import on_threads
+from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
+from puffin_fast.puffin import PuffinReader
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+    from puffin_fast.bitmap import PositionBitmap
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+    from puffin_fast.puffin import BlobMetadata
+
+__all__ = ["Finding", "verify"]
+
+MISSING, DUPLICATE, DANGLING, MISMATCH, HIDDEN = "missing", "duplicate", "dangling", "mismatch", "superseded"
+CORRUPT = "corrupt"
+
+MAGIC = b"PFA1"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong with a table's deletes.
+
+    Attributes:
+        kind: ``missing`` (a file is not there), ``duplicate`` (several vectors of a data file), ``dangling``
+            (about no live data file), ``mismatch`` (manifest, footer, blob and data file disagree),
+            ``superseded`` (position deletes that a vector hides and does not hold: these rows came back),
+            ``corrupt`` (bytes that are no vector, no Puffin or no Parquet file).
+        data_file: whose deletes, where that is known.
+        path: the delete file, or the data file itself.
+        offset: of the vector, where one is meant.
+        message: what was expected and found.
+    """
+
+    kind: str
+    data_file: str | None
+    path: str
+    offset: int | None
+    message: str
+
+
+def verify(
+    table: Table,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+    data_files: bool = True,
+    threads: int | None = None,
+) -> list[Finding]:
+    """Reads and checks all vectors of a snapshot, and what stands around them; changes nothing.
+
+    Checked: each vector's range, magic, CRC, containers and cardinality against its manifest entry; the footer
+    of its Puffin file, which must name the same range, data file and cardinality (a file that is no Puffin
+    file has none: the range counts); its positions against the rows of its data file; the data file itself,
+    there and with as many rows as the manifest says; that no data file has two vectors, and that a vector
+    holds all positions of the position-delete files that it hides; delete files that are about nothing.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3.
+        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
+        data_files: open the footers of data files that have a vector; False trusts the manifest for them.
+        threads: files read at a time; the number of processors by default.
+
+    Returns:
+        What is wrong, data files in the table's order; empty when all is right.
+
+    Raises:
+        NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
+        CorruptDataError: manifests that cannot be read.
+    """
+    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    found = take_inventory(table, snapshot)
+    by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
+    for vector in found.vectors():
+        by_file[vector.file_path].append(vector)
+    current = DeleteLoader(table.io)
+    result: list[Finding] = []
+    for puffin in on_threads(partial(_check_puffin, table.io), list(by_file.values()), threads):
+        result += puffin
+    told = {(said.path, said.offset) for said in result if said.offset is not None or said.kind == CORRUPT}
+
+    def check(group: list[FileDeletes]) -> list[tuple[int, list[Finding]]]:
+        vectors = ReadAhead(table.io, [file.vectors[0] for file in group if file.vectors])
+        return [(id(file), _check_file(table.io, current, vectors, data_files, told, file)) for file in group]
+
+    with_deletes = [file for file in found.files if file.vectors or file.position_deletes]
+    findings = dict(chain(*on_threads(check, by_puffin_file(with_deletes), threads)))
+    for file in with_deletes:
+        result += findings[id(file)]
+    return result + list(_about_nothing(found))
+
+
+# Puffin files ----------------------------------------------------------------------------------------------
+
+
+def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
+    """A Puffin file against the entries that point into it."""
+    path = vectors[0].file_path
+    try:
+        if not _is_puffin(io, path):
+            return []
+        sizes = {vector.file_size_in_bytes for vector in vectors}
+        found = [
+            Finding(MISMATCH, None, path, None, f"{path}: expected {size} bytes (manifest), found {actual}")
+            for size in sizes
+            if size != (actual := len(io.new_input(path)))
+        ]
+        try:
+            with PuffinReader(path, filesystem=io) as reader:
+                blobs = {blob.offset: blob for blob in reader.blobs}
+        except NotFoundError:
+            raise
+        except PuffinFastError as error:
+            return [*found, Finding(CORRUPT, None, path, None, str(error))]
+        wanted = {vector.content_offset for vector in vectors}
+        problems = [problem for problem in check_vectors(path, filesystem=io) if problem.offset in wanted]
+        found += [Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems]
+        for vector in vectors:
+            found += _check_footer(vector, blobs)
+    except (NotFoundError, FileNotFoundError):
+        return [
+            Finding(
+                MISSING, vector.referenced_data_file, path, vector.content_offset, f"{path}: no such file"
+            )
+            for vector in vectors
+        ]
+    return found
+
+
+def _is_puffin(io: FileIO, path: str) -> bool:
+    """A range may lie in a file that is nothing but vectors; a damaged Puffin file still has its name."""
+    if path.endswith(".puffin"):
+        return True
+    with io.new_input(path).open() as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iterator[Finding]:
+    path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset
+    blob = blobs.get(-1 if at is None else at)
+    if blob is None:
+        yield Finding(
+            MISMATCH,
+            owner,
+            path,
+            at,
+            f"{path}: offset {at}: the footer knows no blob there, the manifest does",
+        )
+        return
+    named = {
+        "bytes": (vector.content_size_in_bytes, blob.length),
+        REFERENCED_DATA_FILE: (owner, blob.properties.get(REFERENCED_DATA_FILE)),
+        CARDINALITY: (str(vector.record_count), blob.properties.get(CARDINALITY)),
+    }
+    for what, (manifest, footer) in named.items():
+        if manifest != footer:
+            message = f"{path}: offset {at}: {what}: expected {manifest} (manifest), found {footer} (footer)"
+            yield Finding(MISMATCH, owner, path, at, message)
+
+
+# Data files ------------------------------------------------------------------------------------------------
+
+
+def _check_file(
+    io: FileIO,
+    current: DeleteLoader,
+    vectors: ReadAhead,
+    data_files: bool,
+    told: set[tuple[str, int | None]],
+    file: FileDeletes,
+) -> list[Finding]:
+    """A data file against its deletes."""
+    path, found = file.data.file_path, []
+    if len(file.vectors) > 1:
+        places = ", ".join(f"{vector.file_path} offset {vector.content_offset}" for vector in file.vectors)
+        found.append(
+            Finding(
+                DUPLICATE,
+                path,
+                file.vectors[0].file_path,
+                file.vectors[0].content_offset,
+                f"{path}: {len(file.vectors)} vectors, expected one: {places}",
+            )
+        )
+    bitmaps: list[PositionBitmap] = []
+    for vector in file.vectors:
+        where = vector.file_path, vector.content_offset
+        try:
+            bitmap = vectors.take(vector)
+        except PuffinFastError as error:
+            if where not in told and (vector.file_path, None) not in told:
+                found.append(Finding(_kind(error), path, *where, str(error)))
+            continue
+        bitmaps.append(bitmap)
+        if len(bitmap) != vector.record_count and where not in told:
+            message = f"expected {vector.record_count} positions (manifest), found {len(bitmap)}"
+            found.append(
+                Finding(MISMATCH, path, *where, f"{where[0]}: offset {where[1]}: cardinality: {message}")
+            )
+        try:
+            within(bitmap, file.data)
+        except CorruptDataError as error:
+            found.append(Finding(MISMATCH, path, *where, str(error)))
+    if file.vectors and len(bitmaps) == len(file.vectors):
+        for entry in file.superseded:
+            found += _check_hidden(current, file, entry, bitmaps)
+    elif not file.vectors:
+        found += _check_positions(current, file)
+    if data_files:
+        found += _check_data(io, file)
+    return found
+
+
+def _kind(error: PuffinFastError) -> str:
+    return MISSING if isinstance(error, NotFoundError) else CORRUPT
+
+
+def _check_hidden(
+    current: DeleteLoader, file: FileDeletes, entry: ManifestEntry, bitmaps: list[PositionBitmap]
+) -> Iterator[Finding]:
+    path = file.data.file_path
+    try:
+        lost = current.by_files(path, [entry])
+    except PuffinFastError as error:
+        yield Finding(_kind(error), path, entry.file_path, None, str(error))
+        return
+    for bitmap in bitmaps:
+        lost = lost - bitmap
+    if lost:
+        yield Finding(
+            HIDDEN,
+            path,
+            entry.file_path,
+            None,
+            f"{path}: {len(lost)} positions deleted by {entry.file_path} are superseded by a vector that does not "
+            "hold them: these rows came back",
+        )
+
+
+def _check_positions(current: DeleteLoader, file: FileDeletes) -> Iterator[Finding]:
+    path = file.data.file_path
+    for entry in file.position_deletes:
+        try:
+            found = current.by_files(path, [entry])
+        except PuffinFastError as error:
+            yield Finding(_kind(error), path, entry.file_path, None, str(error))
+            continue
+        try:
+            within(found, file.data)
+        except CorruptDataError as error:
+            yield Finding(MISMATCH, path, entry.file_path, None, str(error))
+
+
+def _check_data(io: FileIO, file: FileDeletes) -> Iterator[Finding]:
+    data = file.data
+    if data.file_format != "PARQUET" or data.key_metadata is not None:
+        return
+    try:
+        rows = open_parquet(io, data.file_path).metadata.num_rows
+    except PuffinFastError as error:
+        yield Finding(_kind(error), data.file_path, data.file_path, None, str(error))
+        return
+    if rows != data.record_count:
+        message = f"{data.file_path}: rows: expected {data.record_count} (manifest), found {rows}"
+        yield Finding(MISMATCH, data.file_path, data.file_path, None, message)
+
+
+def _about_nothing(found: DeleteInventory) -> Iterator[Finding]:
+    for entry in found.dangling:
+        owner = entry.referenced_data_file or only_path(entry)
+        about = f"about {owner}, which is not" if owner else "about no data file that is"
+        message = f"{entry.file_path}: {about} live, or younger than these deletes"
+        yield Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)
+    for entry in found.nameless:
+        what = "referenced_data_file" if entry.is_vector else "equality_ids"
+        message = f"{entry.file_path}: expected {what} in the manifest, found none"
+        yield Finding(MISMATCH, None, entry.file_path, entry.content_offset, message)

@@ -1,0 +1,47 @@
+"""Manifests and manifest lists of format versions 1 to 3, read and written without losing a field.
+
+```
+metadata.json -> manifest list (a record per manifest) -> manifest (a record per file) -> data or delete file
+```
+What stands as null is inherited while reading (table specification, "Sequence Number Inheritance" and
+"First Row ID Inheritance"), and stays null while writing, so that a retried commit keeps its manifests.
+"""
+
+from __future__ import annotations
+
+from puffin_fast.iceberg.manifest.entries import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    EQUALITY_DELETES,
+    EXISTING,
+    POSITION_DELETES,
+    UNASSIGNED,
+    ManifestEntry,
+    ManifestFile,
+    PartitionSummary,
+    partition_type,
+)
+from puffin_fast.iceberg.manifest.reader import read_manifest, read_manifest_list, read_manifests
+from puffin_fast.iceberg.manifest.writer import write_manifest, write_manifest_list
+
+__all__ = [
+    "ADDED",
+    "DATA",
+    "DELETED",
+    "DELETES",
+    "EQUALITY_DELETES",
+    "EXISTING",
+    "POSITION_DELETES",
+    "UNASSIGNED",
+    "ManifestEntry",
+    "ManifestFile",
+    "PartitionSummary",
+    "partition_type",
+    "read_manifest",
+    "read_manifest_list",
+    "read_manifests",
+    "write_manifest",
+    "write_manifest_list",
+]

@@ -1,0 +1,269 @@
+"""Manifests and manifest lists read: inheritance filled in, hostile bytes refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from itertools import accumulate, compress, repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pyiceberg.utils.decimal import bytes_to_decimal
+
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.manifest.avro import PartitionColumn, read_avro
+from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
+from puffin_fast.iceberg.manifest.entries import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    ENTRY_NAMES,
+    EQUALITY_DELETES,
+    EXISTING,
+    LIST_FIELD_NAMES,
+    LIST_NAMES,
+    METRICS,
+    POSITION_DELETES,
+    ManifestEntry,
+    ManifestFile,
+    PartitionSummary,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionSpec
+
+__all__ = ["Columns", "Keeps", "read_manifest", "read_manifest_list", "read_manifests"]
+
+Columns: TypeAlias = "dict[str, Any]"
+"""Field name to the values of a manifest's entries, by canonical names."""
+
+Keeps: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
+"""Which entries of a manifest are wanted; it may keep too many."""
+
+ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
+BOUNDS = ("lower_bounds", "upper_bounds")
+TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
+
+_REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
+_THREADS = 8
+_LIST_WANTED = frozenset(
+    name for field_id, name in LIST_FIELD_NAMES.items() if field_id not in (508, 509, 510, 511, 518)
+)
+
+
+def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
+    """The manifests of a snapshot.
+
+    Args:
+        io: PyIceberg's file access.
+        path: the snapshot's ``manifest-list``.
+
+    Raises:
+        CorruptDataError: the file is no manifest list.
+        NotFoundError: there is no such file.
+    """
+    result = []
+    for record in read_avro(io, path, LIST_FIELD_NAMES).records():
+        values = {LIST_NAMES.get(name, name): value for name, value in record.items() if name in _LIST_WANTED}
+        if (partitions := values.get("partitions")) is not None:
+            values["partitions"] = [PartitionSummary(**summary) for summary in partitions]
+        try:
+            manifest = ManifestFile(**values)
+        except TypeError as error:
+            raise CorruptDataError(f"record of a manifest list: {error}", path=path) from error
+        if manifest.content not in (DATA, DELETES):
+            raise CorruptDataError(
+                "content of a manifest", path=path, expected="0 or 1", found=manifest.content
+            )
+        if manifest.content == DELETES:
+            manifest.first_row_id = None  # for data manifests only, whatever a writer put there
+        result.append(manifest)
+    return result
+
+
+def read_manifest(
+    io: FileIO,
+    manifest: ManifestFile,
+    specs: Mapping[int, PartitionSpec] | None = None,
+    *,
+    live_only: bool = True,
+    metrics: bool = True,
+    keeps: Keeps | None = None,
+) -> list[ManifestEntry]:
+    """The entries of a manifest, with what they inherit filled in.
+
+    Args:
+        io: PyIceberg's file access.
+        manifest: the manifest as its list states it: sequence number and first row id are inherited from it.
+        specs: the table's, ``table.specs()``; without them partition values keep the file's order.
+        live_only: leave out entries whose status is deleted.
+        metrics: False leaves the six metrics maps out (None), but for those that say which data file a delete
+            file is about, and those that `keeps` needs; reads faster, but what comes out must not be written back.
+        keeps: which entries are wanted, by columns with an item per entry: others need not be made. It gets the
+            bounds of data files, too: as `Nested` where they come by columns, as dicts where not.
+
+    Raises:
+        CorruptDataError: the file is no manifest, is shorter than stated, or lacks a required field.
+        NotFoundError: there is no such file.
+    """
+    file = read_avro(io, manifest.path, ENTRY_NAMES, n_bytes=manifest.length)
+    names = set(ENTRY_FIELDS)
+    if not metrics:
+        names -= set(METRICS)
+        if manifest.content == DELETES and file.metadata.get("format-version") != "3":
+            names |= set(BOUNDS)
+        if manifest.content == DATA and keeps is not None:
+            names |= set(TO_PRUNE)
+    partition = {column.name for column in file.partition}
+    columns: Columns = read_columns(file, names | partition, lazy=keeps is not None)
+    try:
+        _check(columns, manifest)
+        if not names.issuperset(BOUNDS) and _need_bounds(columns):
+            columns |= read_columns(file, BOUNDS)
+        _inherit(columns, manifest)
+        columns["spec_id"] = repeat(manifest.spec_id)
+        spec = None if specs is None else specs.get(manifest.spec_id)
+        columns["partition"] = _partitions(file.partition, spec, columns)
+        if keeps is not None:
+            columns = _where(keeps(columns), columns)
+        entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
+    if live_only and DELETED in columns["status"]:
+        return [entry for entry in entries if entry.is_live]
+    return entries
+
+
+def _where(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
+    """Some entries of columns; the others' maps become no dicts."""
+    if mask.all():
+        return columns
+    flags = mask.tolist()
+    return {
+        name: values.where(mask) if isinstance(values, Nested) else list(compress(values, flags))
+        for name, values in columns.items()
+    }
+
+
+def _check(columns: Columns, manifest: ManifestFile) -> None:
+    """Refuses what cannot be a file of the manifest; puts in what version 1 leaves out."""
+    for name in _REQUIRED:
+        if name not in columns or None in columns[name]:
+            raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
+    n_entries = len(columns["status"])
+    columns.setdefault("content", [DATA] * n_entries)
+    for name in ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"):
+        columns.setdefault(name, [None] * n_entries)
+    contents = (DATA,) if manifest.content == DATA else (POSITION_DELETES, EQUALITY_DELETES)
+    for name, known in (("content", contents), ("status", (ADDED, EXISTING, DELETED))):
+        for found in set(columns[name]).difference(known):
+            path = columns["file_path"][columns[name].index(found)]
+            expected = " or ".join(map(str, known))
+            raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
+    formats = {name: name.upper() for name in set(columns["file_format"])}
+    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
+
+
+def _need_bounds(columns: Columns) -> bool:
+    """Whether position-delete files are about data files that only their bounds name."""
+    contents, named = columns["content"], columns.get("referenced_data_file")
+    if named is None or None not in named:
+        return named is None and POSITION_DELETES in contents
+    return (None, POSITION_DELETES) in zip(named, contents, strict=True)
+
+
+def _inherit(columns: Columns, manifest: ManifestFile) -> None:
+    columns["snapshot_id"] = _filled(columns["snapshot_id"], manifest.added_snapshot_id)
+    status, number = columns["status"], manifest.sequence_number
+    for name in ("sequence_number", "file_sequence_number"):
+        values = columns[name]
+        if number == 0 or {ADDED}.issuperset(status):
+            columns[name] = _filled(values, number)
+        elif None in values:
+            if name == "sequence_number" and (EXISTING, None) in zip(status, values, strict=True):
+                at = list(zip(status, values, strict=True)).index((EXISTING, None))
+                raise CorruptDataError(
+                    f"sequence number of {columns['file_path'][at]}",
+                    path=manifest.path,
+                    expected="one: its status is existing",
+                )
+            columns[name] = [
+                number if value is None and state == ADDED else value
+                for value, state in zip(values, status, strict=True)
+            ]
+    if manifest.content == DATA and manifest.first_row_id is not None:
+        columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)
+    else:
+        columns["first_row_id"] = [
+            row_id if state == DELETED else None
+            for row_id, state in zip(columns["first_row_id"], status, strict=True)
+        ]
+
+
+def _filled(values: list[Any], default: Any) -> list[Any]:
+    return [default if value is None else value for value in values] if None in values else values
+
+
+def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
+    """The first row id of each data file: those without one are numbered in turn, deleted files are passed over."""
+    if {None}.issuperset(columns["first_row_id"]) and DELETED not in columns["status"]:
+        return list(accumulate(columns["record_count"], initial=next_row_id))[:-1]
+    found = []
+    for state, row_id, n_rows in zip(
+        columns["status"], columns["first_row_id"], columns["record_count"], strict=True
+    ):
+        if row_id is None and state != DELETED:
+            row_id, next_row_id = next_row_id, next_row_id + n_rows
+        found.append(row_id)
+    return found
+
+
+def _partitions(
+    found: Sequence[PartitionColumn], spec: PartitionSpec | None, columns: Columns
+) -> Iterable[tuple[Any, ...]]:
+    """Each file's partition values in the spec's order, found by field id."""
+    ordered: list[PartitionColumn | None] = list(found)
+    if spec is not None:
+        by_id = {column.field_id: column for column in found}
+        if all(field.field_id in by_id for field in spec.fields):
+            ordered = [by_id[field.field_id] for field in spec.fields]
+        elif None not in by_id:
+            ordered = [by_id.get(field.field_id) for field in spec.fields]
+        # a file without field ids (version 1) follows the spec by position
+    if not ordered:
+        return repeat(())
+    nothing = [None] * len(columns["status"])
+    return zip(*(_scaled(column, columns) if column else nothing for column in ordered), strict=True)
+
+
+def _scaled(column: PartitionColumn, columns: Columns) -> Iterable[Any]:
+    values: Iterable[Any]
+    values, scale = columns[column.name], column.scale
+    if scale is None:
+        return values
+    return [None if value is None else bytes_to_decimal(value, scale) for value in values]
+
+
+def read_manifests(
+    io: FileIO,
+    manifests: Sequence[ManifestFile],
+    specs: Mapping[int, PartitionSpec] | None = None,
+    *,
+    live_only: bool = True,
+    metrics: bool = True,
+    keeps: Keeps | None = None,
+) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
+    """`read_manifest` of many manifests on threads, in their order."""
+
+    def read(manifest: ManifestFile) -> list[ManifestEntry]:
+        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, keeps=keeps)
+
+    if len(manifests) < 2:
+        yield from ((manifest, read(manifest)) for manifest in manifests)
+        return
+    with ThreadPoolExecutor(min(_THREADS, len(manifests)), thread_name_prefix="manifests") as pool:
+        yield from zip(manifests, pool.map(read, manifests), strict=True)

@@ -1,0 +1,331 @@
+"""Which delete files apply to which data file of a snapshot (table specification, "Scan Planning").
+
+A delete file applies to a data file
+- deletion vector: it names the file, and is not older than it; it hides all position-delete files there;
+- position deletes: same spec and partition (or the one path that it names), and not older than the file;
+- equality deletes: same spec and partition, or an unpartitioned spec; the file is strictly older.
+"Older" compares data sequence numbers. Planning is linear in the files: all is found by path or partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
+from pyiceberg.schema import Schema
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+
+from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.manifest import (
+    DATA,
+    ManifestEntry,
+    ManifestFile,
+    partition_type,
+    read_manifest_list,
+    read_manifests,
+)
+from puffin_fast.iceberg.manifest.avro_columns import Nested
+from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, Keeps
+from puffin_fast.iceberg.plan.delete_index import FILE_PATH_ID, DeleteIndex, FileTask, only_path, unused
+from puffin_fast.iceberg.plan.pruning import Prune
+from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = [
+    "FILE_PATH_ID",
+    "FileTask",
+    "Plan",
+    "only_path",
+    "plan_files",
+    "plan_snapshot",
+    "resolve",
+]
+
+MAX_FORMAT_VERSION = 3
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a scan of one snapshot reads.
+
+    Attributes:
+        snapshot: None for a table (or a main branch) without snapshots.
+        schema: the schema to read with: the current one for a branch, else the snapshot's own.
+        tasks: the data files that may hold an answer, in the order of the manifests.
+        delete_files: those that were read, whatever they apply to.
+    """
+
+    snapshot: Snapshot | None
+    schema: Schema
+    tasks: list[FileTask] = field(default_factory=list)
+    delete_files: list[ManifestEntry] = field(default_factory=list)
+
+    @property
+    def unused(self) -> list[ManifestEntry]:
+        """Delete files that apply to none of `tasks`; without a filter these are the dangling ones."""
+        return unused(self.delete_files, (entry for task in self.tasks for entry in task.deletes))
+
+
+def resolve(
+    metadata: TableMetadata,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+) -> tuple[Snapshot | None, Schema]:
+    """The snapshot that is meant, and the schema to read it with.
+
+    Args:
+        metadata: the table's.
+        snapshot_id: a snapshot.
+        branch: the head of this branch.
+        tag: the snapshot of this tag.
+        as_of: what was current at this time (milliseconds since 1970, or a datetime with a time zone).
+
+    Raises:
+        NotFoundError: no such snapshot or reference.
+        InvalidInputError: more than one of the four, a branch that is a tag, a tag that is a branch, or a
+            datetime without time zone.
+        UnsupportedError: a format version above 3.
+    """
+    if metadata.format_version > MAX_FORMAT_VERSION:
+        raise UnsupportedError(
+            f"format version {metadata.format_version}: up to {MAX_FORMAT_VERSION} are known"
+        )
+    choices = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    given = [name for name, value in choices.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInputError(f"expected one of {', '.join(choices)}, found {' and '.join(given)}")
+    if branch is not None:
+        if branch == MAIN_BRANCH and branch not in metadata.refs:
+            return None, metadata.schema()
+        return _snapshot(metadata, _referenced(metadata, SnapshotRefType.BRANCH, branch)), metadata.schema()
+    if tag is not None:
+        snapshot_id = _referenced(metadata, SnapshotRefType.TAG, tag)
+    if as_of is not None:
+        snapshot_id = _as_of(metadata, as_of)
+    if snapshot_id is None:
+        return metadata.current_snapshot(), metadata.schema()
+    snapshot = _snapshot(metadata, snapshot_id)
+    schemas = {schema.schema_id: schema for schema in metadata.schemas}
+    own = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
+    return snapshot, own or metadata.schema()
+
+
+def _referenced(metadata: TableMetadata, kind: SnapshotRefType, name: str) -> int:
+    """The snapshot id that a branch or a tag points to."""
+    reference = metadata.refs.get(name)
+    if reference is None:
+        known = sorted(name for name, other in metadata.refs.items() if other.snapshot_ref_type == kind)
+        raise NotFoundError(f"{kind.value} {name!r}: not found; the table has {', '.join(known) or 'none'}")
+    if reference.snapshot_ref_type != kind:
+        raise InvalidInputError(
+            f"{name!r}: expected a {kind.value}, found a {reference.snapshot_ref_type.value}"
+        )
+    return reference.snapshot_id
+
+
+def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise NotFoundError(f"no snapshot {snapshot_id}: the table has {len(metadata.snapshots)} others")
+    return snapshot
+
+
+def _as_of(metadata: TableMetadata, as_of: int | datetime) -> int:
+    if isinstance(as_of, datetime):
+        if as_of.tzinfo is None:
+            raise InvalidInputError(f"as_of={as_of}: a time zone is needed")
+        as_of = int(as_of.timestamp() * 1000)
+    past = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= as_of]
+    if not past:
+        raise NotFoundError(f"no snapshot at or before {as_of} ms")
+    return max(past, key=lambda entry: entry.timestamp_ms).snapshot_id
+
+
+def plan_files(
+    table: Table,
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+    row_filter: str | BooleanExpression | pc.Expression | RowFilter = AlwaysTrue(),  # noqa: B008
+    case_sensitive: bool = True,
+    metrics: bool = False,
+) -> Plan:
+    """Plans a scan: the data files that a filter leaves, each with the deletes that apply.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3.
+        snapshot_id: a snapshot, instead of the current one.
+        branch, tag: the snapshot of a branch or of a tag.
+        as_of: milliseconds since 1970 or a datetime with time zone.
+        row_filter: as `RowFilter.bind` takes it; manifests and files where no row can match are left out by
+            partition values and metrics.
+        case_sensitive: whether names in the filter must agree in case.
+        metrics: keep the metrics of data files even where the filter needs none.
+
+    Raises:
+        NotFoundError: an unknown snapshot, reference or column.
+        InvalidInputError: a filter that does not parse or fit.
+        CorruptDataError: two vectors for one data file (both are named), or damaged metadata.
+        UnsupportedError: a format version above 3.
+    """
+    snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    if not isinstance(row_filter, RowFilter):
+        row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+    return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)
+
+
+def plan_snapshot(
+    table: Table,
+    snapshot: Snapshot | None,
+    schema: Schema,
+    row_filter: Matcher,
+    *,
+    case_sensitive: bool = True,
+    metrics: bool = False,
+) -> Plan:
+    """`plan_files` of what `resolve` found, with a filter that is bound to that schema."""
+    metadata = table.metadata
+    plan = Plan(snapshot, schema)
+    if snapshot is None or row_filter.nothing:
+        return plan
+    pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
+    manifests = [
+        manifest
+        for manifest in read_manifest_list(table.io, snapshot.manifest_list)
+        if manifest.may_be_live and pruning.keeps_manifest(manifest)
+    ]
+    data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
+    oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
+    delete_manifests = [
+        m for m in manifests if m.content != DATA and m.sequence_number >= oldest and data_manifests
+    ]
+    specs = table.specs()
+    deletes = DeleteIndex(metadata)
+    found: list[ManifestEntry] = []
+    with paused_gc():
+        for manifest, entries in read_manifests(
+            table.io, data_manifests, specs, metrics=metrics, keeps=pruning.keeps_bounds
+        ):
+            keeps = pruning.keeps_data(manifest.spec_id)
+            found.extend(entries if keeps is None else filter(keeps, entries))
+        about = _about({data.file_path for data in found}) if pruning.filters else None
+        if about is not None and not found:
+            delete_manifests = []
+        for manifest, entries in read_manifests(
+            table.io, delete_manifests, specs, metrics=False, keeps=about
+        ):
+            keeps = pruning.keeps_delete(manifest.spec_id)
+            deletes.add(entries if keeps is None else filter(keeps, entries))
+        plan.tasks = deletes.tasks(found)
+    plan.delete_files = deletes.entries
+    return plan
+
+
+def _about(paths: set[str]) -> Keeps:
+    """Leaves out vectors, and position deletes, that name another data file."""
+
+    def keeps(columns: Columns) -> np.ndarray:
+        named = columns.get("referenced_data_file") or [None] * len(columns["status"])
+        return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
+
+    return keeps
+
+
+class _Pruning:
+    """Evaluators of a filter, made once per partition spec."""
+
+    def __init__(
+        self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
+    ) -> None:
+        expression = row_filter.expression
+        self.filters = not isinstance(expression, AlwaysTrue)
+        self._metadata, self._schema = metadata, schema
+        self._expression, self._case_sensitive = expression, case_sensitive
+        self._specs = metadata.specs()
+        self._projection = cache(self._project)
+        self._manifest = cache(self._manifest_evaluator)
+        self._partition = cache(self._partition_evaluator)
+        self._prune = Prune(schema, expression, case_sensitive) if self.filters else None
+        self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
+
+    def _spec(self, spec_id: int) -> PartitionSpec:
+        try:
+            return self._specs[spec_id]
+        except KeyError:
+            raise CorruptDataError(
+                "partition spec of a manifest",
+                path=self._metadata.location,
+                expected=sorted(self._specs),
+                found=spec_id,
+            ) from None
+
+    def _project(self, spec_id: int) -> BooleanExpression:
+        project = inclusive_projection(self._schema, self._spec(spec_id), self._case_sensitive)
+        try:
+            return project(self._expression)
+        except ArithmeticError:  # before the first or after the last date that Python has
+            return AlwaysTrue()
+
+    def _manifest_evaluator(self, spec_id: int) -> Callable[[Any], bool]:
+        return manifest_evaluator(
+            self._spec(spec_id), self._schema, self._projection(spec_id), self._case_sensitive
+        )
+
+    def _partition_evaluator(self, spec_id: int) -> Callable[[Any], bool] | None:
+        projected = self._projection(spec_id)
+        if isinstance(projected, AlwaysTrue):
+            return None
+        struct = Schema(*partition_type(self._metadata, self._spec(spec_id)).fields)
+        evaluate = expression_evaluator(struct, projected, self._case_sensitive)
+        return cache(evaluate)
+
+    def keeps_manifest(self, manifest: ManifestFile) -> bool:
+        self._spec(manifest.spec_id)
+        return not self.filters or self._manifest(manifest.spec_id)(manifest)
+
+    @property
+    def keeps_bounds(self) -> Keeps | None:
+        """By the bounds of data files where these come by columns."""
+        prune = self._prune
+        if prune is None:
+            return None
+
+        def keeps(columns: Columns) -> np.ndarray:
+            lower, upper = (columns.get(name) for name in BOUNDS)
+            if isinstance(lower, Nested) and isinstance(upper, Nested):
+                return prune.keeps(lower, upper)
+            return np.ones(len(columns["status"]), np.bool_)
+
+        return keeps
+
+    def keeps_delete(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+        """By partition only: a delete file's metrics speak of deleted rows, not of those that are left."""
+        by_partition = self._partition(spec_id) if self.filters else None
+        return None if by_partition is None else lambda entry: by_partition(entry.partition)
+
+    def keeps_data(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+        by_metrics = self._metrics
+        if by_metrics is None:
+            return None
+        by_partition = self._partition(spec_id)
+        if by_partition is None:
+            return by_metrics
+        return lambda entry: by_partition(entry.partition) and by_metrics(entry)

@@ -1,0 +1,326 @@
+"""Row filters: a PyIceberg expression, its text or a PyArrow expression, evaluated on Arrow columns.
+
+Three-valued logic as in SQL: a comparison with NULL is unknown, and so are NOT IN, <> and NOT LIKE 'x%' of
+a NULL; a row matches only where the whole filter is true. NaN equals nothing and is neither smaller nor
+greater than a number, as the metrics by which files are pruned have it; `is_nan` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    BoundPredicate,
+    IsNull,
+    NotNull,
+    Or,
+)
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import (
+    BooleanExpressionVisitor,
+    rewrite_not,
+    visit,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.pyiceberg_catalog import metrics_evaluator
+from puffin_fast.iceberg.predicate.evaluator import Matches
+from puffin_fast.iceberg.predicate.literals import fitting
+
+__all__ = ["Matcher", "RowFilter"]
+
+Filter: TypeAlias = str | BooleanExpression | pc.Expression
+
+
+class Matcher(Protocol):
+    """What picks rows of a table: a filter, or a set of keys. The members are those of `RowFilter`."""
+
+    @property
+    def expression(self) -> BooleanExpression: ...
+    @property
+    def field_ids(self) -> tuple[int, ...]: ...
+    @property
+    def everything(self) -> bool: ...
+    @property
+    def nothing(self) -> bool: ...
+    @property
+    def batch_rows(self) -> int: ...
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
+    def certain(self) -> BooleanExpression: ...
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """A filter bound to a table's schema.
+
+    Attributes:
+        expression: what files are pruned by: it may keep too much, never too little.
+        field_ids: the columns that `mask` needs, in the order of their ids.
+        everything: the filter is true for every row, so no row need be looked at.
+    """
+
+    expression: BooleanExpression
+    field_ids: tuple[int, ...]
+    everything: bool
+    _bound: BooleanExpression | None
+    _unsure: bool
+    _arrow: pc.Expression | None
+    _names: Mapping[str, int]
+
+    @classmethod
+    def bind(cls, filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
+        """Binds a filter to a schema.
+
+        Args:
+            filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
+                expression over top-level columns (it can compute, and prunes no file).
+            schema: the table's schema.
+            case_sensitive: whether names must agree in case; PyArrow expressions always are.
+
+        Raises:
+            NotFoundError: a column that the schema does not have.
+            InvalidInputError: text that is no expression, or a literal that does not fit its column.
+        """
+        if isinstance(filter, pc.Expression):
+            return cls._of_arrow(filter, schema)
+        if isinstance(filter, str):
+            filter = parsed(filter)
+        if not isinstance(filter, BooleanExpression):
+            raise InvalidInputError(
+                "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
+                f"{type(filter).__name__}"
+            )
+        fits, bound = _bound(filter, schema, case_sensitive)
+        columns = _Columns()
+        visit(bound, columns)
+        return cls(
+            expression=fits,
+            field_ids=tuple(sorted(columns.field_ids)),
+            everything=isinstance(bound, AlwaysTrue),
+            _bound=bound,
+            _unsure=columns.unsure,
+            _arrow=None,
+            _names={},
+        )
+
+    @classmethod
+    def _of_arrow(cls, filter: pc.Expression, schema: Schema) -> RowFilter:
+        names = {field.name: field.field_id for field in schema.fields}
+        empty = pa.schema([pa.field(f.name, schema_to_pyarrow(f.field_type)) for f in schema.fields])
+        try:
+            scanner = ds.dataset(empty.empty_table()).scanner(columns={"match": filter})
+            found = scanner.projected_schema.field("match").type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
+            wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
+            raise wrong(f"filter {filter}: {error}") from error
+        if not pa.types.is_boolean(found):
+            raise InvalidInputError(f"filter {filter}: expected a boolean, found {found}")
+        used = {name: id for name, id in names.items() if _mentions(filter, name, empty)}
+        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, filter, used)
+
+    @property
+    def nothing(self) -> bool:
+        """The filter is false for every row."""
+        return isinstance(self._bound, AlwaysFalse)
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of a batch below which `mask` wastes time."""
+        return 1
+
+    def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
+        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold rows that match.
+
+        Args:
+            schema: what the filter was bound to.
+            case_sensitive: as it was bound.
+        """
+        return metrics_evaluator(schema, self.expression, case_sensitive)
+
+    def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        """Which rows match.
+
+        Args:
+            columns: field id to an Arrow array of `n_rows` values, for each of `field_ids`.
+            n_rows: rows of the batch.
+
+        Returns:
+            NumPy bool array of `n_rows`: True where the filter is true; false and unknown are False.
+        """
+        if self._bound is None:
+            batch = pa.record_batch({name: columns[id] for name, id in self._names.items()})
+            found = ds.InMemoryDataset(batch).scanner(columns={"match": self._arrow}, use_threads=False)
+            matches: Any = found.to_table().column(0).combine_chunks()
+        else:
+            matches = visit(self._bound, Matches(columns))
+        if isinstance(matches, bool):
+            return np.full(n_rows, matches)
+        if matches.null_count:
+            matches = pc.fill_null(matches, False)
+        if isinstance(matches, pa.ChunkedArray):
+            matches = matches.combine_chunks()
+        result: np.ndarray = matches.to_numpy(zero_copy_only=False)
+        return result
+
+    def certain(self) -> BooleanExpression:
+        """What proves by a file's metrics alone that every one of its rows matches; false where nothing can.
+
+        Iceberg's strict evaluation lets ``x <> 5`` be true of NULL, so NULL is excluded first. Metrics say
+        nothing sure about NaN (PyIceberg counts none) and nested columns, so those prove nothing.
+        """
+        if self._bound is None or self._unsure:
+            return AlwaysFalse()
+        return visit(rewrite_not(self.expression), _NullsDoNotMatch())
+
+
+def parsed(text: str) -> BooleanExpression:
+    """A filter's text as PyIceberg's expression, unbound.
+
+    Raises:
+        InvalidInputError: it does not parse; says where.
+    """
+    try:
+        return parse(text)
+    except Exception as error:
+        at = getattr(error, "column", None)
+        where = "" if at is None else f" at character {at}"
+        raise InvalidInputError(
+            f"filter {text!r}: expected an expression, found something else{where}"
+        ) from error
+
+
+def _bound(
+    filter: BooleanExpression, schema: Schema, case_sensitive: bool
+) -> tuple[BooleanExpression, BooleanExpression]:
+    """A filter with literals of its columns' types, and the same bound."""
+    try:
+        fits = visit(rewrite_not(filter), _Fits(schema, case_sensitive))
+        return fits, visit(fits, _Binds(schema, case_sensitive))
+    except ValueError as error:
+        if "Could not find field" in str(error) or "Could not find column" in str(error):
+            known = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"filter {filter}: {error}; the table has {known}") from error
+        raise InvalidInputError(f"filter {filter}: {error}") from error
+    except (TypeError, ArithmeticError) as error:
+        raise InvalidInputError(f"filter {filter}: {error}") from error
+
+
+def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
+    """Whether a PyArrow expression reads a column: without it the expression does not bind."""
+    without = schema.remove(schema.get_field_index(name))
+    try:
+        ds.dataset(without.empty_table()).scanner(columns={"match": filter})
+    except pa.ArrowInvalid:
+        return True
+    return False
+
+
+class _Folds(BooleanExpressionVisitor[BooleanExpression]):
+    """Rebuilds an expression; subclasses say what becomes of a predicate."""
+
+    def visit_true(self) -> BooleanExpression:
+        return AlwaysTrue()
+
+    def visit_false(self) -> BooleanExpression:
+        return AlwaysFalse()
+
+    def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
+        raise TypeError(f"not rewritten: {child_result}")
+
+    def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return And(left_result, right_result)
+
+    def visit_or(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
+        return Or(left_result, right_result)
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        raise TypeError(f"not bound: {predicate}")
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> BooleanExpression:
+        raise TypeError(f"bound already: {predicate}")
+
+
+class _Fits(_Folds):
+    """Makes literals values of their columns' types."""
+
+    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        field = predicate.term.bind(self._schema, self._case_sensitive).ref().field
+        return fitting(predicate, field.field_type)
+
+
+class _Binds(_Folds):
+    """Binds as PyIceberg does, but a comparison that every value passes still is unknown for NULL.
+
+    PyIceberg makes ``x < 3000000000`` on a 32-bit column simply true.
+    """
+
+    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
+        self._schema = schema
+        self._case_sensitive = case_sensitive
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        bound: BooleanExpression = predicate.bind(self._schema, self._case_sensitive)
+        reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
+        if (
+            isinstance(bound, AlwaysTrue | AlwaysFalse)
+            and reference.field.required
+            and reference.accessor.inner is not None
+        ):
+            raise UnsupportedError(
+                f"filter {predicate}: a required field of a struct, which may be NULL with its struct"
+            )
+        if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
+            return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
+        return bound
+
+
+class _Columns(BooleanExpressionVisitor[None]):
+    """Collects the ids of the columns that a bound expression reads."""
+
+    def __init__(self) -> None:
+        self.field_ids: set[int] = set()
+        self.unsure = False
+
+    def visit_true(self) -> None: ...
+
+    def visit_false(self) -> None: ...
+
+    def visit_not(self, child_result: None) -> None: ...
+
+    def visit_and(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_or(self, left_result: None, right_result: None) -> None: ...
+
+    def visit_unbound_predicate(self, predicate: Any) -> None:
+        raise TypeError(f"not bound: {predicate}")
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
+        reference = predicate.term.ref()
+        self.field_ids.add(reference.field.field_id)
+        self.unsure |= isinstance(reference.field.field_type, FloatType | DoubleType)
+        self.unsure |= reference.accessor.inner is not None
+
+
+class _NullsDoNotMatch(_Folds):
+    """Adds IS NOT NULL to each predicate that is unknown for NULL in SQL."""
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        return predicate if isinstance(predicate, IsNull) else And(NotNull(term=predicate.term), predicate)

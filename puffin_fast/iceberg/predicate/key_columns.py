@@ -1,0 +1,228 @@
+"""Key columns: found in a table's schema, and brought from the caller's types into the table's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.projection import storage_type
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+__all__ = ["as_key", "column_of", "distinct_keys", "key_fields", "key_schema", "keys_in", "normal"]
+
+
+def normal(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
+    """Columns with one zero and one NaN."""
+    return {field_id: _normal(column) for field_id, column in columns.items()}
+
+
+def _normal(column: Any) -> Any:
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.add(column, pa.scalar(0.0, column.type))
+
+
+def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
+    """The key's columns, by name.
+
+    Raises:
+        NotFoundError: a column that the table does not have.
+        InvalidInputError: none, one twice, or one that is no primitive value of each row.
+    """
+    if isinstance(on, str):
+        on = [on]
+    if on is None:
+        on = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
+        if not on:
+            raise InvalidInputError(
+                "on: expected key columns, for the table's schema has no identifier fields"
+            )
+    if not on:
+        raise InvalidInputError("on: expected at least one column, found none")
+    if len(set(on)) != len(on):
+        raise InvalidInputError(f"on: a column twice in {', '.join(on)}")
+    found = []
+    for name in on:
+        try:
+            field = schema.find_field(name)
+        except ValueError as error:
+            known = ", ".join(field.name for field in schema.fields)
+            raise NotFoundError(f"on: no column {name}; the table has {known}") from error
+        if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
+            raise InvalidInputError(f"on: {name} is a {field.field_type}; expected a column of single values")
+        if not _one_per_row(schema, field.field_id):
+            raise InvalidInputError(f"on: {name} is inside a list or map; expected a value of each row")
+        found.append((name, field))
+    return found
+
+
+def _one_per_row(schema: Schema, field_id: int) -> bool:
+    def inside(struct: StructType) -> bool:
+        return any(
+            field.field_id == field_id
+            or (isinstance(field.field_type, StructType) and inside(field.field_type))
+            for field in struct.fields
+        )
+
+    return inside(schema.as_struct())
+
+
+def distinct_keys(
+    keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool
+) -> list[pa.ChunkedArray]:
+    """The distinct keys in the table's types; a stream is taken batch by batch."""
+    reader = reader_of(keys)
+    parts: list[pa.Table] = []
+    waiting, kept = 0, 0
+    parts.append(keys_in(_empty(reader.schema), fields, null_safe=null_safe))
+    for batch in reader:
+        parts.append(keys_in(batch, fields, null_safe=null_safe))
+        waiting += parts[-1].num_rows
+        if waiting > max(kept, 1 << 20):  # repeats are thrown out while they come
+            parts = [_unique(parts)]
+            waiting, kept = 0, parts[0].num_rows
+    return list(_unique(parts).columns)
+
+
+def keys_in(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> pa.Table:
+    """The keys of a batch that the table can hold, in its storage types: columns k0, k1, …; repeats stay.
+
+    Raises:
+        NotFoundError: the batch lacks a column.
+        InvalidInputError: a column's type does not compare with the table's.
+    """
+    columns, keep = [], None
+    for name, field in fields:
+        column, fits = as_key(column_of(batch, name), field, name)
+        if not null_safe:
+            valid = pc.is_valid(column)
+            fits = valid if fits is None else pc.and_(fits, valid)
+        columns.append(column)
+        keep = fits if keep is None else (keep if fits is None else pc.and_(keep, fits))
+    rows = pa.Table.from_arrays(columns, schema=key_schema(fields))
+    return rows if keep is None else rows.filter(keep)
+
+
+def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
+    """The columns of `keys_in`."""
+    return pa.schema([(f"k{at}", storage_type(field.field_type)) for at, (_, field) in enumerate(fields)])
+
+
+def _unique(parts: list[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    if rows.num_columns == 1:
+        return pa.Table.from_arrays([pc.unique(rows.column(0))], schema=rows.schema)
+    return rows.group_by(rows.schema.names, use_threads=False).aggregate([]).cast(rows.schema)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of a schema."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def reader_of(keys: Any) -> pa.RecordBatchReader:
+    if isinstance(keys, pa.RecordBatch):
+        keys = pa.Table.from_batches([keys])
+    if isinstance(keys, pa.Table):
+        return keys.to_reader()
+    if isinstance(keys, pa.RecordBatchReader):
+        return keys
+    if not hasattr(keys, "__arrow_c_stream__"):
+        raise InvalidInputError(f"keys: expected Arrow rows, found {type(keys).__name__}")
+    return pa.RecordBatchReader.from_stream(keys)
+
+
+def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column by its name, or by the path to it through structs."""
+    if batch.schema.get_all_field_indices(name):
+        return batch.column(name)
+    first, *rest = name.split(".")
+    if len(batch.schema.get_all_field_indices(first)) == 1 and rest:
+        try:
+            return pc.struct_field(batch.column(first), rest)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError):
+            pass
+    raise NotFoundError(f"keys: no column {name}, found {', '.join(batch.schema.names) or 'none'}")
+
+
+def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """Values in the storage type of the table's column, and which of them it can hold (None: all).
+
+    Raises:
+        InvalidInputError: the types do not compare.
+    """
+    wanted = storage_type(field.field_type)
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type == wanted:
+        return _normal(column), None
+    if not _compares(column.type, wanted):
+        raise InvalidInputError(f"keys: column {name} is {column.type}; the table's is {field.field_type}")
+    try:
+        if pa.types.is_null(column.type):
+            return column.cast(wanted), None
+        if pa.types.is_large_string(wanted) or pa.types.is_large_binary(wanted):
+            return column.cast(wanted), None
+        if pa.types.is_fixed_size_binary(wanted):
+            column = column.cast(pa.large_binary())
+            fits = pc.equal(pc.binary_length(column), wanted.byte_width)
+            column = pc.if_else(pc.fill_null(fits, False), column, pa.scalar(None, column.type))
+            return column.cast(wanted), pc.fill_null(fits, True)
+        found = column.cast(wanted, safe=False)
+        back = found.cast(column.type, safe=False)
+        fits = pc.equal(back, column)
+        if pa.types.is_floating(wanted):
+            fits = pc.or_(fits, pc.is_nan(column))
+        if (limit := _decimal_limit(column.type, wanted)) is not None:
+            fits = pc.and_(fits, pc.less(pc.abs(column), limit))
+        if pa.types.is_unsigned_integer(column.type) and pa.types.is_signed_integer(wanted):
+            fits = pc.and_(fits, pc.greater_equal(found, 0))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"keys: column {name} is {column.type}; the table's is {field.field_type}: {error}"
+        ) from error
+    return _normal(found), pc.fill_null(fits, True)
+
+
+def _decimal_limit(kind: pa.DataType, wanted: pa.DataType) -> pa.Scalar | None:
+    """What a decimal must stay below to have few enough digits before the point, which Arrow's cast lets pass."""
+    if not pa.types.is_decimal(wanted) or kind.precision - kind.scale <= wanted.precision - wanted.scale:
+        return None
+    digits = wanted.precision - wanted.scale
+    return pa.scalar(Decimal(10) ** digits, pa.decimal256(digits + 1, 0))
+
+
+_FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_time,
+    lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
+    lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
+    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+    lambda kind: (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
+    ),
+)
+
+
+def _compares(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether values of both types can be equal without a doubt: they are of one family."""
+    if pa.types.is_null(left):
+        return True
+    return any(family(left) and family(right) for family in _FAMILIES)

@@ -1,0 +1,394 @@
+"""PyIceberg's own scans on our vectors: the second half of `_pyiceberg`, the one place of its private parts.
+
+PyIceberg 0.12 plans and reads deletion vectors slowly, and not always rightly:
+
+- it reads delete manifests without the fields of version 3, so it does not know which blob of a Puffin file is
+  meant, decodes all of them, and deletes by superseded ones too;
+- it takes vectors without bounds for deletes of a whole partition, and applies what a vector hides;
+- it builds Python lists of positions, and hashes all of them again for every batch.
+
+What `accelerate` puts in the places of a few small functions of PyIceberg stands here. Each of them also takes
+what PyIceberg's own neighbours hand it, and the other way round: a scan that runs while another thread switches
+is as right as it was without, or refused. Pruning, projection, residuals, filters and limits stay PyIceberg's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyiceberg.io.pyarrow as _reading
+import pyiceberg.table as _planning
+import pyiceberg.table.deletion_vector as _vectors
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.catalog.rest.scan_planning import RESTPositionDeleteFile
+from pyiceberg.io.pyarrow import _combine_positional_deletes, _read_deletes
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    _inherit_from_manifest,
+)
+from pyiceberg.table import _open_manifest, _rest_file_to_data_file
+from pyiceberg.table.delete_file_index import DeleteFileIndex
+from pyiceberg.typedef import Record
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.files import read_ranges
+from puffin_fast.iceberg import manifest
+from puffin_fast.iceberg.datafile.row_selection import live_row_mask, select_rows
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_entry, within
+from puffin_fast.puffin import PuffinReader
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import FileScanTask
+
+__all__ = ["PATCHES", "Patch"]
+
+_V3_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
+_V3_FIELDS = {field.name: at for at, field in enumerate(DATA_FILE_TYPE[3].fields)}
+_NAN = float("nan")
+
+
+# --- planning -----------------------------------------------------------------------------------------------
+
+
+class _DeleteFile(DataFile):
+    """A delete file with the fields of version 3, under the names that Polars asks for too."""
+
+    @property
+    def referenced_data_file(self) -> str | None:
+        value: str | None = self._data[_V3_FIELDS["referenced_data_file"]]
+        return value
+
+    @property
+    def content_offset(self) -> int | None:
+        value: int | None = self._data[_V3_FIELDS["content_offset"]]
+        return value
+
+    @property
+    def content_size_in_bytes(self) -> int | None:
+        value: int | None = self._data[_V3_FIELDS["content_size_in_bytes"]]
+        return value
+
+    # PyIceberg keeps delete files in sets, and thinks that a path is one of them
+    def __eq__(self, other: Any) -> bool:
+        return (
+            isinstance(other, _DeleteFile)
+            and self.file_path == other.file_path
+            and self.content_offset == other.content_offset
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.file_path, self.content_offset))
+
+
+def _open_manifest_v3(
+    io: FileIO,
+    manifest: ManifestFile,
+    partition_filter: Callable[[DataFile], bool],
+    metrics_evaluator: Callable[[DataFile], bool],
+) -> list[ManifestEntry]:
+    """For `_open_manifest`: delete manifests keep where a vector stands and whose it is."""
+    if manifest.content != ManifestContent.DELETES:
+        return _open_manifest(io, manifest, partition_filter, metrics_evaluator)
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        _V3_SCHEMA,
+        read_types={-1: ManifestEntry, 2: _DeleteFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        live = [
+            _inherit_from_manifest(entry, manifest)
+            for entry in reader
+            if entry.status != ManifestEntryStatus.DELETED
+        ]
+    # a filter's columns are none of a vector's: its metrics prove nothing
+    return [
+        entry
+        for entry in live
+        if partition_filter(entry.data_file)
+        and (entry.data_file.file_format == FileFormat.PUFFIN or metrics_evaluator(entry.data_file))
+    ]
+
+
+def _rest_file_v3(rest_file: Any) -> DataFile:
+    """For `_rest_file_to_data_file`: the same of a plan that a REST catalog made."""
+    file = _rest_file_to_data_file(rest_file)
+    if not isinstance(rest_file, RESTPositionDeleteFile):
+        return file
+    values = [*file._data, *[None] * (len(_V3_FIELDS) - len(file))]
+    for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
+        values[_V3_FIELDS[name]] = getattr(rest_file, name)
+    result = _DeleteFile(*values)
+    result.spec_id = file.spec_id
+    return result
+
+
+class _VectorIndex(DeleteFileIndex):
+    """For `DeleteFileIndex`: a vector applies to the one data file that it names, and hides position deletes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_data_file: dict[str, tuple[_DeleteFile, int]] = {}
+
+    def is_empty(self) -> bool:
+        return not self._by_data_file and super().is_empty()
+
+    def add_delete_file(self, manifest_entry: ManifestEntry, partition_key: Record | None = None) -> None:
+        file = manifest_entry.data_file
+        if isinstance(file, _DeleteFile) and file.file_format == FileFormat.PUFFIN:
+            path = file.referenced_data_file
+            if path is None:
+                raise CorruptDataError("deletion vector without referenced-data-file", path=file.file_path)
+            if path in self._by_data_file:
+                raise _two_vectors(path, (self._by_data_file[path][0], file))
+            self._by_data_file[path] = file, manifest_entry.sequence_number or 0
+        else:
+            super().add_delete_file(manifest_entry, _same_nan(partition_key))
+
+    def for_data_file(
+        self, seq_num: int, data_file: DataFile, partition_key: Record | None = None
+    ) -> set[DataFile]:
+        vector, sequence_number = self._by_data_file.get(data_file.file_path, (None, 0))
+        if vector is not None and sequence_number >= seq_num:
+            return {vector}
+        return super().for_data_file(seq_num, data_file, _same_nan(partition_key))
+
+    def referenced_delete_files(self) -> list[DataFile]:
+        return [*super().referenced_delete_files(), *(file for file, _ in self._by_data_file.values())]
+
+
+def _same_nan(partition: Record | None) -> Record | None:
+    """The partition with one and the same NaN: as a key it is equal to nothing but itself."""
+    if partition is None or all(value == value for value in partition._data):
+        return partition
+    return Record(*[value if value == value else _NAN for value in partition._data])
+
+
+def _two_vectors(path: str, files: Iterable[DataFile]) -> CorruptDataError:
+    where = " and ".join(f"{f.file_path} offset {getattr(f, 'content_offset', None)}" for f in files)
+    return CorruptDataError(f"two deletion vectors for one data file: {where}", path=path)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+class _Positions(Sequence[pa.ChunkedArray]):
+    """Deleted positions of one data file; to PyIceberg's own function a list of one array of positions."""
+
+    def __init__(self, deleted: PositionBitmap, task: FileScanTask) -> None:
+        self._deleted, self._path = deleted, task.file.file_path
+        self._keep = live_row_mask(deleted, task.file.record_count)
+
+    def kept(self, start: int, stop: int) -> pa.Int32Array:
+        """Indexes from `start` of the rows start … stop - 1 that stay."""
+        if stop > len(self._keep):
+            raise CorruptDataError(
+                "rows of a data file",
+                path=self._path,
+                expected=f"{len(self._keep)} (manifest)",
+                found=f"at least {stop}",
+            )
+        return select_rows(self._keep.slice(start, stop - start))
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: Any) -> Any:
+        return [pa.chunked_array([self._deleted.to_arrow()])][index]
+
+
+class _Deletes(Mapping[str, _Positions]):
+    """Data file to its deleted positions, loaded when asked for: in PyIceberg's threads, none past a limit."""
+
+    def __init__(self, io: FileIO, tasks: Iterable[FileScanTask]) -> None:
+        self._runtime = io
+        self._current = DeleteLoader(io)
+        self._tasks = {task.file.file_path: task for task in tasks if task.delete_files}
+        self._lock = threading.Lock()
+        self._others: dict[str, Mapping[str, PositionBitmap]] = {}
+
+    def __getitem__(self, path: str) -> _Positions:
+        task = self._tasks[path]
+        deleted = self._load(path, task)
+        if not deleted:
+            raise KeyError(path)
+        return _Positions(within(deleted, _entry(task.file)), task)
+
+    def __iter__(self) -> Any:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def _load(self, path: str, task: FileScanTask) -> PositionBitmap:
+        puffins = [file for file in task.delete_files if file.file_format == FileFormat.PUFFIN]
+        vector = self._vector(path, puffins)
+        if vector is not None:
+            return vector
+        rest = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
+        entries = [_entry(file) for file in rest if file.file_format == FileFormat.PARQUET]
+        others = [self._other(file).get(path) for file in rest if file.file_format != FileFormat.PARQUET]
+        found = [self._current.by_files(path, entries), *(part for part in others if part is not None)]
+        return PositionBitmap.union(found)
+
+    def _vector(self, path: str, puffins: Sequence[DataFile]) -> PositionBitmap | None:
+        """The vector among the Puffin files that a plan gives to a data file.
+
+        Raises:
+            CorruptDataError: two vectors for it.
+            UnsupportedError: the plan does not say which of several is meant.
+        """
+        # an index of PyIceberg's own also hands over the vectors of other data files
+        located = [
+            file
+            for file in puffins
+            if isinstance(file, _DeleteFile) and file.referenced_data_file in (path, None)
+        ]
+        if len(located) > 1:
+            raise _two_vectors(path, located)
+        if located:
+            return read_entry(self._runtime, _entry(located[0]))
+        # planned without us: only footers say which vector is meant, and not whether it still counts
+        found = []
+        for file in (file for file in puffins if not isinstance(file, _DeleteFile)):
+            with PuffinReader(file.file_path, filesystem=self._runtime) as reader:
+                found += [
+                    (file.file_path, blob.offset, blob.length)
+                    for blob in reader.blobs
+                    if blob.type == codec.BLOB_TYPE and blob.properties.get("referenced-data-file") == path
+                ]
+        if len(found) > 1:
+            raise UnsupportedError(
+                f"{path}: planned before accelerate(), without telling which of {len(found)} vectors counts; "
+                "plan again"
+            )
+        for puffin, offset, length in found:
+            ((_, vector),) = read_ranges(puffin, [(offset, length, None)], filesystem=self._runtime)
+            return vector
+        return None
+
+    def _other(self, file: DataFile) -> Mapping[str, PositionBitmap]:
+        """Position deletes in another format than ours, read by PyIceberg."""
+        with self._lock:
+            if file.file_path not in self._others:
+                self._others[file.file_path] = {
+                    path: PositionBitmap.from_positions(positions)
+                    for path, positions in _read_deletes(self._runtime, file).items()
+                }
+            return self._others[file.file_path]
+
+
+def _entry(file: DataFile) -> manifest.ManifestEntry:
+    """What reading needs to know of a file, as our entry."""
+    v3 = {
+        name: getattr(file, name, None)
+        for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
+    }
+    return manifest.ManifestEntry(
+        status=manifest.EXISTING,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=int(file.content),
+        file_path=file.file_path,
+        file_format=file.file_format.value,
+        spec_id=0,
+        partition=(),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        lower_bounds=file.lower_bounds,
+        upper_bounds=file.upper_bounds,
+        **v3,
+    )
+
+
+def _read_all_delete_files(io: FileIO, tasks: Iterable[FileScanTask]) -> _Deletes:
+    """For the function of that name."""
+    return _Deletes(io, tasks)
+
+
+def _kept_positions(
+    positional_deletes: Sequence[pa.ChunkedArray], start_index: int, end_index: int
+) -> pa.Array:
+    """For `_combine_positional_deletes`: no hash of all positions for each batch."""
+    if isinstance(positional_deletes, _Positions):
+        return positional_deletes.kept(start_index, end_index)
+    return _combine_positional_deletes(list(positional_deletes), start_index, end_index)
+
+
+# --- Polars' way in -----------------------------------------------------------------------------------------
+
+_bitmaps_to_chunked_array = _vectors.DeletionVector._bitmaps_to_chunked_array
+
+
+def _checked_payload(blob_payload: bytes) -> bytes:
+    """For `_extract_vector_payload`: magic, length and checksum are looked at."""
+    return codec.decode(blob_payload).to_bytes()
+
+
+def _one_bitmap(pl: bytes) -> list[PositionBitmap]:
+    """For `DeletionVector._deserialize_bitmap`: all 64-bit positions stand in the bitmap of key 0."""
+    return [PositionBitmap.from_bytes(pl)]
+
+
+def _to_chunked_array(bitmaps: Any) -> pa.ChunkedArray:
+    """For `DeletionVector._bitmaps_to_chunked_array`."""
+    if len(bitmaps) == 1 and isinstance(bitmaps[0], PositionBitmap):
+        return pa.chunked_array([bitmaps[0].to_arrow()])
+    return _bitmaps_to_chunked_array(bitmaps)
+
+
+# --- the places ---------------------------------------------------------------------------------------------
+
+
+class Patch(NamedTuple):
+    """One place in PyIceberg.
+
+    Attributes:
+        owner: the module or class.
+        name: what it calls what is replaced.
+        ours: what is put there.
+        parameters: what it is called with in the versions that are known.
+    """
+
+    owner: Any
+    name: str
+    ours: Any
+    parameters: tuple[str, ...]
+
+
+PATCHES = (
+    Patch(
+        _planning,
+        "_open_manifest",
+        _open_manifest_v3,
+        ("io", "manifest", "partition_filter", "metrics_evaluator"),
+    ),
+    Patch(_planning, "DeleteFileIndex", _VectorIndex, ()),
+    Patch(_planning, "_rest_file_to_data_file", _rest_file_v3, ("rest_file",)),
+    Patch(_reading, "_read_all_delete_files", _read_all_delete_files, ("io", "tasks")),
+    Patch(
+        _reading,
+        "_combine_positional_deletes",
+        _kept_positions,
+        ("positional_deletes", "start_index", "end_index"),
+    ),
+    Patch(_vectors, "_extract_vector_payload", _checked_payload, ("blob_payload",)),
+    Patch(_vectors.DeletionVector, "_deserialize_bitmap", staticmethod(_one_bitmap), ("pl",)),
+    Patch(
+        _vectors.DeletionVector, "_bitmaps_to_chunked_array", staticmethod(_to_chunked_array), ("bitmaps",)
+    ),
+)

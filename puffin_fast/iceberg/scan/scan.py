@@ -1,0 +1,208 @@
+"""Rows of a table as Arrow: deletes applied, columns in the table's schema, batches streamed in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from puffin_fast._runtime.streams import in_order
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
+from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.splits import jobs_of
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["Scan", "scan"]
+
+
+class Scan:
+    """A scan of one snapshot: Arrow in any form. Made by `scan`.
+
+    Anything that reads the Arrow C stream interface takes it as it is:
+    ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
+
+    Attributes:
+        schema: the Arrow schema of the answer.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        row_filter: str | BooleanExpression | pc.Expression,
+        selected_fields: Sequence[str],
+        *,
+        snapshot_id: int | None,
+        branch: str | None,
+        tag: str | None,
+        as_of: int | datetime | None,
+        limit: int | None,
+        case_sensitive: bool,
+        threads: int | None,
+    ) -> None:
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"limit={limit}: at least 0")
+        self._table, self._limit, self._case_sensitive = table, limit, case_sensitive
+        self._snapshot, schema = resolve(
+            table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
+        )
+        self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+        self._read_schema = schema
+        self._extra, wanted = _selected(schema, selected_fields, case_sensitive)
+        self._fields = wanted.fields
+        self._threads = pa.cpu_count() if threads is None else threads
+        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
+        for column in self._extra:
+            arrow = arrow.append(pa.field(column.name, column.type))
+        self.schema = arrow
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The data files to read, each with its deletes; made when first asked for."""
+        return plan_snapshot(
+            self._table, self._snapshot, self._read_schema, self._filter, case_sensitive=self._case_sensitive
+        )
+
+    def reader(self, metadata: TableMetadata) -> Callable[[], FileReader]:
+        """Makes what reads the plan's files, here or where it was sent to.
+
+        Args:
+            metadata: the table's; its history does not matter.
+        """
+        return partial(
+            FileReader,
+            self._table.io,
+            metadata,
+            self._read_schema,
+            self._fields,
+            self._extra,
+            self._filter,
+            self.schema,
+            self._case_sensitive,
+        )
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Streams the answer; no batch is empty, and closing the iterator ends the reading.
+
+        Raises:
+            CorruptDataError: a file that is not what the metadata says.
+            NotFoundError: a file that is gone.
+            UnsupportedError: a file of a format that is not read.
+        """
+        left = self._limit
+        if left == 0:
+            return
+        reader = self.reader(self._table.metadata)()
+        jobs = jobs_of(self.plan.tasks, self._threads, together=left is None)
+        found = in_order(jobs, reader.read_all, self._threads)
+        try:
+            for batch in chain.from_iterable(found):
+                if left is not None:
+                    if batch.num_rows >= left:
+                        yield batch.slice(0, left)
+                        return
+                    left -= batch.num_rows
+                yield batch
+        finally:
+            found.close()  # type: ignore[attr-defined]
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The whole answer."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def _selected(
+    schema: Schema, names: Sequence[str], case_sensitive: bool
+) -> tuple[tuple[MetadataColumn, ...], Schema]:
+    """Metadata columns in the order asked for, and the schema pruned to the other names in its own order."""
+    if isinstance(names, str):
+        raise InvalidInputError(f"selected_fields={names!r}: a sequence of names is expected")
+    own = {field.name for field in schema.fields}
+    extra = tuple(
+        METADATA_COLUMNS[name]
+        for name in dict.fromkeys(names)
+        if name in METADATA_COLUMNS and name not in own
+    )
+    rest = [name for name in names if name in own or name not in METADATA_COLUMNS]
+    if "*" in rest:
+        return extra, schema
+    if not rest:
+        return extra, type(schema)(schema_id=schema.schema_id)
+    try:
+        return extra, schema.select(*rest, case_sensitive=case_sensitive)
+    except ValueError as error:
+        known = ", ".join([*sorted(own), *METADATA_COLUMNS])
+        raise NotFoundError(f"{error}; the table has {known}") from error
+
+
+def scan(
+    table: Table,
+    row_filter: str | BooleanExpression | pc.Expression = AlwaysTrue(),  # noqa: B008
+    selected_fields: Sequence[str] = ("*",),
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+    limit: int | None = None,
+    case_sensitive: bool = True,
+    threads: int | None = None,
+) -> Scan:
+    """Reads a table of format version 1 to 3 with vectors, position deletes and equality deletes applied.
+
+    Args:
+        table: a PyIceberg table.
+        row_filter: text as PyIceberg parses it, a PyIceberg expression or a PyArrow expression. Rows for
+            which it is not true (false, or unknown for a null) are left out, as in SQL.
+        selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides:
+            ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
+            ``_last_updated_sequence_number`` (row lineage).
+        snapshot_id: a snapshot, instead of the current one.
+        branch: the head of a branch.
+        tag: the snapshot of a tag.
+        as_of: what was current then: milliseconds since 1970, or a datetime with a time zone.
+        limit: at most so many rows; reading stops there.
+        case_sensitive: whether names must agree in case.
+        threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+
+    Returns:
+        a `Scan`; nothing but the table's metadata is looked at before rows are asked for.
+
+    Raises:
+        NotFoundError: an unknown column, snapshot or reference.
+        InvalidInputError: a filter that does not parse or fit, a negative limit.
+        UnsupportedError: a format version above 3.
+    """
+    return Scan(
+        table,
+        row_filter,
+        selected_fields,
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        limit=limit,
+        case_sensitive=case_sensitive,
+        threads=threads,
+    )

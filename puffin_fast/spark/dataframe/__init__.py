@@ -1,0 +1,5 @@
+"""DataFrames: transforms, column functions, the data source, writing."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

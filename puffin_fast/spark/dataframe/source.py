@@ -1,0 +1,198 @@
+"""The data source ``puffin``: what is in Puffin files, as rows.
+
+``puffin_fast.spark.register(spark)``, then ``spark.read.format("puffin").load(paths)``. Footers only, unless
+an option asks for more:
+
+====================  =====================================================================================
+option                what it gives
+====================  =====================================================================================
+(none)                a row per blob: its file, its place and everything that the footer says of it
+``bytes=true``        the same and ``blob``, decompressed
+``positions=true``    a row per position of each deletion vector: path, file_path (the data file), pos
+====================  =====================================================================================
+
+Only this module needs PySpark to be imported, because a source is a subclass.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from puffin_fast._runtime.folder import names_in
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.files import read_vectors
+from puffin_fast.puffin import PuffinReader
+from puffin_fast.spark.worker.explode import explode
+
+__all__ = ["PuffinDataSource"]
+
+BLOBS = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("index", pa.int32()),
+        pa.field("type", pa.string()),
+        pa.field("fields", pa.list_(pa.int32())),
+        pa.field("snapshot_id", pa.int64()),
+        pa.field("sequence_number", pa.int64()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("compression_codec", pa.string()),
+        pa.field("properties", pa.map_(pa.string(), pa.string())),
+    ]
+)
+"""``length`` is bytes in the file; the ids and ``fields`` are as the footer has them."""
+
+BYTES = BLOBS.append(pa.field("blob", pa.binary()))
+
+POSITIONS = pa.schema([("path", pa.string()), ("file_path", pa.string()), ("pos", pa.int64())])
+
+MAX_PARTITIONS = 1000
+BATCH_BYTES = 4 << 20
+"""Bytes of blobs in one batch, unless a single one is larger."""
+
+SUFFIX = ".puffin"
+
+
+class _Files(InputPartition):
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+
+
+class PuffinDataSource(DataSource):
+    """``spark.read.format("puffin")``; options as this module's text says, plus ``path`` or ``paths``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "puffin"
+
+    def _flag(self, name: str) -> bool:
+        value = str(self.options.get(name, "false")).lower()
+        if value not in ("true", "false"):
+            raise InvalidInputError(f"option {name!r}: expected true or false, found {value!r}")
+        return value == "true"
+
+    def _shape(self) -> pa.Schema:
+        as_bytes, as_positions = self._flag("bytes"), self._flag("positions")
+        if as_bytes and as_positions:
+            raise InvalidInputError("options 'bytes' and 'positions': expected one of them, found both")
+        return POSITIONS if as_positions else BYTES if as_bytes else BLOBS
+
+    def schema(self) -> Any:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        return from_arrow_schema(self._shape())
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _Reader(_locations(self.options), self._shape())
+
+
+def _locations(options: Any) -> list[str]:
+    """``load`` gives one path as ``path`` and several as a JSON list in ``paths``."""
+    given = [options["path"]] if options.get("path") else []
+    if text := options.get("paths"):
+        given += json.loads(text)
+    if not given:
+        raise InvalidInputError("format 'puffin': expected a path, as in load('/a/file.puffin')")
+    return given
+
+
+def _expand(location: str) -> list[str]:
+    """A file, the files of a folder that end with ``.puffin``, or those whose name fits a pattern.
+
+    Raises:
+        NotFoundError: a folder or pattern without such a file. A file is looked for when it is read.
+    """
+    folder, slash, pattern = location.rpartition("/")
+    if not any(sign in pattern for sign in "*?["):
+        if location.endswith(SUFFIX):
+            return [location]
+        folder, pattern = location.rstrip("/"), f"*{SUFFIX}"
+        if not location.endswith("/") and not names_in(location, ""):
+            return [location]
+    names = [name for name in names_in(folder or ".", "") if fnmatch.fnmatchcase(name, pattern)]
+    if not names:
+        raise NotFoundError(f"{location}: no file there fits {pattern}")
+    return [f"{folder}/{name}" if folder or slash else name for name in names]
+
+
+class _Reader(DataSourceReader):
+    """Lists on the driver, reads on the executors, a few files per task."""
+
+    def __init__(self, locations: list[str], shape: pa.Schema) -> None:
+        self._locations = locations
+        self._shape = shape
+
+    def partitions(self) -> Sequence[InputPartition]:
+        paths = [path for location in self._locations for path in _expand(location)]
+        n = min(len(paths), MAX_PARTITIONS)
+        return [_Files(paths[start::n]) for start in range(n)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Files)
+        for path in partition.paths:
+            if self._shape.equals(POSITIONS):
+                yield from _positions(path)
+                continue
+            with PuffinReader(path) as reader:
+                if "blob" in self._shape.names:
+                    yield from _with_bytes(path, reader)
+                elif reader.blobs:
+                    yield _footer(path, reader, range(len(reader.blobs)))
+
+
+def _footer(path: str, reader: PuffinReader, indexes: Sequence[int]) -> pa.RecordBatch:
+    blobs = [reader.blobs[index] for index in indexes]
+    columns: dict[str, Any] = {
+        "path": [path] * len(blobs),
+        "index": indexes,
+        "properties": [list(blob.properties.items()) for blob in blobs],
+    }
+    for name in BLOBS.names:
+        columns.setdefault(name, [getattr(blob, name, None) for blob in blobs])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[field.name], field.type) for field in BLOBS], schema=BLOBS
+    )
+
+
+def _in_order(reader: PuffinReader, indexes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """(index, bytes) of some blobs in the order of the file, neighbours in one read."""
+    places = [(reader.blobs[index].offset, reader.blobs[index].length, index) for index in indexes]
+    order = [index for _, _, index in sorted(places)]
+    for index, (_, data) in zip(order, reader.read_many(order), strict=True):
+        yield index, data
+
+
+def _with_bytes(path: str, reader: PuffinReader) -> Iterator[pa.RecordBatch]:
+    held: list[tuple[int, bytes]] = []
+
+    def batch() -> pa.RecordBatch:
+        indexes, data = zip(*held, strict=True)
+        held.clear()
+        columns = _footer(path, reader, indexes).columns
+        return pa.RecordBatch.from_arrays([*columns, pa.array(data, pa.binary())], schema=BYTES)
+
+    n_bytes = 0
+    for index, data in _in_order(reader, range(len(reader.blobs))):
+        if held and n_bytes + len(data) > BATCH_BYTES:
+            yield batch()
+            n_bytes = 0
+        held.append((index, data))
+        n_bytes += len(data)
+    if held:
+        yield batch()
+
+
+def _positions(path: str) -> Iterator[pa.RecordBatch]:
+    vectors = read_vectors(path)
+    blobs = pa.array([codec.encode(vector) for vector in vectors.values()], pa.binary())
+    batch = pa.RecordBatch.from_arrays([pa.array(vectors, pa.string()), blobs], ["file_path", "blob"])
+    for rows in explode(iter([batch]), names=("file_path", "blob")):
+        paths = pa.repeat(pa.scalar(path), rows.num_rows)
+        yield pa.RecordBatch.from_arrays([paths, *rows.columns], schema=POSITIONS)

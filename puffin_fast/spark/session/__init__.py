@@ -1,0 +1,5 @@
+"""Sessions and calls to executors."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

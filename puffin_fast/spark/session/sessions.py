@@ -1,0 +1,196 @@
+"""The driver's side of every Spark job: what a DataFrame must be, and errors that come back as our own.
+
+Nothing here starts a session: it comes from the DataFrame. Classic sessions and Connect take the same calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast import errors
+from puffin_fast.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = [
+    "INTEGERS",
+    "check_dataframe",
+    "own_errors",
+    "pyspark_version",
+    "register",
+    "session_of",
+    "tagged",
+    "take",
+]
+
+OLDEST = (4, 0)
+"""The first PySpark series with `DataFrame.toArrow` and one DataFrame class for classic and Connect."""
+
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
+"""Spark's integer types in its own spelling; each fits a position without a loss."""
+
+NO_PACKAGE = "puffin_fast cannot be imported on the executor"
+"""How `_ship` begins the message of an executor that lacks this package."""
+
+
+def pyspark_version() -> tuple[int, int]:
+    """Major and minor version of the installed PySpark.
+
+    Raises:
+        MissingExtraError: PySpark is not installed.
+        UnsupportedError: it is older than 4.0.
+    """
+    try:
+        from pyspark import __version__
+    except ImportError as error:
+        raise MissingExtraError("pyspark", extra="spark") from error
+    major, minor = (int(part) for part in __version__.split(".")[:2])
+    if (major, minor) < OLDEST:
+        raise UnsupportedError(f"PySpark {__version__}: 4.0 or later is needed")
+    return major, minor
+
+
+def _check_arrow() -> None:
+    """PySpark itself decides which PyArrow it works with."""
+    from pyspark.sql.pandas.utils import require_minimum_pyarrow_version
+
+    try:
+        require_minimum_pyarrow_version()
+    except (ImportError, RuntimeError) as error:
+        raise UnsupportedError(f"Spark cannot use Arrow in this Python: {error}") from error
+
+
+def check_dataframe(df: object) -> DataFrame:
+    """A batch DataFrame of a session that speaks Arrow, classic or Connect.
+
+    Raises:
+        InvalidInputError: not a DataFrame of PySpark.
+        UnsupportedError: a streaming DataFrame, a PySpark before 4.0, or a PyArrow that PySpark refuses.
+    """
+    pyspark_version()
+    from pyspark.sql import DataFrame
+
+    if not isinstance(df, DataFrame):
+        raise InvalidInputError(f"expected a PySpark DataFrame, found {type(df).__name__}")
+    _check_arrow()
+    if df.isStreaming:
+        raise UnsupportedError("a streaming DataFrame has no end: call this on each batch, in foreachBatch")
+    return df
+
+
+def session_of(spark: object) -> SparkSession:
+    """The session that is given, or that of a DataFrame.
+
+    Raises:
+        InvalidInputError: neither.
+        UnsupportedError: as `check_dataframe`.
+    """
+    pyspark_version()
+    from pyspark.sql import DataFrame
+
+    _check_arrow()
+    session: Any = spark.sparkSession if isinstance(spark, DataFrame) else spark
+    if not hasattr(session, "dataSource") or not hasattr(session, "range"):
+        raise InvalidInputError(f"expected a SparkSession, found {type(spark).__name__}")
+    found: SparkSession = session
+    return found
+
+
+def take(df: DataFrame, name: str, types: tuple[str, ...], *, to: str, cast: str | None = None) -> Column:
+    """One column of a DataFrame, checked and renamed.
+
+    Args:
+        df: where it is.
+        name: a top-level column as the DataFrame spells it (dots are part of the name).
+        types: the types it may have, in Spark's spelling.
+        to: its name in the result.
+        cast: the type of the result when several are allowed.
+
+    Raises:
+        NotFoundError: no such column.
+        InvalidInputError: two columns of that name, or another type.
+    """
+    from pyspark.sql import functions
+
+    found = [field for field in df.schema.fields if field.name == name]
+    if not found:
+        raise NotFoundError(f"column {name!r}: not in the DataFrame, which has {df.columns}")
+    if len(found) > 1:
+        raise InvalidInputError(f"column {name!r}: {len(found)} columns have this name")
+    has = found[0].dataType.simpleString()
+    if has not in types:
+        raise InvalidInputError(f"column {name!r}: expected {' or '.join(types)}, found {has}")
+    column = functions.col("`" + name.replace("`", "``") + "`")
+    return (column.cast(cast) if cast else column).alias(to)
+
+
+def register(spark: SparkSession) -> None:
+    """Makes ``spark.read.format("puffin")`` known to a session; see `puffin_fast.spark.source`.
+
+    Raises:
+        InvalidInputError: not a session.
+        MissingExtraError: PySpark is not installed.
+    """
+    session = session_of(spark)
+    from puffin_fast.spark.dataframe.source import PuffinDataSource
+
+    session.dataSource.register(PuffinDataSource)
+
+
+_OURS = re.compile(
+    r"^(?:.*?\b)?puffin_fast\.errors\.(" + "|".join(errors.__all__) + r"): (.*)$", re.MULTILINE
+)
+_NO_PACKAGE = re.compile(rf"{NO_PACKAGE} (.*?\)): (?:No module named '([\w]+))?.*$", re.MULTILINE)
+
+_EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg"}
+
+
+def _rebuild(text: str) -> PuffinFastError | None:
+    """Our error that a Spark failure's text carries, if any."""
+    if lacking := _NO_PACKAGE.search(text):
+        package = lacking[2] or "puffin_fast"
+        return MissingExtraError(f"{package} on the executor {lacking[1]}", _EXTRAS.get(package, "spark"))
+    if not (ours := _OURS.search(text)):
+        return None
+    kind: Any = getattr(errors, ours[1])
+    if issubclass(kind, MissingExtraError):
+        return PuffinFastError(ours[2].strip())
+    rebuilt: PuffinFastError = kind(ours[2].strip())
+    return rebuilt
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    """Marks the Spark jobs that this thread starts meanwhile: for Spark's UI, and for `interruptTag`."""
+    session.addTag(tag)
+    try:
+        yield
+    finally:
+        session.removeTag(tag)
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Turns what Spark makes of an executor's `PuffinFastError` back into that error, chained to Spark's.
+
+    Errors that are not of this package (a lost executor, a full disk) pass as Spark raised them.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        own = _rebuild(str(error))
+        if own is None:
+            raise
+        raise own from error

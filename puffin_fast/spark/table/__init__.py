@@ -1,0 +1,5 @@
+"""Jobs on tables."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

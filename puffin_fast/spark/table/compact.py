@@ -1,0 +1,91 @@
+"""Many Puffin files into few, by executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
+
+from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.maintenance.compact import check_target, n_bytes_of, worth_moving
+from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
+from puffin_fast.spark.worker.tasks import REPORT
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+
+__all__ = ["compact"]
+
+ONE_FILE = 1 << 62
+"""Each task writes one file: how much goes into it was decided when the tasks were made."""
+
+
+def compact(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    target_file_size: int | None = None,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.compact`, with the vectors read and written by executors.
+
+    A task writes one Puffin file of the target size; it holds one vector, and the bytes of neighbours that are
+    read at once.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        target_file_size, branch, job_id, snapshot_properties, dry_run: as there.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+    check_target(target_file_size)
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        limit = target_file_size_of(table) if target_file_size is None else target_file_size
+        chosen, changes = worth_moving(table, inventory, limit, None)
+        if not chosen:
+            return Rewritten(VectorChanges.of((), **changes))
+        job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)
+        body = over_batches("puffin_fast.spark.worker.conversions", "move", target=job.target())
+        report = spread(session, _bins(chain.from_iterable(chosen), limit)).mapInArrow(body, REPORT)
+        tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
+        return Rewritten(VectorChanges.of(job.run(report, tasks), **changes))
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
+    """Vectors for one file each, of one partition spec; within it those of the same old file together."""
+    bins: list[list[FileTask]] = []
+    filled = limit
+    for task in tasks:
+        if filled >= limit or bins[-1][-1].data.spec_id != task.data.spec_id:
+            bins.append([])
+            filled = 0
+        bins[-1].append(task)
+        filled += n_bytes_of(task)
+    return [[list(some) for _, some in groupby(vectors, key=_puffin_file)] for vectors in bins]
+
+
+def _puffin_file(task: FileTask) -> str:
+    return "" if task.vector is None else task.vector.file_path

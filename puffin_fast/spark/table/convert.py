@@ -1,0 +1,190 @@
+"""Position-delete files and equality-delete files turned into deletion vectors by executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.maintenance.convert import Hidden, PositionConversion, equality_conversion
+from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.plan.files import only_path
+from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import (
+    MAIN,
+    OPEN_BYTES,
+    TASK_BYTES,
+    Job,
+    bins_of,
+    checked_id,
+    spread,
+    task_rows,
+)
+from puffin_fast.spark.worker.known_files import MARKED
+from puffin_fast.spark.worker.tasks import REPORT, pack
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+
+__all__ = ["convert_equality_deletes", "convert_position_deletes"]
+
+_BODIES = "puffin_fast.spark.worker.conversions"
+
+
+def convert_position_deletes(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    task_memory: int = TASK_MEMORY,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.convert_position_deletes`, with delete files read and vectors written by executors.
+
+    A data file whose delete files are about it alone is one task's work from reading to vector; the task holds
+    the positions of one data file. Delete files that are about several data files are read once each, a batch
+    of a million rows at a time; what is shuffled then is one partial vector per data file and batch.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        branch, job_id, snapshot_properties, dry_run: as there.
+        task_memory: as for `encode_deletes`; of the tasks after the shuffle.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+    check_memory(task_memory)
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        conversion = PositionConversion.of(inventory)
+        if not conversion.files:
+            return Rewritten(VectorChanges.of((), **conversion.changes()))
+        tasks = {path: file.task for path, file in conversion.files.items()}
+        job = Job(table, job_id, "convert", dry_run=dry_run)
+        outcomes = job.run(_converted(session, job, conversion.files.values(), task_memory), tasks)
+        for path in conversion.files:
+            if path in job.hidden:
+                conversion.leave(Hidden(path, job.hidden[path]))
+        return Rewritten(VectorChanges.of(outcomes, **conversion.changes()), conversion.left)
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], task_memory: int) -> DataFrame:
+    """What becomes of data files with position deletes: rows of `REPORT`."""
+    alone: list[FileDeletes] = []
+    sharing: list[FileDeletes] = []
+    for file in files:
+        lean = replace(file, equality_deletes=())
+        (sharing if any(only_path(entry) is None for entry in file.position_deletes) else alone).append(lean)
+    reports = []
+    if alone:
+        alone.sort(key=lambda file: file.data.spec_id)
+        bins = bins_of(alone, lambda file: _n_bytes(file.position_deletes))
+        body = over_batches(_BODIES, "positions", target=job.target())
+        reports.append(spread(session, bins).mapInArrow(body, REPORT))
+    if sharing:
+        shared = bins_of(_shared(sharing), lambda item: _n_bytes(item[:1]))
+        paths = [file.data.file_path for file in sharing]
+        body = over_batches(_BODIES, "read", target=job.target(), files=pack(paths))
+        partials = spread(session, shared).mapInArrow(body, MARKED)
+        held = {file.data.file_path: replace(file, position_deletes=()) for file in sharing}
+        marked = by_file(partials.unionAll(task_rows(session, held)))
+        body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory)
+        reports.append(marked.mapInArrow(body, REPORT))
+    return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
+
+
+def _shared(files: Iterable[FileDeletes]) -> list[tuple[ManifestEntry, bytes]]:
+    """The position-delete files of data files, each with a blob of the numbers of those it applies to."""
+    entries: dict[str, tuple[ManifestEntry, list[int]]] = {}
+    for number, file in enumerate(files):
+        for entry in file.position_deletes:
+            entries.setdefault(entry.file_path, (entry, []))[1].append(number)
+    return [
+        (entry, codec.encode(PositionBitmap.from_positions(numbers))) for entry, numbers in entries.values()
+    ]
+
+
+def convert_equality_deletes(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    *,
+    branch: str = MAIN,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteResult:
+    """`puffin_fast.iceberg.convert_equality_deletes`, with data files searched by executors.
+
+    Each data file is one task's work from search to vector, so nothing is shuffled. A task holds the keys of
+    the equality deletes that apply to its data files, a batch of the key columns, and one data file's vector;
+    data files with the same equality deletes go together, so that these are read by few tasks.
+
+    Args:
+        spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there.
+    """
+    session = session_of(spark)
+    checked_id(job_id)
+
+    def work(inventory: DeleteInventory) -> Rewritten:
+        files, changes = equality_conversion(inventory)
+        if not files:
+            return Rewritten(VectorChanges.of((), **changes))
+        job = Job(table, job_id, "convert", dry_run=dry_run)
+        body = over_batches(_BODIES, "equality", target=job.target())
+        report = spread(session, _bins_by_keys(files)).mapInArrow(body, REPORT)
+        outcomes = job.run(report, {file.data.file_path: file.task for file in files})
+        return Rewritten(VectorChanges.of(outcomes, **changes))
+
+    return rewrite(
+        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    )
+
+
+def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
+    """Data files with the same equality deletes together; no task reads more of these than of data."""
+
+    def keys(file: FileDeletes) -> list[str]:
+        return sorted(entry.file_path for entry in file.equality_deletes)
+
+    def data_bytes(file: FileDeletes) -> int:
+        return file.data.file_size_in_bytes + OPEN_BYTES
+
+    parts: list[list[FileDeletes]] = []
+    for _, some in groupby(sorted(files, key=keys), key=keys):
+        same = list(some)
+        parts += bins_of(same, data_bytes, max(TASK_BYTES, _n_bytes(same[0].equality_deletes)))
+    bins = bins_of(parts, lambda part: sum(map(data_bytes, part)) + _n_bytes(part[0].equality_deletes))
+    return [list(chain.from_iterable(some)) for some in bins]
+
+
+def _n_bytes(entries: Iterable[ManifestEntry]) -> int:
+    """What reading delete files costs, in bytes."""
+    return sum(entry.file_size_in_bytes + OPEN_BYTES for entry in entries)

@@ -1,0 +1,215 @@
+"""Jobs on tables: the deletes of `puffin_fast.iceberg`, found and written by executors.
+
+The driver plans and commits; executors read data files and earlier deletes, and write Puffin files, or Parquet
+files in tables of format version 2, each job into a folder of its own in the table's data folder. Reading needs no
+jar: PyIceberg's plan, PyArrow's Parquet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteJob, DeleteResult, Finder, OnConflict, start
+from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
+from puffin_fast.spark.table.conditions import rows_where, sql_condition
+from puffin_fast.spark.table.job import MAIN, Job, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.worker.known_files import MARKED, pack_files
+from puffin_fast.spark.worker.tasks import REPORT
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["delete", "delete_positions"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def delete(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    row_filter: Filter | Column,
+    *,
+    branch: str = MAIN,
+    case_sensitive: bool = True,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> DeleteResult:
+    """`puffin_fast.iceberg.delete`, with the data files searched and the deletes written by executors.
+
+    Each data file is one task's work from search to vector, so nothing is shuffled; a task's memory is a batch
+    of the filter's columns and the vector of one data file.
+
+    What no filter says (functions, arithmetic, subqueries) Spark judges: a Column, as ``functions.expr("id % 2 = 0")``,
+    or text that is not of PyIceberg's grammar, which is Spark's SQL then. It sees the columns as `scan` gives
+    them, under the session's settings; the live rows of every data file pass it, and what is found is
+    deleted as by `delete_positions`.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        row_filter: as there, or a condition for Spark.
+        branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    job = start(table, branch, checked_id(job_id), oldest=2)
+    condition = sql_condition(row_filter)
+    if condition is not None:
+
+        def rows() -> DataFrame:
+            return rows_where(session, table, condition, row_filter, branch=branch)
+
+        every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), table.schema()))
+        names = ("_file", "_pos")
+        return _by_position(
+            job,
+            rows,
+            names,
+            on_conflict,
+            snapshot_properties,
+            strict=True,
+            conflict_filter=every,
+            dry_run=dry_run,
+        )
+
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+        part = Job(table, job_id, dry_run=dry_run)
+        outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
+        return part.changes(outcomes, conflict_filter)
+
+    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+
+
+def delete_positions(
+    deletes_df: DataFrame,
+    table: Table,
+    *,
+    file_path: str = "file_path",
+    pos: str = "pos",
+    strict: bool = False,
+    branch: str = MAIN,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    task_memory: int = TASK_MEMORY,
+) -> DeleteResult:
+    """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
+
+    Rows are checked and combined before the shuffle, which carries partial vectors; no file is written before
+    all rows were found good. When another commit comes first, the DataFrame is computed again.
+
+    Args:
+        deletes_df: one row per deleted position, in any order; repeats and deleted rows do no harm.
+        table: a PyIceberg table whose files the executors reach with its own FileIO.
+        file_path: the column with the data file's path exactly as the table has it, string.
+        pos: the column with the row's position in that file, 0-based; any integer type.
+        strict: refuse rows of files that the branch does not have; else they are passed over, and counted.
+        branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        task_memory: as for `encode_deletes`.
+
+    Returns:
+        As there; `rows_dangling` counts the rows that were passed over.
+
+    Raises:
+        NotFoundError: a column that is not there; when strict, a path that is no live data file.
+        InvalidInputError: a column of another type, a null, a negative position, or one that its data file
+            does not have.
+        MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as there.
+    """
+    rows = check_dataframe(deletes_df).select(
+        take(deletes_df, file_path, ("string",), to="file_path"),
+        take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
+    )
+    check_memory(task_memory)
+    job = start(table, branch, checked_id(job_id), oldest=2)
+    names = (file_path, pos)
+    return _by_position(
+        job,
+        lambda: rows,
+        names,
+        on_conflict,
+        snapshot_properties,
+        strict=strict,
+        dry_run=dry_run,
+        task_memory=task_memory,
+    )
+
+
+def _by_position(
+    job: DeleteJob,
+    rows: Callable[[], DataFrame],
+    names: tuple[str, str],
+    on_conflict: OnConflict,
+    snapshot_properties: Mapping[str, str] | None,
+    *,
+    strict: bool,
+    dry_run: bool,
+    conflict_filter: ConflictFilter = None,
+    task_memory: int = TASK_MEMORY,
+) -> DeleteResult:
+    """Deletes rows that a DataFrame names.
+
+    Args:
+        job: just started.
+        rows: gives (file_path string, pos long) for the table as it is when called, once for each attempt.
+        names: what the caller calls these two columns, for errors.
+        conflict_filter: which data files that another commit adds meanwhile call for another attempt.
+    """
+    table, dangling = job.table, 0
+
+    def plan(base: Snapshot | None) -> VectorChanges:
+        nonlocal dangling
+        tasks = {}
+        if base is not None:
+            tasks = {
+                t.data.file_path: without_metrics(t)
+                for t in plan_files(table, snapshot_id=base.snapshot_id).tasks
+            }
+        part, deletes = Job(table, job.job_id, dry_run=dry_run), rows()
+        marked = deletes.mapInArrow(
+            over_batches(
+                "puffin_fast.spark.worker.known_files",
+                "mark",
+                names=names,
+                memory=task_memory,
+                files=pack_files((path, task.data.record_count) for path, task in tasks.items()),
+                strict=strict,
+            ),
+            MARKED,
+        )
+        marked = marked.unionAll(task_rows(deletes.sparkSession, tasks))
+        body = over_batches(
+            "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory
+        )
+        outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
+        dangling = part.dangling
+        return part.changes(outcomes, conflict_filter)
+
+    result = job.run(plan, on_conflict, snapshot_properties)
+    if dangling:
+        _LOG.warning(
+            "%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, job.branch
+        )
+    return replace(result, rows_dangling=dangling)

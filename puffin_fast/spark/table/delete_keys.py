@@ -1,0 +1,253 @@
+"""Rows deleted from tables by the keys in a DataFrame, found and written by executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import UUIDType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.commit.protocol import repeated
+from puffin_fast.iceberg.deletes.deletion_vectors import Outcome, VectorChanges
+from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict, start
+from puffin_fast.iceberg.dml.delete_keys import KeyBounds, Keys
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_in
+from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
+from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.table.job import (
+    MAIN,
+    OPEN_BYTES,
+    Job,
+    bins_of,
+    checked_id,
+    spread,
+    task_rows,
+    without_metrics,
+)
+from puffin_fast.spark.table.search import searched
+from puffin_fast.spark.worker.keys import MORE, from_spark, spark_type
+from puffin_fast.spark.worker.known_files import MARKED
+from puffin_fast.spark.worker.tasks import REPORT, pack
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.types import NestedField
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+__all__ = ["BROADCAST_KEYS", "delete_keys"]
+
+BROADCAST_KEYS = 1 << 22
+"""Up to so many distinct keys are sent to every task."""
+
+BROADCAST_BYTES = 32 << 20
+"""And up to so many bytes of them."""
+
+UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would let a line end follow
+
+_BODIES = "puffin_fast.spark.worker.keys"
+
+Fields = list[tuple[str, "NestedField"]]
+
+
+def delete_keys(
+    keys_df: DataFrame,
+    table: Table,
+    on: str | Sequence[str] | None = None,
+    *,
+    null_safe: bool = False,
+    branch: str = MAIN,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    broadcast_keys: int = BROADCAST_KEYS,
+    task_memory: int = TASK_MEMORY,
+) -> DeleteResult:
+    """`puffin_fast.iceberg.delete_keys` for the keys in a DataFrame; executors find the rows and write the deletes.
+
+    Few keys are sent to every task, and the data files that may hold one, by partition and bounds, are searched
+    where their deletes are written: nothing is shuffled, and a task holds the keys (up to five times their
+    bytes), a batch of the key's columns and one data file's vector. Many keys stay where they are: the
+    DataFrame is cached, and joined by Spark with the key's columns of the data files that lie between the
+    lowest and the highest key; what a task holds then is bounded by `task_memory`, and by Spark's own limits.
+
+    Args:
+        keys_df: the keys, in columns of the table's names; other columns do not matter, nor do repeats.
+        table: a PyIceberg table whose files the executors reach with its own FileIO.
+        on, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid column is
+            binary, or a string as Spark reads such columns.
+        broadcast_keys: up to so many distinct keys are few (and up to 32 MiB of them).
+        task_memory: as for `encode_deletes`.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+    """
+    session = check_dataframe(keys_df).sparkSession
+    check_memory(task_memory)
+    if not isinstance(broadcast_keys, int) or broadcast_keys < 0:
+        raise InvalidInputError(f"broadcast_keys: expected a number of keys, found {broadcast_keys!r}")
+    job = start(table, branch, checked_id(job_id), oldest=2)
+    fields = key_fields(table.schema(), on)
+    rows = _selected(keys_df, fields, null_safe=null_safe)
+    if repeated(table.metadata, branch, job_id) is not None:
+        return job.run(lambda base: VectorChanges(), on_conflict, snapshot_properties)
+
+    few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
+    if few is not None:
+
+        def search(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+            part = Job(table, job_id, dry_run=dry_run)
+            return part.changes(searched(session, part, tasks, finder), conflict_filter)
+
+        keys = Keys.of(table.metadata, fields, few)
+        return job.run_matcher(keys, search, on_conflict, snapshot_properties)
+
+    with _cached(rows, fields, null_safe=null_safe) as cached:
+        bounds = KeyBounds.between(table.metadata, fields, _ends(cached, fields))
+
+        def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+            part = Job(table, job_id, dry_run=dry_run)
+            found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
+            return part.changes(found, conflict_filter)
+
+        return job.run_matcher(bounds, join, on_conflict, snapshot_properties)
+
+
+def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:
+    """The key's columns as k0, k1, …; refuses at once what does not compare.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `delete_keys`.
+    """
+    from pyspark.sql import functions
+
+    columns, schema = [], keys_df.schema
+    for name, field in fields:
+        quoted, kind = _column(schema, name)
+        column = functions.col(quoted)
+        if kind.startswith("string collate"):  # Spark would take keys that differ in case for one
+            column, kind = column.cast("string"), "string"
+        if isinstance(field.field_type, UUIDType) and kind == "string":  # what is no uuid equals none
+            keys_df = keys_df.where(column.isNull() | column.rlike(UUID))
+            column = functions.unhex(functions.replace(column, functions.lit("-"), functions.lit("")))
+        columns.append(column)
+    rows = keys_df.select(*columns).toDF(*_plain(fields))
+    kinds = rows.limit(0).toArrow().schema.types
+    none = [pa.array([], kind) for kind in kinds]
+    keys_in(pa.RecordBatch.from_arrays(none, [name for name, _ in fields]), fields, null_safe=null_safe)
+    return rows
+
+
+def _plain(fields: Fields) -> dict[str, NestedField]:
+    """The key's columns by names that Python's functions on DataFrames take: dots are not for them."""
+    return {f"k{at}": field for at, (_, field) in enumerate(fields)}
+
+
+def _column(schema: StructType, name: str) -> tuple[str, str]:
+    """How Spark spells a column, or a field of structs where no column has this name; and its type.
+
+    Raises:
+        NotFoundError: neither is there.
+        InvalidInputError: there are two.
+    """
+    for path in ([name], name.split(".")):
+        inside: Any = schema
+        for part in path:
+            found = [field for field in getattr(inside, "fields", ()) if field.name == part]
+            if len(found) > 1:
+                raise InvalidInputError(f"keys: {len(found)} columns {part}")
+            if not found:
+                break
+            inside = found[0].dataType
+        else:
+            quoted = (f"`{part.replace('`', '``')}`" for part in path)
+            return ".".join(quoted), inside.simpleString()
+    raise NotFoundError(f"keys: no column {name}, found {', '.join(schema.names) or 'none'}")
+
+
+def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) -> list[Any] | None:
+    """The distinct keys; None when they are many, of which no more than the limits come to the driver."""
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
+    schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
+    few = collected(rows.distinct().limit(limit + 1).mapInArrow(body, schema))
+    if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
+        return None
+    return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
+
+
+@contextmanager
+def _cached(rows: DataFrame, fields: Fields, *, null_safe: bool) -> Iterator[DataFrame]:
+    """The keys as `normalised` gives them, computed once: what is pruned by must be what is joined."""
+    body = over_batches(_BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe)
+    cached = rows.mapInArrow(body, _ddl(fields)).persist()
+    try:
+        yield cached
+    finally:
+        cached.unpersist()
+
+
+def _ddl(fields: Fields) -> str:
+    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in key_schema(fields))
+
+
+def _ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
+    """Of each column of keys the lowest and highest value, and null if there is one."""
+    from pyspark.sql import functions
+
+    schema = key_schema(fields)
+    wanted: list[Column] = []
+    for name in schema.names:
+        column = functions.col(name)
+        wanted += [functions.min(column), functions.max(column), functions.count(column)]
+    names = [str(at) for at in range(len(wanted) + 1)]
+    found = collected(cached.agg(*wanted, functions.count(functions.lit(1))).toDF(*names))
+    (n_rows,) = found.columns[-1].to_pylist()
+    ends = []
+    for at, field in enumerate(schema):
+        low, high, count = (column.combine_chunks() for column in found.columns[3 * at : 3 * at + 3])
+        both = pa.concat_arrays([low, high]).drop_null()
+        nulls = pa.nulls(int(count[0].as_py() < n_rows), both.type)
+        ends.append(from_spark(pa.concat_arrays([both, nulls]), field.type))
+    return ends
+
+
+def _joined(
+    cached: DataFrame,
+    job: Job,
+    tasks: Sequence[FileTask],
+    bounds: KeyBounds,
+    *,
+    null_safe: bool,
+    task_memory: int,
+) -> list[Outcome]:
+    """What becomes of data files by a join with their rows, which carry file and position."""
+    if not tasks:
+        return []
+    session, target = cached.sparkSession, job.target()
+    found = {task.data.file_path: without_metrics(task) for task in tasks}
+    bins = bins_of(enumerate(found.values()), lambda item: item[1].data.file_size_in_bytes + OPEN_BYTES)
+    body = over_batches(_BODIES, "candidates", target=target, bounds=pack(bounds), null_safe=null_safe)
+    keys = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in cached.schema)
+    rows = spread(session, bins).mapInArrow(body, f"{keys}, file int, pos long")
+    other = cached.toDF(*(f"of_{name}" for name in cached.columns))
+    pairs = [(rows[name], other[f"of_{name}"]) for name in cached.columns]
+    same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
+    matches = rows.join(other, same, "left_semi").select("file", "pos")
+    body = over_batches(_BODIES, "matched", files=pack(list(found)), memory=task_memory)
+    marked = matches.mapInArrow(body, MARKED).unionAll(task_rows(session, found))
+    body = over_batches("puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory)
+    return job.run(by_file(marked).mapInArrow(body, REPORT), found)

@@ -1,0 +1,198 @@
+"""What the jobs on tables share, on the driver: a folder to write to, tasks of about equal work, what came back."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from puffin_fast.files import DeletionVectorLocation
+from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
+from puffin_fast.iceberg.deletes.deletion_vectors import Outcome, VectorChanges
+from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as size_of
+from puffin_fast.iceberg.deletes.position_files import count_deletes, position_changes
+from puffin_fast.iceberg.manifest.entries import METRICS
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
+from puffin_fast.spark.dataframe.write import collect_written
+from puffin_fast.spark.session.batches import rows_per_batch
+from puffin_fast.spark.session.sessions import tagged
+from puffin_fast.spark.worker.known_files import MARKED
+from puffin_fast.spark.worker.pack import Place
+from puffin_fast.spark.worker.tasks import Target, pack
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.dml.delete import ConflictFilter
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = [
+    "MAIN",
+    "OPEN_BYTES",
+    "TASK_BYTES",
+    "Job",
+    "bins_of",
+    "checked_id",
+    "forgetful",
+    "spread",
+    "task_rows",
+    "without_metrics",
+]
+
+MAIN = "main"
+
+TASK_BYTES = 128 << 20
+"""Bytes of files that one task reads, a single larger file apart; as much as Spark's own scans take. Starting a
+task costs 0.2 s of processor time before Python 3.13, which reads the directory of PySpark's archive each time."""
+
+OPEN_BYTES = 512 << 10
+"""What opening a data file costs, in bytes of reading."""
+
+Item = TypeVar("Item")
+
+
+def checked_id(job_id: str | None) -> str | None:
+    """A job's id that can begin the name of a file.
+
+    Raises:
+        InvalidInputError: it cannot.
+    """
+    return None if job_id is None else check_job(job_id)
+
+
+class Job:
+    """One plan of a job: where its executors write, and what became of the data files.
+
+    Args:
+        table: what it changes.
+        job_id: begins the names of its files; `kind` where there is none.
+        kind: what it does, a word.
+        target_file_size: bytes of blobs after which a task begins another file; the table's by default.
+        dry_run: executors write into memory and forget it.
+
+    Attributes:
+        name: begins the name of each file; a tag of the Spark jobs that it runs.
+        dangling: rows that named no data file of the table.
+        entries: position-delete files written, in a table of format version 2.
+        hidden: positions that the vector of a data file hides and does not hold, by path.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        job_id: str | None,
+        kind: str = "delete",
+        *,
+        target_file_size: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self.table = table
+        self.name = run_name(job_id, kind)
+        limit = size_of(table) if target_file_size is None else target_file_size
+        self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
+        self.dangling = 0
+        self.entries: list[ManifestEntry] = []
+        self.hidden: dict[str, int] = {}
+
+    def target(self) -> bytes:
+        """The table for the executors."""
+        return pack(Target(self.table.io, forgetful(self.table.metadata), self.place))
+
+    def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
+        """Runs the executors' part, once."""
+        listing, _ = filesystem(self.table.io, self.place.location)
+        with tagged(report.sparkSession, self.name):
+            rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
+        outcomes = []
+        for row in rows:
+            n_new, n_hidden, entry = (row.pop(name) for name in ("n_new", "n_hidden", "entry"))
+            data_file = row["data_file"]
+            if n_hidden is not None:
+                self.hidden[data_file] = n_hidden
+            elif data_file is not None:
+                vector = None if row["path"] is None else DeletionVectorLocation(**row)
+                outcomes.append(Outcome(tasks[data_file], n_new, vector, by_files=entry is not None))
+            elif entry is not None:
+                self.entries.append(pickle.loads(entry))
+            else:
+                self.dangling += n_new
+        return outcomes
+
+    def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> VectorChanges:
+        """What a delete commits, or would."""
+        if self.place.dry_run:
+            return count_deletes(outcomes)
+        if self.table.metadata.format_version > 2:
+            return VectorChanges.of(outcomes, conflict_filter=conflict_filter)
+        return position_changes(self.table, outcomes, self.entries, conflict_filter=conflict_filter)
+
+
+def forgetful(metadata: TableMetadata) -> TableMetadata:
+    """A table's metadata without its history, which executors do not need."""
+    history: dict[str, Any] = {
+        "snapshots": [],
+        "snapshot_log": [],
+        "metadata_log": [],
+        "refs": {},
+        "statistics": [],
+    }
+    return metadata.model_copy(update=history)
+
+
+def without_metrics(task: FileTask) -> FileTask:
+    """A task without the metrics of its data file, which executors do not need."""
+    nothing: dict[str, Any] = dict.fromkeys(METRICS)
+    data: ManifestEntry = replace(task.data, **nothing)
+    return replace(task, data=data)
+
+
+def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
+    """Neighbours together, so much that each task has about the same to do."""
+    bins: list[list[Item]] = []
+    filled = limit
+    for item in items:
+        n_bytes = cost(item)
+        if filled + n_bytes > limit:
+            bins.append([])
+            filled = 0
+        bins[-1].append(item)
+        filled += n_bytes
+    return bins
+
+
+def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:
+    """`createDataFrame`, also in sessions without a limit of rows to a batch, of whose 0 PyArrow makes an error."""
+    if rows_per_batch(session) > 0:
+        return session.createDataFrame(rows, schema)
+    return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
+
+
+def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
+    """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
+    import pyarrow as pa
+    from pyspark.sql import functions
+
+    packed = pa.array([pack(items) for items in bins], pa.binary())
+    table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed})
+    rows = _frame(session, table, "id long, tasks binary")
+    return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
+
+
+def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
+    """Rows of `MARKED` that bring each file's task to where its vectors come together.
+
+    Pickled and no more: Spark compresses what it shuffles, and a table has many files.
+    """
+    import pyarrow as pa
+
+    schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
+    extra = pa.array(
+        [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks.values()], pa.binary()
+    )
+    columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
+    return _frame(session, pa.Table.from_arrays(columns, schema=schema), MARKED)

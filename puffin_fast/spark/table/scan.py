@@ -1,0 +1,107 @@
+"""Rows of a table as a DataFrame: planned by PyIceberg, read by executors with PyArrow, no jar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.iceberg.scan.scan import scan as scan_here
+from puffin_fast.iceberg.scan.splits import row_groups_of
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, bins_of, forgetful, spread, without_metrics
+from puffin_fast.spark.worker.column_types import spark_schema
+from puffin_fast.spark.worker.scan import ROW
+from puffin_fast.spark.worker.tasks import pack
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.plan.files import FileTask
+
+__all__ = ["scan"]
+
+Share = tuple["FileTask", int, int]
+"""A data file, the number of a share of its row groups, and of how many."""
+
+
+def scan(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    row_filter: Filter = AlwaysTrue(),  # noqa: B008
+    selected_fields: Sequence[str] = ("*",),
+    *,
+    snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | datetime | None = None,
+    limit: int | None = None,
+    case_sensitive: bool = True,
+) -> DataFrame:
+    """`puffin_fast.iceberg.scan` as a DataFrame: vectors, position deletes and equality deletes applied.
+
+    Planned when called, so that the snapshot is fixed; read when Spark asks for rows, and anew each time. Tasks
+    read about 128 MiB of data files each, large files by their row groups. A task holds a batch of 131,072 rows
+    of the columns asked for, and the deletes of its data files. Spark cannot push filters and columns into it:
+    say here which are wanted.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        row_filter, selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
+
+    Returns:
+        Rows in no order, every column nullable. A uuid is a string, fixed is binary, a time is bigint
+        (microseconds), timestamps of nanoseconds are bigint, the metadata column ``_file`` is a string; all
+        others have the type of the same name.
+
+    Raises:
+        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as there, when called; what is
+            wrong with data files and their deletes when it runs.
+        MissingExtraError: when it runs, an executor lacks a package.
+    """
+    session = session_of(spark)
+    found = scan_here(
+        table,
+        row_filter,
+        selected_fields,
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        limit=limit,
+        case_sensitive=case_sensitive,
+    )
+    schema = spark_schema(found.schema)
+    shares = [share for task in found.plan.tasks for share in _shares(without_metrics(task))]
+    if not shares:
+        return session.createDataFrame([], schema)
+    body = over_batches(
+        "puffin_fast.spark.worker.scan",
+        "rows",
+        reader=pack(found.reader(forgetful(table.metadata))),
+        schema=pack(found.schema),
+    )
+    tasks = spread(session, bins_of(shares, _n_bytes))
+    rows = (
+        tasks.mapInArrow(body, schema)
+        if schema.fields
+        else tasks.mapInArrow(body, f"{ROW} boolean").drop(ROW)
+    )
+    return rows if limit is None else rows.limit(limit)
+
+
+def _shares(task: FileTask) -> Iterable[Share]:
+    """A data file in shares of about a task's bytes, as far as its row groups allow."""
+    count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
+    return [(task, number, count) for number in range(count)]
+
+
+def _n_bytes(share: Share) -> int:
+    task, _, count = share
+    return task.data.file_size_in_bytes // count + OPEN_BYTES

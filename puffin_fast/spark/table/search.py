@@ -1,0 +1,65 @@
+"""On the driver: rows of data files searched by executors, by a filter or by keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from puffin_fast.iceberg.deletes.deletion_vectors import Outcome
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics
+from puffin_fast.spark.worker.tasks import REPORT, pack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from puffin_fast.iceberg.dml.delete import Finder
+    from puffin_fast.spark.table.job import Job
+
+__all__ = ["bins_to_search", "searched"]
+
+
+def searched(
+    session: SparkSession, job: Job, tasks: Iterable[FileTask], finder: Finder, *, case_sensitive: bool = True
+) -> list[Outcome]:
+    """What becomes of data files; executors read those of which nothing is known, and write the deletes.
+
+    Args:
+        session: where they are.
+        job: where to write.
+        tasks: the data files.
+        finder: its matcher is sent to the executors.
+        case_sensitive: as the matcher was bound.
+    """
+    known, others = _settled(tasks, finder)
+    if not others:
+        return known
+    body = over_batches(
+        "puffin_fast.spark.worker.tasks",
+        "search",
+        target=job.target(),
+        matcher=pack(finder.matcher),
+        case_sensitive=case_sensitive,
+    )
+    report = spread(session, bins_to_search(others.values())).mapInArrow(body, REPORT)
+    return known + job.run(report, others)
+
+
+def bins_to_search(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
+    """Data files that are read by one executor's task, each once and whole."""
+    by_spec = sorted(tasks, key=lambda task: task.data.spec_id)
+    return bins_of(by_spec, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
+
+
+def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
+    """What is known without reading anything, and the tasks for the executors by path."""
+    known, others = [], {}
+    for task in tasks:
+        if finder.proves(task) and not task.position_deletes:
+            found = finder.deletes(task)
+            if found.n_new:
+                known.append(Outcome(task, found.n_new))
+        else:
+            others[task.data.file_path] = without_metrics(task)
+    return known, others

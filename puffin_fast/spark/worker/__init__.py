@@ -1,0 +1,5 @@
+"""What runs on executors."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

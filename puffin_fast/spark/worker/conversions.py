@@ -1,0 +1,135 @@
+"""On the executors: delete files become vectors, and vectors move; what `puffin_fast.iceberg` says becomes of each
+data file, for the data files of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast import arrow
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, open_position_deletes
+from puffin_fast.iceberg.maintenance.compact import moved
+from puffin_fast.iceberg.maintenance.convert import EqualityConverter, Hidden, convert_positions
+from puffin_fast.spark.worker.combine import pieces
+from puffin_fast.spark.worker.tasks import Marked, Row, Target, by_spec, items_of, unpack, written
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.inventory import FileDeletes
+
+__all__ = ["equality", "move", "positions", "read", "unite"]
+
+Batches = Iterator[pa.RecordBatch]
+
+ROWS = 1 << 20
+"""Rows of a position-delete file that are held at a time."""
+
+
+def positions(batches: Batches, *, target: bytes) -> Batches:
+    """Converts the position deletes of data files that share none of them.
+
+    Args:
+        batches: one binary column: packed lists of `FileDeletes`.
+        target: packed `Target`.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    table: Target = unpack(target)
+    current = DeleteLoader(table.io)
+
+    def found() -> Iterator[NewDeletes | Row]:
+        for file in items_of(batches):
+            held = current.by_files(file.data.file_path, file.position_deletes)
+            yield from _converted(file, held, current)
+
+    return written(found(), table, only_new=False)
+
+
+def _converted(file: FileDeletes, held: PositionBitmap, current: DeleteLoader) -> Iterator[NewDeletes | Row]:
+    new = convert_positions(file, held, current)
+    if isinstance(new, Hidden):
+        yield Row(new.path, n_hidden=new.n_positions)
+    elif new is not None:
+        yield new
+
+
+def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
+    """Reads position-delete files that are about several data files, each once.
+
+    Args:
+        batches: one binary column: packed lists of a position-delete file's entry and a blob, the numbers of
+            the data files that it applies to.
+        target: packed `Target`.
+        files: packed paths of the data files.
+
+    Yields:
+        rows of `MARKED`: partial vectors.
+    """
+    table: Target = unpack(target)
+    paths = pa.array(unpack(files), pa.string())
+    for entry, blob in items_of(batches):
+        applies = codec.decode(blob)
+        for grouped in _grouped(table.io, entry):
+            number = pc.index_in(grouped["file_path"], value_set=paths)
+            known = applies.contains(number.fill_null(len(paths)).to_numpy())
+            for part in pieces(grouped.filter(pa.array(known)).select(["file_path", "blob"])):
+                yield part.append_column("extra", pa.nulls(part.num_rows, pa.binary()))
+
+
+def _grouped(io: FileIO, entry: ManifestEntry) -> Batches:
+    """The rows of a position-delete file, as many vectors as its batches have data files."""
+    file, columns = open_position_deletes(io, entry)
+    try:
+        for rows in file.iter_batches(ROWS, columns=columns, use_threads=False):
+            yield arrow.encode_grouped(*(rows[name] for name in columns))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
+
+
+def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
+    """Converts what `read` gave.
+
+    Args:
+        batches: rows of `MARKED`, all of a file together, a `FileDeletes` in its own row.
+        target: packed `Target`.
+        memory: bytes of partial vectors that may be held.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    table: Target = unpack(target)
+    current = DeleteLoader(table.io)
+    united = by_spec(Marked(batches).united(memory), table)
+    found = (new for file, held in united for new in _converted(file, held, current))
+    return written(found, table, only_new=False)
+
+
+def equality(batches: Batches, *, target: bytes) -> Batches:
+    """Converts the equality deletes of data files; arguments and rows as of `positions`."""
+    table: Target = unpack(target)
+    return written(map(EqualityConverter(table.io, table.metadata), items_of(batches)), table)
+
+
+def move(batches: Batches, *, target: bytes) -> Batches:
+    """Writes vectors anew.
+
+    Args:
+        batches: one binary column: packed lists of lists of `FileTask`, whose vectors are of one Puffin file.
+        target: packed `Target`.
+
+    Yields:
+        rows of `REPORT`.
+    """
+    table: Target = unpack(target)
+    some: Iterator[Any] = items_of(batches)
+    return written((new for tasks in some for new in moved(table.io, tasks)), table, only_new=False)

@@ -1,0 +1,132 @@
+"""On the executors: keys and the rows that may have them, in columns that Spark can join.
+
+Temporal values go as the integers that they are stored as, and what has a fixed length as binary: so every type
+of a key has one of Spark's, and loses nothing. Equality is Spark's then, which for floats is ours: NaN equals
+NaN, and -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.iceberg.predicate.key_columns import keys_in, normal
+from puffin_fast.spark.worker.combine import combine
+from puffin_fast.spark.worker.tasks import Target, items_of, unpack
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.dml.delete_keys import KeyBounds
+
+__all__ = ["MORE", "candidates", "from_spark", "matched", "normalised", "spark_type", "up_to"]
+
+Batches = Iterator[pa.RecordBatch]
+
+MORE = "more"
+"""The column of `up_to` that says whether keys were left out."""
+
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.large_string(): "string",
+}
+
+
+def spark_type(storage: pa.DataType) -> str:
+    """What a key column's values go as, in Spark's spelling."""
+    if pa.types.is_temporal(storage):
+        return "int" if storage.bit_width == 32 else "bigint"
+    if pa.types.is_decimal(storage):
+        return f"decimal({storage.precision},{storage.scale})"
+    return _TYPES.get(storage, "binary")
+
+
+def _for_spark(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        return column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return column.cast(pa.binary()) if pa.types.is_fixed_size_binary(kind) else column
+
+
+def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
+    """A column of `spark_type` in its storage type again."""
+    return column.view(storage) if pa.types.is_temporal(storage) else column.cast(storage)
+
+
+def up_to(batches: Batches, *, n_bytes: int) -> Batches:
+    """Keys of one task, until there are more than so many bytes of them.
+
+    Yields:
+        the key's columns, more boolean: true in the last batch when it passed the limit.
+    """
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        n_bytes -= batch.nbytes
+        yield batch.append_column(MORE, pa.repeat(pa.scalar(n_bytes < 0), batch.num_rows))
+        if n_bytes < 0:
+            return
+
+
+def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
+    """Keys as the table's columns hold them; those that they cannot hold are left out.
+
+    Args:
+        batches: columns of the names in `fields`.
+        fields: packed names and fields of the key's columns.
+        null_safe: as for `delete_keys`; else keys with a null are left out.
+    """
+    wanted = unpack(fields)
+    for batch in batches:
+        for rows in keys_in(batch, wanted, null_safe=null_safe).to_batches():
+            yield pa.RecordBatch.from_arrays(list(map(_for_spark, rows.columns)), rows.schema.names)
+
+
+def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool) -> Batches:
+    """The live rows of data files that may have a key.
+
+    Args:
+        batches: one binary column: packed lists of the number of a data file and its `FileTask`.
+        target: packed `Target`.
+        bounds: packed `KeyBounds`: row groups outside of them are not read.
+        null_safe: else rows with a null in their key are left out.
+
+    Yields:
+        the key's columns, file int, pos long.
+    """
+    table: Target = unpack(target)
+    matcher: KeyBounds = unpack(bounds)
+    finder = Finder(table.io, table.metadata, matcher, True)
+    names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
+    for number, task in items_of(batches):
+        for first, keep, columns in finder.matches(task):
+            keys = [normal(columns)[field_id] for field_id in matcher.field_ids]
+            if not null_safe:
+                for key in keys:
+                    keep = keep & key.is_valid().to_numpy(zero_copy_only=False)
+            where = [pa.repeat(pa.scalar(number, pa.int32()), len(keep)), np.arange(first, first + len(keep))]
+            arrays: list[Any] = [*map(_for_spark, keys), *map(pa.array, where)]
+            yield pa.RecordBatch.from_arrays(arrays, names).filter(pa.array(keep))
+
+
+def matched(batches: Batches, *, files: bytes, memory: int) -> Batches:
+    """Rows that have a key, as partial vectors.
+
+    Args:
+        batches: file int, pos long.
+        files: packed paths of the data files, by number.
+        memory: bytes that may be held.
+
+    Yields:
+        rows of `MARKED`.
+    """
+    paths = pa.array(unpack(files), pa.string())
+    rows = (pa.RecordBatch.from_arrays([paths.take(b[0]), b[1]], ["file_path", "pos"]) for b in batches)
+    for batch in combine(rows, names=("file_path", "pos"), memory=memory):
+        yield batch.append_column("extra", pa.nulls(batch.num_rows, pa.binary()))

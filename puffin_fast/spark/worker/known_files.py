@@ -1,0 +1,99 @@
+"""On the executors, before the shuffle: are these rows rows of the table?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.spark.worker.combine import combine
+
+__all__ = ["MARKED", "dangling_rows", "mark", "pack_files"]
+
+MARKED = "file_path string, blob binary, extra binary"
+"""What is shuffled, as Spark's DDL: partial vectors. ``extra`` is set instead of ``blob`` in rows that carry a
+file's task, and in those without ``file_path``, which count rows of files that the table does not have."""
+
+_NAMES = ["file_path", "blob", "extra"]
+
+
+def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
+    """Paths and numbers of rows of a table's data files, small."""
+    rows = list(files)
+    table = pa.table(
+        {
+            "file_path": pa.array([path for path, _ in rows], pa.string()),
+            "n_rows": pa.array([n_rows for _, n_rows in rows], pa.int64()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+class _Known:
+    """A `Screen`: takes out rows of unknown files, refuses positions that a file does not have."""
+
+    def __init__(self, files: bytes, strict: bool, names: tuple[str, str]) -> None:
+        table = pa.ipc.open_stream(files).read_all().combine_chunks()
+        self._paths = table["file_path"].combine_chunks()
+        self._n_rows = table["n_rows"].combine_chunks()
+        self._strict = strict
+        self._names = names
+        self.dangling = 0
+
+    def __call__(
+        self, paths: pa.DictionaryArray, positions: pa.Int64Array
+    ) -> tuple[pa.DictionaryArray, pa.Int64Array]:
+        found = pc.index_in(paths.dictionary, value_set=self._paths)
+        if found.null_count:
+            if self._strict:
+                path = paths.dictionary.filter(found.is_null())[0]
+                raise NotFoundError(f"column {self._names[0]!r}: {path} is no data file of the table")
+            known = found.take(paths.indices).is_valid()
+            n_rows = len(paths)
+            paths, positions = paths.filter(known), positions.filter(known)
+            self.dangling += n_rows - len(paths)
+        limits = self._n_rows.take(found).take(paths.indices)
+        beyond = pc.index(pc.greater_equal(positions, limits), True).as_py()
+        if beyond >= 0:
+            raise InvalidInputError(
+                f"column {self._names[1]!r}: position {positions[beyond]}, but {paths[beyond]} has "
+                f"{limits[beyond]} rows"
+            )
+        return paths, positions
+
+
+def mark(
+    batches: Iterator[pa.RecordBatch], *, names: tuple[str, str], memory: int, files: bytes, strict: bool
+) -> Iterator[pa.RecordBatch]:
+    """`combine` for the data files of one table.
+
+    Args:
+        batches, names, memory: as for `combine`.
+        files: what `pack_files` made.
+        strict: refuse rows of files that are not among them, instead of counting them.
+
+    Yields:
+        rows of `MARKED`.
+
+    Raises:
+        NotFoundError: a path that the table does not have, when strict.
+        InvalidInputError: as `combine`, or a position that its file does not have.
+    """
+    known = _Known(files, strict, names)
+    for batch in combine(batches, names=names, memory=memory, screen=known):
+        extra = pa.nulls(batch.num_rows, pa.binary())
+        yield pa.RecordBatch.from_arrays([*batch.columns, extra], _NAMES)
+    if known.dangling:
+        count = pa.array([known.dangling.to_bytes(8, "little")], pa.binary())
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()), count], _NAMES)
+
+
+def dangling_rows(extra: bytes) -> int:
+    """How many rows a row of `MARKED` without a path stands for."""
+    return int.from_bytes(extra, "little")

@@ -1,0 +1,41 @@
+"""On the executors: rows of a table, deletes applied, as Spark takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast.iceberg.scan.splits import Split
+from puffin_fast.spark.worker.column_types import converter
+from puffin_fast.spark.worker.tasks import items_of, unpack
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.scan.file_reader import FileReader
+
+__all__ = ["ROW", "rows"]
+
+ROW = "row"
+"""The one column of rows without columns: PySpark 4.0 takes these for none."""
+
+
+def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> Iterator[pa.RecordBatch]:
+    """Reads the splits of one task.
+
+    Args:
+        batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
+            shares.
+        reader: packed maker of the scan's `FileReader`.
+        schema: packed Arrow schema of the scan.
+    """
+    files: FileReader = unpack(reader)()
+    wanted: pa.Schema = unpack(schema)
+    steps = [converter(field.type) for field in wanted]
+    for task, number, count in items_of(batches):
+        for batch in files.read(Split.of(task, number, count)):
+            columns = [c if s is None else s(c) for c, s in zip(batch.columns, steps, strict=True)]
+            names = wanted.names
+            if not columns:
+                columns, names = [pa.nulls(batch.num_rows, pa.bool_())], [ROW]
+            yield pa.RecordBatch.from_arrays(columns, names)

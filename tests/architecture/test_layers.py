@@ -1,0 +1,158 @@
+"""The architecture, read from the imports: they only go down, and each foreign package has its rooms."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "puffin_fast"
+
+LAYERS = {
+    "errors": 0,
+    "_runtime": 1,
+    "_positions": 1,
+    "_kernels": 1,
+    "bitmap": 2,
+    "dv": 3,
+    "puffin": 3,
+    "theta": 3,
+    "arrow": 4,
+    "files": 4,
+    "iceberg": 5,
+    "delta": 5,
+    "paimon": 5,
+    "lance": 5,
+    "spark": 6,
+    "cli": 7,
+}
+
+FOREIGN = {
+    "pyiceberg": {"iceberg", "spark", "cli"},
+    "fastavro": {"iceberg", "paimon"},
+    "tenacity": {"iceberg", "spark"},
+    "pyspark": {"spark", "cli"},
+    "pandas": {"spark"},
+    "datasketches": {"theta"},
+    "click": {"cli"},
+    "rich": {"cli", "iceberg"},
+    "duckdb": {"cli"},
+    "polars": {"iceberg"},
+    "pyroaring": set(),
+}
+"""Packages that are not for everyone, and who may import them."""
+
+PRIVATE_MODULES = ("iceberg/compat/pyiceberg_catalog.py", "iceberg/scan/pyiceberg_scans.py")
+"""The one place that may use PyIceberg's private parts: commits and planning; PyIceberg's own scans."""
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(module: str) -> str:
+    """``dv`` of ``puffin_fast.dv.iceberg``; the empty string of ``puffin_fast`` itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Everything but what stands under ``if TYPE_CHECKING``, which never runs."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from runtime_nodes(child)
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Pairs of module and imported name ('' for a plain import) that run sooner or later."""
+    for node in runtime_nodes(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import; absolute ones say the layer"
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def own_targets(path: Path) -> Iterator[str]:
+    for module, name in imports(path):
+        if module == "puffin_fast" and name in LAYERS:
+            yield f"puffin_fast.{name}"
+        elif module.split(".")[0] == "puffin_fast":
+            yield module
+
+
+def identify(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_imports_only_go_down(path: Path) -> None:
+    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if here == "__init__":
+        assert set(own_targets(path)) == {"puffin_fast", "puffin_fast.errors"} - {"puffin_fast"}
+        return
+    for target in own_targets(path):
+        there = room(target)
+        if there in ("", here):
+            continue
+        assert LAYERS[there] < LAYERS[here], f"{here} imports {target}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_the_package_itself_lends_only_its_version(path: Path) -> None:
+    for module, name in imports(path):
+        if module == "puffin_fast":
+            assert name in LAYERS or name == "__version__", f"import {name} from where it lives"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_each_foreign_package_has_its_rooms(path: Path) -> None:
+    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    for module, _ in imports(path):
+        allowed = FOREIGN.get(module.split(".")[0])
+        assert allowed is None or here in allowed, f"{here} imports {module}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_private_parts_of_pyiceberg_are_touched_in_one_place(path: Path) -> None:
+    if identify(path) in PRIVATE_MODULES:
+        return
+    for module, name in imports(path):
+        if module.split(".")[0] == "pyiceberg":
+            assert not re.search(r"(^|\.)_(?!_)", f"{module}.{name}"), f"{module}.{name}"
+
+
+def test_kernels_know_bytes_and_integers_only() -> None:
+    for path in [*PACKAGE.glob("_kernels/*.pyx"), *PACKAGE.glob("_kernels/*.pxd")]:
+        for line in path.read_text().splitlines():
+            found = re.match(r"\s*(?:from|cimport|import)\s+([\w.]+)", line)
+            if found and found[1].startswith("puffin_fast"):
+                assert room(found[1]) in ("_kernels", "errors"), f"{path.name}: {line.strip()}"
+            assert not re.match(r"\s*(?:from|cimport|import)\s+(numpy|pyarrow)", line), f"{path.name}: {line}"
+
+
+def test_every_module_is_in_a_layer() -> None:
+    found = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES} - {"__init__"}
+    assert found <= set(LAYERS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_public_names_are_explicit(path: Path) -> None:
+    names = {
+        target.id
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    assert "__all__" in names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=identify)
+def test_a_file_has_one_noun(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400 or "lines" in text.split('"""')[1], (
+        "past 400 lines: split, or say why not"
+    )

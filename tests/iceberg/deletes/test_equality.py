@@ -1,0 +1,237 @@
+"""Equality deletes: a list of rows is the judge, and DuckDB and Spark where they can read them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.compat.pyiceberg_catalog import commit_upgrade
+from puffin_fast.iceberg.datafile.projection import storage_type
+from puffin_fast.iceberg.deletes.equality import KeySet
+from puffin_fast.iceberg.dml.tables import append
+from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.scan.scan import scan
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "k", IntegerType()),
+    NestedField(3, "s", StringType()),
+    NestedField(4, "x", DoubleType()),
+)
+FIELDS = {field.field_id: field for field in (*SCHEMA.fields, NestedField(5, "extra", StringType()))}
+
+
+def delete_equal(
+    table: Table, ids: Sequence[int], rows: list[tuple[Any, ...]], *, partition: tuple[Any, ...] = ()
+) -> None:
+    """Commits one equality-delete file; its columns have the names that the table had at first."""
+    fields = [FIELDS[id] for id in ids]
+    arrow = pa.schema(
+        [
+            pa.field(f.name, storage_type(f.field_type), metadata={"PARQUET:field_id": str(f.field_id)})
+            for f in fields
+        ]
+    )
+    data = pa.table(
+        [pa.array([row[at] for row in rows], arrow.field(at).type) for at in range(len(fields))], schema=arrow
+    )
+    path = table.location_provider().new_data_location(f"equal-{random.getrandbits(64):x}.parquet")
+    Path(path.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(data, path.removeprefix("file://"), store_schema=False)
+    entry = ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=EQUALITY_DELETES,
+        file_path=path,
+        file_format="PARQUET",
+        spec_id=table.spec().spec_id,
+        partition=partition,
+        record_count=len(rows),
+        file_size_in_bytes=len(table.io.new_input(path)),
+        equality_ids=list(ids),
+    )
+    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
+
+
+def rows_of(scanned: Any) -> list[str]:
+    return sorted(repr(row) for row in scanned.to_arrow().to_pylist())
+
+
+def test_null_equals_null_and_nan_equals_nan() -> None:
+    fields = (FIELDS[2], FIELDS[4])
+    keys = KeySet.of(
+        fields,
+        [pa.array([None, 1, 2, None], pa.int32()), pa.array([None, float("nan"), 0.5, 3.0])],
+    )
+    rows = {
+        2: pa.array([None, 1, 2, None, 2, None, 1], pa.int32()),
+        4: pa.array([None, float("nan"), 0.5, 3.0, None, 0.5, 0.5]),
+    }
+    assert keys.contains(rows).to_pylist() == [True] * 4 + [False] * 3
+    assert len(keys) == 4
+
+
+def test_a_key_of_many_columns_is_found_exactly() -> None:
+    chance = random.Random(5)
+    fields = tuple(NestedField(id, f"c{id}", LongType()) for id in range(1, 6))
+    values = [None, 0, 1, 2]
+    keys = [tuple(chance.choice(values) for _ in fields) for _ in range(200)]
+    rows = [tuple(chance.choice(values) for _ in fields) for _ in range(2000)]
+    found = KeySet.of(fields, [pa.array(column, pa.int64()) for column in zip(*keys, strict=True)]).contains(
+        {f.field_id: pa.array(c, pa.int64()) for f, c in zip(fields, zip(*rows, strict=True), strict=True)}
+    )
+    assert found.to_pylist() == [row in set(keys) for row in rows]
+
+
+class Model:
+    """The table as a list: each row with the commit that added it."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def delete(self, ids: Sequence[int], keys: list[tuple[Any, ...]]) -> None:
+        names = [FIELDS[id].name for id in ids]
+        self.rows = [row for row in self.rows if tuple(row[name] for name in names) not in set(keys)]
+
+
+def random_history(table: Table, seed: int, *, nulls: bool) -> Iterator[list[dict[str, Any]]]:
+    """Appends and deletes by chance; yields the rows that a list holds after each."""
+    chance = random.Random(seed)
+    choices: dict[int, list[Any]] = {
+        1: [*range(8)],
+        2: [None, 1, 2, 3],
+        3: [None, "", "a", "bb"],
+        4: [None, 0.5, 1.5],
+    }
+    rows: list[dict[str, Any]] = []
+
+    def value(id: int) -> Any:
+        return chance.choice(choices[id] if nulls or id == 1 else choices[id][1:])
+
+    for _ in range(10):
+        if chance.random() < 0.5 or not rows:
+            new = [{f.name: value(f.field_id) for f in SCHEMA.fields} for _ in range(chance.randint(1, 30))]
+            append(table, pa.Table.from_pylist(new, SCHEMA.as_arrow()))
+            rows += new
+        else:
+            ids = sorted(chance.sample([1, 2, 3, 4], chance.randint(1, 3)))
+            keys = [tuple(value(id) for id in ids) for _ in range(chance.randint(1, 4))]
+            delete_equal(table, ids, keys)
+            names = [FIELDS[id].name for id in ids]
+            rows = [row for row in rows if tuple(row[name] for name in names) not in keys]
+        yield rows
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("version", [2, 3])
+def test_random_appends_and_deletes_leave_what_a_list_leaves(
+    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int, version: int, nulls: bool
+) -> None:
+    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    if version == 3:
+        commit_upgrade(table)
+    for rows in random_history(table, seed, nulls=nulls):
+        assert rows_of(scan(table)) == sorted(map(repr, rows))
+        wanted = [row for row in rows if row["k"] is not None and row["k"] > 1]
+        assert rows_of(scan(table, "k > 1", ("s", "id"))) == sorted(
+            repr({"id": row["id"], "s": row["s"]}) for row in wanted
+        )
+    if not nulls:  # DuckDB 1.5.5 deletes rows with a null, too, where one column is compared to a value
+        query = f"SELECT * FROM iceberg_scan('{table.metadata_location}')"
+        found = duckdb_iceberg.execute(query).to_arrow_table().to_pylist()
+        assert sorted(map(repr, found)) == sorted(map(repr, rows))
+
+
+@pytest.mark.spark
+@pytest.mark.jar
+@pytest.mark.parametrize("seed", [10, 11])
+def test_spark_leaves_what_a_list_leaves(
+    iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, seed: int
+) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    *_, rows = random_history(table, seed, nulls=True)
+    answer = iceberg_spark.sql(f"SELECT * FROM shared.{namespace}.t").toArrow().to_pylist()
+    assert sorted(map(repr, answer)) == sorted(map(repr, rows)) == rows_of(scan(table))
+
+
+def test_deletes_find_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog) -> None:
+    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    first = pa.Table.from_pylist(
+        [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)], SCHEMA.as_arrow()
+    )
+    table.append(first)
+    delete_equal(table, [3], [("s0",)])
+    delete_equal(table, [2, 3], [(1, "s1")])
+    with table.update_schema() as update:
+        update.rename_column("s", "word")
+        update.update_column("k", LongType())
+        update.add_column("extra", StringType())
+    delete_equal(table, [2], [(3,)])
+    with table.update_schema() as update:
+        update.delete_column("k")
+        update.delete_column("word")
+    left = [i for i in range(24) if i % 3 != 0 and not (i % 4 == 1 and i % 3 == 1) and i % 4 != 3]
+    assert scan(table).to_arrow().sort_by("id").to_pylist() == [
+        {"id": i, "x": i / 2, "extra": None} for i in left
+    ]
+    delete_equal(table, [5], [(None,)])  # older files lack the column: all of their rows have a null there
+    assert scan(table).to_arrow().num_rows == 0
+
+
+def test_deletes_of_a_partition_leave_other_partitions_alone(racing: SqlCatalog) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "k"))
+    table = racing.create_table("n.t", SCHEMA, partition_spec=spec, properties={"format-version": "2"})
+    rows = [{"id": i, "k": k, "s": "s", "x": 0.0} for i in range(4) for k in (None, 1, 2)]
+    table.append(pa.Table.from_pylist(rows, SCHEMA.as_arrow()))
+    delete_equal(table, [1], [(0,)], partition=(1,))
+    delete_equal(table, [1], [(1,)], partition=(None,))
+    left = [r for r in rows if (r["id"], r["k"]) not in ((0, 1), (1, None))]
+    assert rows_of(scan(table)) == sorted(map(repr, left))
+    with table.update_spec() as update:
+        update.remove_field("k")
+    delete_equal(table, [1], [(2,)])  # an unpartitioned spec: everywhere
+    left = [r for r in left if r["id"] != 2]
+    assert rows_of(scan(table)) == sorted(map(repr, left))
+    assert rows_of(scan(table, "k = 1")) == sorted(repr(r) for r in left if r["k"] == 1)
+
+
+def test_a_delete_file_without_its_columns_is_refused(racing: SqlCatalog) -> None:
+    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    table.append(pa.table({"id": [1], "k": pa.array([1], pa.int32()), "s": ["a"], "x": [0.0]}))
+    delete_equal(table, [1], [(1,)])
+    (task,) = plan_files(table).tasks
+    (entry,) = task.equality_deletes
+    pq.write_table(pa.table({"other": [1]}), entry.file_path.removeprefix("file://"))
+    with pytest.raises(PuffinFastError, match="field"):
+        scan(table).to_arrow()
+
+
+def test_an_entry_without_ids_is_refused(racing: SqlCatalog) -> None:
+    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    table.append(pa.table({"id": [1], "k": pa.array([1], pa.int32()), "s": ["a"], "x": [0.0]}))
+    delete_equal(table, [], [])
+    with pytest.raises(CorruptDataError, match="equality_ids"):
+        plan_files(table)

@@ -1,0 +1,550 @@
+"""Deletes by filter and by position: the right rows in all engines, and refusals that change nothing."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import GreaterThan, In, IsNull, NotEqualTo, Or
+from pyiceberg.types import IntegerType, LongType, StringType
+
+from puffin_fast.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg.compat.pyiceberg_catalog import commit_upgrade, v3_metadata
+from puffin_fast.iceberg.dml.delete import delete, delete_positions
+from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.plan.files import plan_files
+from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+N = 300
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N), pa.int64()),
+        "word": pa.array([None if i % 11 == 0 else f"w{i % 3}" for i in range(N)]),
+        "day": pa.array([datetime.date(1969, 12, 1) + datetime.timedelta(days=i % 60) for i in range(N)]),
+        "small": pa.array([None if i % 7 == 0 else i % 50 for i in range(N)], pa.int32()),
+        "x": pa.array([float("nan") if i % 13 == 0 else i / 8 for i in range(N)], pa.float64()),
+    }
+)
+
+
+def made(
+    catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), files: int = 3, **properties: str
+) -> Table:
+    """A table `t` that holds ROWS in some commits."""
+    table = create_table(
+        catalog,
+        f"{namespace}.t",
+        ROWS.schema,
+        partition_spec=spec,
+        properties=properties,
+    )
+    for number in range(files):
+        append(table, ROWS.slice(N * number // files, N * (number + 1) // files - N * number // files))
+    return table
+
+
+def kept(condition: pc.Expression, rows: pa.Table = ROWS) -> list[int]:
+    """Ids of the rows for which a condition is not true."""
+    gone = set(rows.filter(condition)["id"].to_pylist())
+    return [i for i in rows["id"].to_pylist() if i not in gone]
+
+
+def ids(table: Table) -> list[int]:
+    found: list[int] = rows_of(table)["id"].to_pylist()
+    return found
+
+
+FILTERS: dict[str, tuple[Any, pc.Expression]] = {
+    "less": ("id < 77", pc.field("id") < 77),
+    "two ends": ("id >= 290 or id <= 10", (pc.field("id") >= 290) | (pc.field("id") <= 10)),
+    "word": ("word = 'w1'", pc.field("word") == "w1"),
+    "not word": ("word != 'w1'", pc.field("word") != "w1"),
+    "no word": ("word is null", pc.field("word").is_null()),
+    "not in": ("word not in ('w0', 'w1')", pc.field("word") == "w2"),
+    "not like": ("word not like 'w1%'", (pc.field("word") == "w0") | (pc.field("word") == "w2")),
+    "day": ("day < '1970-01-01'", pc.field("day") < datetime.date(1970, 1, 1)),
+    "fits all": ("small < 3000000000", pc.field("small").is_valid()),
+    "nan": ("x is nan", pc.field("x").is_nan()),
+    "number": ("x >= 20", pc.field("x") >= 20),
+    "not number": ("x != 1.0", pc.field("x") != 1.0),
+    "object": (
+        Or(In("id", {1, 2, 250}), IsNull("small")),
+        pc.field("id").isin([1, 2, 250]) | pc.field("small").is_null(),
+    ),
+    "arrow": (pc.bit_wise_and(pc.field("id"), 1) == 0, pc.bit_wise_and(pc.field("id"), 1) == 0),
+    "and": ("id > 20 and not (word = 'w0')", (pc.field("id") > 20) & (pc.field("word") != "w0")),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("spec", [(), ("word", "month(day)")], ids=["flat", "partitioned"])
+def test_exactly_the_rows_for_which_the_filter_is_true_go(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    name: str,
+    spec: tuple[str, ...],
+) -> None:
+    given, meant = FILTERS[name]
+    table = made(shared_catalog, namespace, spec=spec)
+    done = delete(table, given)
+    expected = kept(meant)
+    assert done.rows_deleted == N - len(expected)
+    assert ids(table) == expected
+    assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == expected
+    assert delete(table, given).snapshot_id is None
+
+
+def test_a_second_delete_keeps_the_first(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    first = delete(table, "id < 150")
+    second = delete(table, "word = 'w1'")
+    left = kept((pc.field("id") < 150) | (pc.field("word") == "w1"))
+    assert ids(table) == left
+    assert first.rows_deleted + second.rows_deleted == N - len(left)
+    assert (first.data_files_dropped, first.vectors_written, first.vectors_merged) == (1, 1, 0)
+    assert (second.data_files_dropped, second.vectors_written, second.vectors_merged) == (0, 2, 1)
+    tasks = plan_files(table).tasks
+    assert [task.vector is not None for task in tasks] == [True, True]
+
+
+def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    delete(table, "id < 150")
+    delete(table, "id < 160")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    told = dict(snapshot.summary.additional_properties)
+    tasks = plan_files(table).tasks
+    vector = next(task.vector for task in tasks if task.vector is not None)
+    size = str(vector.content_size_in_bytes)
+    assert {name: told[name] for name in told if not name.endswith("files-size")} == {
+        "added-delete-files": "1",
+        "removed-delete-files": "1",
+        "added-dvs": "1",
+        "removed-dvs": "1",
+        "added-position-deletes": "60",
+        "removed-position-deletes": "50",
+        "changed-partition-count": "1",
+        "total-data-files": "2",
+        "total-delete-files": "1",
+        "total-records": "200",
+        "total-position-deletes": "60",
+        "total-equality-deletes": "0",
+    }
+    assert told["added-files-size"] == size
+    assert (snapshot.first_row_id, snapshot.added_rows) == (table.metadata.next_row_id, 0)
+
+
+def test_a_filter_that_matches_nothing_commits_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    before, files = table.metadata_location, files_of(table)
+    for filter in ("id > 1000", "id > 10 and id < 10", "id = 5 and word = 'nothing'", "false"):
+        done = delete(table, filter)
+        assert (done.snapshot_id, done.rows_deleted, done.attempts) == (None, 0, 0)
+    assert delete(create_table(shared_catalog, f"{namespace}.e", ROWS.schema), "id > 0").snapshot_id is None
+    assert (table.metadata_location, files_of(table)) == (before, files)
+
+
+@pytest.mark.parametrize("filter", ["true", "id >= 0", "id is not null", pc.field("id") >= 0])
+def test_all_rows_gone_leaves_no_files_and_no_vectors(
+    shared_catalog: SqlCatalog, namespace: str, filter: Any
+) -> None:
+    table = made(shared_catalog, namespace)
+    delete(table, "id = 7")
+    done = delete(table, filter)
+    assert (done.rows_deleted, done.data_files_dropped, done.vectors_written) == (N - 1, 3, 0)
+    plan = plan_files(table)
+    assert (plan.tasks, plan.unused) == ([], [])
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    totals = {k: v for k, v in snapshot.summary.additional_properties.items() if k.startswith("total-")}
+    assert set(totals.values()) == {"0"}
+    append(table, ROWS.slice(0, 5))
+    assert ids(table) == [0, 1, 2, 3, 4]
+
+
+def test_nan_rows_survive_a_filter_that_metrics_seem_to_prove(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "x": [1.0, float("nan"), 2.0]})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    append(table, rows)
+    delete(table, "x < 100")
+    assert ids(table) == [2]
+
+
+def test_null_rows_survive_filters_that_metrics_seem_to_prove(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64()), "w": pa.array([None, None], pa.string())})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    append(table, rows)
+    for filter in ("w != 'a'", "w not in ('a', 'b')", "w not like 'a%'", NotEqualTo("w", "a")):
+        assert delete(table, filter).rows_deleted == 0
+    assert delete(table, "w is null").data_files_dropped == 1
+
+
+REFUSED: dict[str, tuple[Any, type[PuffinFastError], str]] = {
+    "unknown column": ("nothing = 1", NotFoundError, "nothing"),
+    "unknown column in arrow": (pc.field("nothing") == 1, NotFoundError, "nothing"),
+    "no expression": ("id =", InvalidInputError, "expected an expression"),
+    "literal of a wrong type": ("id = 'a'", InvalidInputError, "long"),
+    "arrow that is no condition": (pc.field("id") + 1, InvalidInputError, "boolean"),
+    "no filter": (7, InvalidInputError, "int"),
+    "wrong case": ("ID = 1", NotFoundError, "ID"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_filter_is_refused_and_changes_nothing(
+    shared_catalog: SqlCatalog, namespace: str, name: str
+) -> None:
+    filter, error, said = REFUSED[name]
+    table = made(shared_catalog, namespace)
+    before = files_of(table)
+    with pytest.raises(error, match=said):
+        delete(table, filter)
+    assert files_of(table) == before
+
+
+def test_case_is_ignored_when_asked(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    delete(table, "ID < 250", case_sensitive=False)
+    assert ids(table) == list(range(250, N))
+
+
+def test_a_table_of_version_1_is_refused_with_the_way_out(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": "1"})
+    table.append(ROWS)
+    for call in (lambda: delete(table, "id = 1"), lambda: delete_positions(table, POSITIONS)):
+        with pytest.raises(UnsupportedError, match=r"format version 1 .*upgrade"):
+            call()
+
+
+def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    before = table.metadata_location
+    first, second = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
+    first.unlink()
+    second.write_bytes(b"no parquet")
+    with pytest.raises(NotFoundError, match=first.name):
+        delete(table, f"id <= {N}  and word = 'w1'", threads=1)
+    first.write_bytes(b"no parquet")
+    with pytest.raises(CorruptDataError, match=r"\.parquet"):
+        delete(table, "word = 'w1'")
+    table.refresh()
+    assert table.metadata_location == before
+    assert not list(local(table.location()).rglob("*.puffin"))
+
+
+def test_a_data_file_with_other_rows_than_the_manifest_says_is_refused(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = made(shared_catalog, namespace)
+    one, other = (local(task.data.file_path) for task in plan_files(table).tasks[:2])
+    append(table, ROWS.slice(0, 1))
+    one.write_bytes(local(plan_files(table).tasks[0].data.file_path).read_bytes())
+    with pytest.raises(CorruptDataError, match=r"expected 100 \(manifest\), found 1"):
+        delete(table, "word = 'w1'")
+    assert other.exists()
+
+
+def test_deletes_go_to_the_branch_they_name(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    head = table.current_snapshot()
+    assert head is not None
+    with v3_metadata(shared_catalog):
+        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    delete(table, "id < 50", branch="b")
+    delete(table, "id >= 250")
+    assert ids(table) == list(range(250))
+    assert sorted(table.scan().use_ref("b").to_arrow()["id"].to_pylist()) == list(range(50, N))
+    with pytest.raises(NotFoundError, match="'c'"):
+        delete(table, "id < 50", branch="c")
+
+
+def test_a_repeated_delete_job_is_a_no_op(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    first = delete(table, "id < 10", job_id="j")
+    append(table, ROWS.slice(0, 10))
+    again = delete(table, "id < 10", job_id="j")
+    assert (again.repeated, again.snapshot_id, again.rows_deleted) == (True, first.snapshot_id, 0)
+    assert ids(table) == list(range(N))
+
+
+def test_vectors_are_cut_into_files_of_the_target_size(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace, files=30, **{"write.delete.target-file-size-bytes": "300"})
+    done = delete(table, "word = 'w1'")
+    puffins = list(local(table.location()).rglob("*.puffin"))
+    assert done.vectors_written == 30
+    assert 3 < len(puffins) < 30
+    assert sum(path.stat().st_size for path in puffins) == done.n_bytes
+    assert ids(table) == kept(pc.field("word") == "w1")
+
+
+def test_columns_of_an_evolved_schema_are_found_in_old_files(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(shared_catalog, namespace)
+    with v3_metadata(shared_catalog), table.update_schema() as update:
+        update.rename_column("id", "key")
+        update.update_column("small", LongType())
+        update.add_column("note", StringType())
+    with v3_metadata(shared_catalog), table.update_schema() as update:
+        update.add_column("id", IntegerType())
+    new = pa.table({"key": pa.array([1000, 1001], pa.int64()), "note": ["a", None]})
+    append(table, new)
+    left = set(range(N)) | {1000, 1001}
+
+    def check(filter: str, gone: set[int]) -> None:
+        delete(table, filter)
+        left.difference_update(gone)
+        assert rows_of(table, order="key")["key"].to_pylist() == sorted(left)
+        assert rows_of_duckdb(duckdb_iceberg, table, order="key")["key"].to_pylist() == sorted(left)
+
+    check("key < 20", set(range(20)))
+    check("note = 'a'", {1000})
+    check("small > 48 and id is null", {i for i in range(N) if i % 7 and i % 50 == 49})
+    check("id = 5", set())
+    check("note is null and key >= 100", {*range(100, N), 1001})
+
+
+POSITIONS = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+
+
+def named(table: Table, wanted: dict[int, list[int]]) -> pa.Table:
+    """Positions by the number of the data file (in the order of its rows)."""
+    first = {
+        t.data.file_path: int.from_bytes((t.data.lower_bounds or {})[1], "little")
+        for t in plan_files(table, metrics=True).tasks
+    }
+    paths = sorted(first, key=lambda path: first[path])
+    pairs = [(paths[number], pos) for number, positions in wanted.items() for pos in positions]
+    return pa.table({"file_path": [p for p, _ in pairs], "pos": pa.array([p for _, p in pairs], pa.int64())})
+
+
+def test_named_positions_go_in_any_order_with_repeats(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    done = delete_positions(table, named(table, {2: [99, 0, 5, 5], 0: [7, 3]}))
+    assert (done.rows_deleted, done.vectors_written) == (5, 2)
+    gone = {299, 200, 205, 7, 3}
+    assert ids(table) == [i for i in range(N) if i not in gone]
+    again = delete_positions(table, named(table, {2: [0, 1], 0: [7]}))
+    assert (again.rows_deleted, again.vectors_written, again.vectors_merged) == (1, 1, 1)
+    assert ids(table) == [i for i in range(N) if i not in gone | {201}]
+    assert delete_positions(table, named(table, {2: [0], 0: [3]})).snapshot_id is None
+    assert delete_positions(table, POSITIONS).snapshot_id is None
+    everything = delete_positions(table, named(table, {1: list(range(100))}).to_reader(max_chunksize=7))
+    assert (everything.rows_deleted, everything.data_files_dropped) == (100, 1)
+
+
+def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    good = named(table, {0: [1]})
+    before = files_of(table)
+    path = good["file_path"][0].as_py()
+
+    def refused(
+        error: type[Exception], said: str, paths: list[str | None], positions: list[int | None]
+    ) -> None:
+        rows = pa.table({"file_path": pa.array(paths, pa.string()), "pos": pa.array(positions, pa.int64())})
+        with pytest.raises(error, match=said):
+            delete_positions(table, rows)
+        assert files_of(table) == before
+
+    refused(InvalidInputError, "position 100, but the file has 100 rows", [path, path], [1, 100])
+    refused(InvalidInputError, "pos", [path], [-1])
+    refused(InvalidInputError, "pos", [path], [None])
+    refused(InvalidInputError, "file_path", [None], [1])
+    refused(NotFoundError, "nowhere", [path, "file:///nowhere.parquet"], [1, 1])
+    with pytest.raises(InvalidInputError, match="expected columns file_path and pos, found a"):
+        delete_positions(table, pa.table({"a": [1]}))
+    with pytest.raises(InvalidInputError, match="Arrow"):
+        delete_positions(table, [(path, 1)])
+    delete(table, "id < 100")
+    with pytest.raises(NotFoundError, match="no data file of branch 'main'"):
+        delete_positions(table, good)
+
+
+@hypothesis.settings(max_examples=12, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_any_sequence_of_writes_is_a_list_of_rows(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
+    namespace = f"m{data.draw(st.uuids()).hex}"
+    shared_catalog.create_namespace_if_not_exists(namespace)
+    name = f"{namespace}.t{len(shared_catalog.list_tables(namespace))}"
+    schema = pa.schema([("id", pa.int64()), ("g", pa.int64())])
+    table = create_table(
+        shared_catalog, name, schema, partition_spec=data.draw(st.sampled_from([(), ("g",)]))
+    )
+    model: dict[int, int] = {}
+    for step in range(data.draw(st.integers(1, 6))):
+        match data.draw(st.sampled_from(["append", "filter", "group", "positions"])):
+            case "append":
+                new = {len(model) * 100 + step * 7 + i: i % 3 for i in range(data.draw(st.integers(0, 40)))}
+                new = {key: g for key, g in new.items() if key not in model}
+                append(table, pa.table({"id": list(new), "g": list(new.values())}, schema))
+                model |= new
+            case "filter":
+                low = data.draw(st.integers(0, 4000))
+                high = low + data.draw(st.integers(0, 500))
+                delete(table, f"id >= {low} and id < {high}")
+                model = {key: g for key, g in model.items() if not low <= key < high}
+            case "group":
+                group = data.draw(st.integers(0, 3))
+                delete(table, f"g = {group}")
+                model = {key: g for key, g in model.items() if g != group}
+            case "positions":
+                tasks = plan_files(table).tasks
+                if tasks:
+                    task = data.draw(st.sampled_from(tasks))
+                    wanted = data.draw(st.sets(st.integers(0, task.data.record_count - 1), max_size=9))
+                    own = pa.parquet.read_table(local(task.data.file_path), columns=["id"])["id"].to_pylist()
+                    delete_positions(
+                        table,
+                        pa.table(
+                            {
+                                "file_path": pa.array([task.data.file_path] * len(wanted), pa.string()),
+                                "pos": pa.array(sorted(wanted), pa.int64()),
+                            }
+                        ),
+                    )
+                    for position in wanted:
+                        model.pop(own[position], None)
+        assert ids(table) == sorted(model)
+
+
+# Foreign engines before and after -------------------------------------------------------------------------
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("spec", [(), ("word", "bucket[3](id)")], ids=["flat", "partitioned"])
+def test_spark_and_we_delete_in_turn(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    iceberg_spark: SparkSession,
+    duckdb_iceberg: DuckDBPyConnection,
+    spec: tuple[str, ...],
+) -> None:
+    table = made(
+        shared_catalog,
+        namespace,
+        spec=spec,
+        **{f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")},
+    )
+    name = f"{shared_catalog.name}.{namespace}.t"
+    left = set(range(N))
+
+    def check() -> None:
+        table.refresh()
+        theirs = iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist()
+        assert theirs == sorted(left)
+        assert ids(table) == sorted(left)
+        assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == sorted(left)
+
+    row_ids = dict(
+        zip(*iceberg_spark.sql(f"SELECT id, _row_id FROM {name}").toArrow().to_pydict().values(), strict=True)
+    )
+    delete(table, "id < 30")
+    left -= set(range(30))
+    check()
+    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 5 = 0")
+    left -= set(range(0, N, 5))
+    check()
+    delete(table, pc.bit_wise_and(pc.field("id"), 3) == 1)
+    left -= set(range(1, N, 4))
+    check()
+    iceberg_spark.sql(f"UPDATE {name} SET id = id + 1000 WHERE id % 7 = 3")
+    left = {i + 1000 if i % 7 == 3 else i for i in left}
+    check()
+    delete(table, "id >= 1100")
+    left = {i for i in left if i < 1100}
+    check()
+    delete(table, "word = 'w2'")
+    left = {i for i in left if i % 1000 % 11 == 0 or i % 1000 % 3 != 2}
+    check()
+    iceberg_spark.sql(
+        f"MERGE INTO {name} t USING (SELECT 102 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE"
+    )
+    left -= {102}
+    check()
+    now = iceberg_spark.sql(f"SELECT id % 1000 AS id, _row_id FROM {name}").toArrow().to_pydict()
+    assert all(row_ids[key] == row_id for key, row_id in zip(*now.values(), strict=True))
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("granularity", ["partition", "file"])
+def test_position_deletes_of_an_upgraded_table_pass_into_the_vector(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    iceberg_spark: SparkSession,
+    duckdb_iceberg: DuckDBPyConnection,
+    granularity: str,
+) -> None:
+    name = f"{shared_catalog.name}.{namespace}.t"
+    iceberg_spark.sql(
+        f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2', "
+        f"'write.delete.mode'='merge-on-read', 'write.delete.granularity'='{granularity}')"
+    )
+    for start in (0, 100, 200):
+        iceberg_spark.range(start, start + 100, 1, 1).writeTo(name).append()
+    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 10 = 0")
+    table = shared_catalog.load_table(f"{namespace}.t")
+    commit_upgrade(table)
+    done = delete(table, GreaterThan("id", 250))
+    left = [i for i in range(251) if i % 10]
+    assert (done.vectors_written, done.vectors_merged, done.rows_deleted) == (1, 1, 45)
+    position_deletes = {e.file_path for t in plan_files(table).tasks for e in t.position_deletes}
+    assert len(position_deletes) == (1 if granularity == "partition" else 2)
+    for found in (
+        ids(table),
+        rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist(),
+        iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist(),
+    ):
+        assert found == left
+    delete(table, "id < 5")
+    delete(table, "id > 198 and id < 203")
+    left = [i for i in left if i >= 5 and not 198 < i < 203]
+    assert ids(table) == left
+    assert iceberg_spark.sql(f"SELECT id FROM {name} ORDER BY id").toArrow()["id"].to_pylist() == left
+
+
+@pytest.mark.jar
+def test_duckdb_and_we_delete_in_turn_through_a_rest_catalog(
+    rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(rest_catalog, rest_namespace)
+    delete(table, "id < 50")
+    uri = rest_catalog.properties["uri"]
+    duckdb_iceberg.execute(f"ATTACH 'wh' AS rd (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
+    try:
+        duckdb_iceberg.execute(f"DELETE FROM rd.{rest_namespace}.t WHERE id % 3 = 0")
+        delete(table, "id > 250")
+        left = [i for i in range(50, 251) if i % 3]
+        found = duckdb_iceberg.execute(f"SELECT id FROM rd.{rest_namespace}.t ORDER BY id").to_arrow_table()
+        assert found["id"].to_pylist() == left
+        assert ids(table) == left
+    finally:
+        duckdb_iceberg.execute("DETACH rd")

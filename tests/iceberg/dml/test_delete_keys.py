@@ -1,0 +1,335 @@
+"""Deletes by keys: the rows that a join finds, however the keys are typed, and refusals that change nothing."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.dml import row_search
+from puffin_fast.iceberg.dml.delete_keys import Keys, delete_keys
+from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.predicate import key_set
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+N = 240
+NAN = float("nan")
+STRUCT = pa.struct([("a", pa.int64()), ("b", pa.string())])
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N), pa.int64()),
+        "small": pa.array([None if i % 7 == 0 else i % 50 for i in range(N)], pa.int32()),
+        "word": pa.array([None if i % 11 == 0 else f"w{i % 13}" for i in range(N)]),
+        "day": pa.array([datetime.date(1969, 12, 1) + datetime.timedelta(i % 60) for i in range(N)]),
+        "time": pa.array([datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=i) for i in range(N)]),
+        "at": pa.array(range(0, N * 10**6, 10**6), pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal(i) / 4 for i in range(N)], pa.decimal128(12, 2)),
+        "x": pa.array([[NAN, 0.0, -0.0, None, 1.5][i % 5] for i in range(N)], pa.float64()),
+        "raw": pa.array([bytes([i]) for i in range(N)], pa.binary()),
+        "fixed": pa.array([bytes([i, 0, 1]) for i in range(N)], pa.binary(3)),
+        "flag": pa.array([i % 2 == 0 for i in range(N)]),
+        "s": pa.array([None if i % 9 == 0 else {"a": i % 20, "b": f"b{i % 3}"} for i in range(N)], STRUCT),
+        "l": pa.array([[i] for i in range(N)], pa.list_(pa.int64())),
+    }
+)
+
+
+def made(catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), files: int = 3) -> Table:
+    table = create_table(catalog, f"{namespace}.t", ROWS.schema, partition_spec=spec)
+    for number in range(files):
+        append(table, ROWS.slice(N * number // files, N // files))
+    return table
+
+
+def same(left: Any, right: Any) -> bool:
+    return left == right or (left != left and right != right)
+
+
+def left_after(keys: pa.Table, on: list[str], *, null_safe: bool = False) -> list[int]:
+    """Ids of the rows that no key finds, by a nested loop."""
+
+    def get(row: dict[str, Any], name: str) -> Any:
+        value: Any = row.get(name) if name in row else row
+        if name not in row:
+            for part in name.split("."):
+                value = None if value is None else value[part]
+        return value
+
+    wanted = [[get(row, name) for name in on] for row in keys.to_pylist()]
+    left = []
+    for row in ROWS.to_pylist():
+        mine = [get(row, name) for name in on]
+        hit = any(
+            all(same(a, b) and (null_safe or a is not None) for a, b in zip(mine, key, strict=True))
+            for key in wanted
+        )
+        if not hit:
+            left.append(row["id"])
+    return left
+
+
+def utc(*seconds: int) -> pa.Array:
+    return pa.array([s * 10**9 for s in seconds], pa.timestamp("ns", "Europe/Berlin"))
+
+
+KEYS: dict[str, tuple[pa.Table, list[str]]] = {
+    "long": (pa.table({"id": [5, 5, 100, 239, 240, -1, None]}), ["id"]),
+    "narrow": (pa.table({"id": pa.array([5, 200], pa.uint8())}), ["id"]),
+    "wide": (pa.table({"small": pa.array([3, 3 + 2**32, 2**40, 49], pa.int64())}), ["small"]),
+    "unsigned": (pa.table({"id": pa.array([2**64 - 1, 2**63, 9], pa.uint64())}), ["id"]),
+    "null": (pa.table({"small": pa.array([None, 7], pa.int32())}), ["small"]),
+    "only null": (pa.table({"small": pa.nulls(3)}), ["small"]),
+    "string": (pa.table({"word": ["w1", "w12", "nothing", None]}), ["word"]),
+    "dictionary": (pa.table({"word": pa.array(["w1", "w1", "w7"]).dictionary_encode()}), ["word"]),
+    "view": (pa.table({"word": pa.array(["w1", "w7"]).cast(pa.string_view())}), ["word"]),
+    "day": (pa.table({"day": [datetime.date(1969, 12, 5), datetime.date(1970, 1, 20)]}), ["day"]),
+    "seconds": (pa.table({"time": pa.array([3600, 7200, 7201], pa.timestamp("s"))}), ["time"]),
+    "decimal": (
+        pa.table({"price": pa.array([Decimal("1.25"), Decimal("2.001")], pa.decimal128(20, 3))}),
+        ["price"],
+    ),
+    "decimal of more digits": (
+        pa.table({"price": pa.array([Decimal("1.25"), Decimal(10) ** 10], pa.decimal128(38, 4))}),
+        ["price"],
+    ),
+    "float": (pa.table({"x": [0.0, 7.0]}), ["x"]),
+    "minus zero": (pa.table({"x": [-0.0]}), ["x"]),
+    "nan": (pa.table({"x": [NAN]}), ["x"]),
+    "single": (pa.table({"x": pa.array([1.5, NAN], pa.float32())}), ["x"]),
+    "bytes": (pa.table({"raw": pa.array([b"\x05", b"\x06\x07"], pa.large_binary())}), ["raw"]),
+    "fixed": (pa.table({"fixed": pa.array([b"\x05\x00\x01", b"\x06", None], pa.binary())}), ["fixed"]),
+    "flag": (pa.table({"flag": [True]}), ["flag"]),
+    "two": (pa.table({"small": [1, 2, 3, None], "word": ["w1", "w2", "w0", "w5"]}), ["small", "word"]),
+    "three": (ROWS.select(["day", "word", "x"]).slice(20, 60), ["day", "word", "x"]),
+    "other columns": (pa.table({"more": [[1], [2]], "id": [1, 2]}), ["id"]),
+    "dotted": (pa.table({"s.a": [1, 2, None]}), ["s.a"]),
+    "nested": (pa.table({"s": pa.array([{"a": 4, "b": "b1"}, None], STRUCT)}), ["s.b", "s.a"]),
+    "none": (pa.table({"id": pa.array([], pa.int64())}), ["id"]),
+}
+
+
+SPLIT = ("long", "wide", "null", "only null", "string", "seconds", "two", "three")
+"""What is tried on a partitioned table too: keys of its partition columns."""
+
+CASES = [
+    *((name, null_safe, (), False) for name in KEYS for null_safe in (False, True)),
+    *((name, False, (), True) for name in KEYS),
+    *((name, True, ("word", "bucket[3](small)", "day(time)"), False) for name in SPLIT),
+    *((name, False, ("word", "truncate[10](id)"), False) for name in SPLIT),
+]
+
+
+@pytest.mark.parametrize(("name", "null_safe", "spec", "bitmaps"), CASES)
+def test_exactly_the_rows_with_a_key_go(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    null_safe: bool,
+    spec: tuple[str, ...],
+    bitmaps: bool,
+) -> None:
+    if bitmaps:
+        monkeypatch.setattr(key_set, "FEW", 0)
+    keys, on = KEYS[name]
+    table = made(shared_catalog, namespace, spec=spec, files=1 if spec else 3)
+    expected = left_after(keys, on, null_safe=null_safe)
+    done = delete_keys(table, keys, on, null_safe=null_safe)
+    assert done.rows_deleted == N - len(expected)
+    assert rows_of(table)["id"].to_pylist() == expected
+    assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == expected
+    assert delete_keys(table, keys.to_reader(2), on, null_safe=null_safe).snapshot_id is None
+
+
+def test_uuids_are_found(shared_catalog: SqlCatalog, namespace: str) -> None:
+    values = [uuid.UUID(int=i) for i in range(10)]
+    rows = pa.table({"id": range(10), "u": pa.array([v.bytes for v in values], pa.uuid())})
+    for number, spec in enumerate(((), ("bucket[3](u)",))):
+        table = create_table(shared_catalog, f"{namespace}.t{number}", rows.schema, partition_spec=spec)
+        append(table, rows)
+        delete_keys(table, pa.table({"u": pa.array([values[3].bytes], pa.uuid())}), ["u"])
+        delete_keys(table, pa.table({"u": [values[5].bytes, b"short"]}), ["u"])
+        assert rows_of(table)["id"].to_pylist() == [0, 1, 2, 4, 6, 7, 8, 9]
+
+
+def test_files_and_row_groups_without_a_key_are_not_read(
+    shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create_table(
+        shared_catalog,
+        f"{namespace}.t",
+        ROWS.schema,
+        properties={"write.parquet.row-group-limit": "10"},
+    )
+    for number in range(8):
+        append(table, ROWS.slice(30 * number, 30))
+    read: list[tuple[str, int]] = []
+    batches = row_search.OpenedFile.batches
+
+    def noted(self: Any, *args: Any, **named: Any) -> Any:
+        for first, count, columns in batches(self, *args, **named):
+            read.append((self._path, first))
+            yield first, count, columns
+
+    monkeypatch.setattr(row_search.OpenedFile, "batches", noted)
+    keys = pa.table({"id": pa.array([15, 226, 10**9], pa.int64())})
+    opened = {t.data.file_path for t in plan_files(table, row_filter="id in (15, 226)").tasks}
+    assert delete_keys(table, keys, ["id"]).rows_deleted == 2
+    assert {path for path, _ in read} == opened
+    assert [first for _, first in sorted(read, key=lambda at: at[1])] == [10, 10]
+    read.clear()
+    assert delete_keys(table, pa.table({"id": [-5, 1000]}), ["id"]).snapshot_id is None
+    assert read == []
+
+
+def test_partitions_without_a_key_are_not_planned(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace, spec=("word", "bucket[4](id)"), files=1)
+    keys = pa.table({"word": ["w1", "w3"], "id": pa.array([14, 3], pa.int64())})
+    bound = Keys.bind(table.metadata, keys, ["word", "id"])
+    tasks = plan_files(table, row_filter=bound.expression).tasks
+    assert 0 < len(tasks) <= 4
+    assert {task.data.partition[0] for task in tasks} <= {"w1", "w3"}
+    assert delete_keys(table, keys, ["word", "id"]).rows_deleted == 2
+
+
+REFUSED: dict[str, tuple[Any, Any, type[PuffinFastError], str]] = {
+    "unknown in the table": (pa.table({"nothing": [1]}), ["nothing"], NotFoundError, "no column nothing"),
+    "unknown in the keys": (pa.table({"a": [1]}), ["id"], NotFoundError, "no column id, found a"),
+    "unknown in a struct": (pa.table({"s": [{"b": "x"}]}), ["s.a"], NotFoundError, r"s\.a"),
+    "text for numbers": (pa.table({"id": ["1"]}), ["id"], InvalidInputError, "id is string.* long"),
+    "numbers for text": (pa.table({"word": [1]}), ["word"], InvalidInputError, "word is int64.* string"),
+    "floats for integers": (pa.table({"id": [1.0]}), ["id"], InvalidInputError, "id is double"),
+    "zone for none": (pa.table({"time": utc(1)}), ["time"], InvalidInputError, "time is timestamp"),
+    "none for zone": (
+        pa.table({"at": pa.array([1], pa.timestamp("us"))}),
+        ["at"],
+        InvalidInputError,
+        "at is timestamp",
+    ),
+    "a struct": (pa.table({"s": [{"a": 1}]}), ["s"], InvalidInputError, "s is a struct"),
+    "a list": (pa.table({"l": [[1]]}), ["l"], InvalidInputError, "l is a list"),
+    "inside a list": (pa.table({"l.element": [1]}), ["l.element"], InvalidInputError, "inside a list"),
+    "no columns": (pa.table({"id": [1]}), [], InvalidInputError, "at least one"),
+    "no identifier": (pa.table({"id": [1]}), None, InvalidInputError, "no identifier fields"),
+    "twice": (pa.table({"id": [1]}), ["id", "id"], InvalidInputError, "twice"),
+    "no arrow": ([1, 2], ["id"], InvalidInputError, "Arrow"),
+}
+
+
+def test_bad_keys_are_refused_and_change_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    before = files_of(table)
+    for keys, on, error, said in REFUSED.values():
+        with pytest.raises(error, match=said):
+            delete_keys(table, keys, on)
+        assert files_of(table) == before
+    with pytest.raises(NotFoundError, match="twig"):
+        delete_keys(table, pa.table({"id": [1]}), ["id"], branch="twig")
+    with pytest.raises(InvalidInputError, match="on_conflict"):
+        delete_keys(table, pa.table({"id": [1]}), ["id"], on_conflict="no")  # type: ignore[arg-type]
+    assert files_of(table) == before
+
+
+def test_times_in_zones_are_the_same_instant(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    assert delete_keys(table, pa.table({"at": utc(5, 6, 1000)}), ["at"]).rows_deleted == 2
+    assert 5 not in rows_of(table)["id"].to_pylist()
+
+
+def test_identifier_fields_are_the_key_when_none_is_named(shared_catalog: SqlCatalog, namespace: str) -> None:
+    rows = pa.table({"id": pa.array(range(9), pa.int64())}, pa.schema([pa.field("id", pa.int64(), False)]))
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    append(table, rows)
+    with v3_metadata(shared_catalog), table.update_schema() as update:
+        update.set_identifier_fields("id")
+    assert delete_keys(table, pa.table({"id": [3, 4]})).rows_deleted == 2
+
+
+def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    head = table.current_snapshot()
+    assert head is not None
+    with v3_metadata(shared_catalog):
+        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    keys = pa.table({"id": [1, 2]})
+    first = delete_keys(table, keys, ["id"], branch="b", job_id="j")
+    again = delete_keys(table, keys, ["id"], branch="b", job_id="j")
+    assert (first.rows_deleted, again.repeated, again.snapshot_id) == (2, True, first.snapshot_id)
+    assert rows_of(table).num_rows == N
+    assert table.scan().use_ref("b").to_arrow().num_rows == N - 2
+
+
+def test_rows_deleted_before_do_not_count_again(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    delete_keys(table, pa.table({"id": range(50)}), ["id"])
+    done = delete_keys(table, pa.table({"id": range(40, 60)}), ["id"])
+    assert (done.rows_deleted, done.vectors_merged) == (10, 1)
+
+
+def test_an_evolved_key_column_is_found_in_old_files(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    from pyiceberg.types import LongType
+
+    table = made(shared_catalog, namespace)
+    with v3_metadata(shared_catalog), table.update_schema() as update:
+        update.rename_column("small", "n")
+        update.update_column("small", LongType())
+    with v3_metadata(shared_catalog), table.update_schema() as update:
+        update.add_column("small", LongType())
+    done = delete_keys(table, pa.table({"n": [3, 2**40], "small": [3, 3]}), ["n"])
+    assert done.rows_deleted == sum(v == 3 for v in ROWS["small"].to_pylist())
+    assert delete_keys(table, pa.table({"small": [3]}), ["small"]).snapshot_id is None
+    assert delete_keys(table, pa.table({"small": pa.nulls(1)}), ["small"], null_safe=True).rows_deleted > 0
+    assert rows_of_duckdb(duckdb_iceberg, table).num_rows == 0
+
+
+def test_two_versions_of_a_table_lose_the_same_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.v1", ROWS.schema, properties={"format-version": "1"})
+    append_v1 = ROWS.select(ROWS.column_names)
+    table.append(append_v1)
+    with pytest.raises(UnsupportedError, match="format version 1"):
+        delete_keys(table, pa.table({"id": [1]}), ["id"])
+    table = shared_catalog.create_table(f"{namespace}.v2", ROWS.schema, properties={"format-version": "2"})
+    table.append(ROWS)
+    done = delete_keys(table, pa.table({"id": [1, 7]}), ["id"])
+    assert (done.rows_deleted, done.position_delete_files_written, done.vectors_written) == (2, 1, 0)
+    assert rows_of(table)["id"].to_pylist() == [i for i in range(N) if i not in (1, 7)]
+
+
+def test_many_keys_against_many_row_groups_by_several_threads(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    n = 200_000
+    rng = random.Random(7)
+    ids = list(range(n))
+    rng.shuffle(ids)
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "w": pa.array([f"{i:x}" for i in ids])})
+    table = create_table(
+        shared_catalog,
+        f"{namespace}.t",
+        rows.schema,
+        properties={"write.parquet.row-group-limit": "7000"},
+    )
+    append(table, rows)
+    gone = set(rng.sample(range(2 * n), 100_000))
+    done = delete_keys(table, pa.table({"id": pa.array(sorted(gone), pa.int64())}), ["id"], threads=4)
+    assert done.rows_deleted == sum(i < n for i in gone)
+    words = {f"{i:x}" for i in rng.sample(range(n), 50_000)}
+    delete_keys(table, pa.table({"w": sorted(words)}), ["w"], threads=3)
+    expected = [i for i in range(n) if i not in gone and f"{i:x}" not in words]
+    assert rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist() == expected

@@ -1,0 +1,268 @@
+"""Tables of format version 3: made and filled by us, read and continued by others."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.commit.protocol import JOB_ID
+from puffin_fast.iceberg.compat import pyiceberg_catalog
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+ROWS = pa.table(
+    {
+        "id": pa.array(range(60), pa.int64()),
+        "word": pa.array([None if i % 11 == 0 else f"w{i % 3}" for i in range(60)]),
+        "day": pa.array([datetime.date(1969, 12, 1) + datetime.timedelta(days=i) for i in range(60)]),
+    }
+)
+
+
+def metadata_json(table: Table) -> dict[str, object]:
+    """The table's metadata as it stands on disk."""
+    document: dict[str, object] = json.loads(
+        Path(table.metadata_location.removeprefix("file://")).read_text()
+    )
+    return document
+
+
+def test_a_created_table_is_of_version_3_and_its_row_ids_start_at_zero(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema, properties={"owner": "me"})
+    document = metadata_json(table)
+    assert (document["format-version"], document["next-row-id"]) == (3, 0)
+    assert table.properties == {"owner": "me"}
+
+
+def test_a_catalog_object_is_as_before_after_each_call(shared_catalog: SqlCatalog, namespace: str) -> None:
+    before = dict(shared_catalog.__dict__)
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    append(table, ROWS)
+    with v3_metadata(shared_catalog), v3_metadata(shared_catalog):
+        assert shared_catalog.__dict__.keys() > before.keys()
+    assert shared_catalog.__dict__.keys() == before.keys()
+
+
+def test_row_ids_are_given_in_order_and_never_twice(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    for count in (60, 7, 1):
+        append(table, ROWS.slice(0, count))
+    told = [(s.first_row_id, s.added_rows, s.sequence_number) for s in table.metadata.snapshots]
+    assert told == [(0, 60, 1), (60, 7, 2), (67, 1, 3)]
+    assert metadata_json(table)["next-row-id"] == 68
+
+
+def test_appending_no_rows_commits_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    assert append(table, ROWS.slice(0, 0)) is None
+    assert append(table, ROWS.slice(0, 0).to_reader()) is None
+    assert table.metadata.snapshots == []
+
+
+@pytest.mark.parametrize(
+    "data", [ROWS, ROWS.to_batches()[0], ROWS.to_reader], ids=["table", "batch", "reader"]
+)
+def test_any_arrow_rows_can_be_appended(shared_catalog: SqlCatalog, namespace: str, data: object) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    append(table, data() if callable(data) else data)
+    assert table.scan().to_arrow().sort_by("id").to_pydict() == ROWS.to_pydict()
+
+
+def test_a_repeated_job_is_a_no_op(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    first = append(table, ROWS, job_id="load-1")
+    append(table, ROWS, job_id="load-2")
+    again = append(table, ROWS, job_id="load-1")
+    assert first is not None
+    assert again is not None
+    assert (first.repeated, again.repeated, again.snapshot_id) == (False, True, first.snapshot_id)
+    assert table.scan().to_arrow().num_rows == 120
+    assert [s.summary and s.summary[JOB_ID] for s in table.metadata.snapshots] == ["load-1", "load-2"]
+
+
+def test_an_append_goes_to_the_branch_it_names(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    base = append(table, ROWS)
+    assert base is not None
+    with v3_metadata(shared_catalog):
+        table.manage_snapshots().create_branch(base.snapshot_id, "b").create_tag(
+            base.snapshot_id, "g"
+        ).commit()
+    append(table, ROWS.slice(0, 5), branch="b")
+    append(table, ROWS.slice(0, 1))
+    assert table.scan().to_arrow().num_rows == 61
+    assert table.scan().use_ref("b").to_arrow().num_rows == 65
+    assert [s.first_row_id for s in table.metadata.snapshots] == [0, 60, 65]
+    with pytest.raises(NotFoundError, match="branch 'c'"):
+        append(table, ROWS, branch="c")
+    with pytest.raises(InvalidInputError, match="tag"):
+        append(table, ROWS, branch="g")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (ROWS.append_column("other", ROWS["id"]), "more columns: other"),
+        (ROWS.set_column(0, "id", ROWS["word"]), "id"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, rows: pa.Table, said: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    with pytest.raises(InvalidInputError, match=said):
+        append(table, rows)
+    assert table.metadata.snapshots == []
+
+
+def test_what_cannot_be_created_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    with pytest.raises(InvalidInputError, match="already exists"):
+        create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    with pytest.raises(NotFoundError, match="create_namespace"):
+        create_table(shared_catalog, "nowhere.t", ROWS.schema)
+    with pytest.raises(InvalidInputError, match="expected 3, found 2"):
+        create_table(shared_catalog, f"{namespace}.u", ROWS.schema, properties={"format-version": "2"})
+    with pytest.raises(NotFoundError, match="nothing"):
+        create_table(shared_catalog, f"{namespace}.u", ROWS.schema, partition_spec=["nothing"])
+    with pytest.raises(InvalidInputError, match="schema"):
+        create_table(shared_catalog, f"{namespace}.u", pa.schema([("d", pa.duration("s"))]))
+
+
+def test_a_version_1_table_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": "1"})
+    with pytest.raises(UnsupportedError, match="format version 1"):
+        append(table, ROWS)
+
+
+@pytest.mark.parametrize("version", ["0.11.0", "0.13.0", "1.0.0"])
+def test_an_unknown_pyiceberg_is_refused(version: str) -> None:
+    with pytest.raises(UnsupportedError, match=rf"pyiceberg {version}: expected 0\.12\.x"):
+        pyiceberg_catalog.check_version(version)
+
+
+def test_metadata_that_pyiceberg_would_drop_is_never_overwritten(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    append(table, ROWS)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    document = metadata_json(table)
+    document["encryption-keys"] = [{"key-id": "k", "encrypted-key-metadata": "AA=="}]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UnsupportedError, match="encryption-keys"):
+        append(table, ROWS)
+    assert shared_catalog.load_table(table.name()).metadata_location == table.metadata_location
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_rows_that_were_there_get_row_ids_after_an_upgrade(
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: str
+) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": version})
+    table.append(ROWS)
+    table.append(ROWS)
+    assert upgrade(table) is table
+    assert (table.metadata.format_version, metadata_json(table)["next-row-id"]) == (3, 0)
+    append(table, ROWS.slice(0, 1))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert (snapshot.first_row_id, snapshot.added_rows) == (0, 121)
+    location = table.metadata_location
+    assert upgrade(table).metadata_location == location
+    assert delete(table, "id >= 30").rows_deleted == 60
+    assert table.scan().to_arrow().num_rows == 61
+    name = f"{shared_catalog.name}.{namespace}.t"
+    theirs = iceberg_spark.sql(f"SELECT id, _row_id FROM {name}").toArrow().to_pydict()
+    assert sorted(theirs["id"]) == sorted([0, *range(30), *range(30)])
+    assert len(set(theirs["_row_id"])) == 61
+
+
+SPECS = {
+    "identity": ["word"],
+    "several": ["word", "month(day)", "bucket[4](id)"],
+    "truncate": ["truncate[1](word)", "year(day)"],
+}
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("spec", [[], *SPECS.values()], ids=["none", *SPECS])
+def test_spark_and_duckdb_read_and_continue_what_we_append(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    iceberg_spark: SparkSession,
+    duckdb_iceberg: DuckDBPyConnection,
+    spec: list[str],
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema, partition_spec=spec)
+    append(table, ROWS.slice(0, 40))
+    append(table, ROWS.slice(40))
+    name = f"{shared_catalog.name}.{namespace}.t"
+    theirs = iceberg_spark.sql(f"SELECT id, word, day FROM {name} ORDER BY id").toArrow()
+    assert theirs.to_pydict() == ROWS.to_pydict()
+    duck = duckdb_iceberg.execute(f"SELECT * FROM iceberg_scan('{table.metadata_location}') ORDER BY id")
+    assert duck.to_arrow_table().to_pydict() == ROWS.to_pydict()
+    ids = iceberg_spark.sql(f"SELECT _row_id, _last_updated_sequence_number AS s FROM {name}").toArrow()
+    assert sorted(ids["_row_id"].to_pylist()) == list(range(60))
+    assert sorted(ids["s"].to_pylist()) == [1] * 40 + [2] * 20
+    iceberg_spark.sql(f"DELETE FROM {name} WHERE id % 2 = 0")
+    iceberg_spark.sql(f"INSERT INTO {name} SELECT 100, 'w1', DATE '2020-01-01'")
+    append(table, ROWS.slice(0, 1))
+    last = table.current_snapshot()
+    assert last is not None
+    assert last.first_row_id == table.metadata.next_row_id - 1
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, *range(1, 60, 2), 100]
+    theirs = iceberg_spark.sql(f"SELECT id, _row_id FROM {name} ORDER BY id").toArrow()
+    assert theirs["id"].to_pylist() == [0, *range(1, 60, 2), 100]
+    assert len(set(theirs["_row_id"].to_pylist())) == 32
+
+
+@pytest.mark.jar
+def test_a_rest_catalog_takes_the_same_calls(rest_catalog: RestCatalog, rest_namespace: str) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "word", StringType()))
+    spec = PartitionSpec(PartitionField(1, 1000, BucketTransform(4), "id_bucket"))
+    table = create_table(rest_catalog, f"{rest_namespace}.t", schema, partition_spec=spec)
+    rows = pa.table(
+        {"id": range(60), "word": ROWS["word"]}, pa.schema([("id", pa.int64(), False), ("word", pa.string())])
+    )
+    append(table, rows)
+    append(table, rows.slice(0, 3))
+    assert table.metadata.next_row_id == 63
+    assert rest_catalog.load_table(table.name()).scan().to_arrow().num_rows == 63
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0, -0.0], [1.0, float("nan")]], ids=str)
+def test_rows_that_would_be_written_twice_or_never_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, values: list[float]
+) -> None:
+    schema = Schema(NestedField(1, "x", DoubleType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "x"))
+    table = create_table(shared_catalog, f"{namespace}.t", schema, partition_spec=spec)
+    with pytest.raises(UnsupportedError, match="twice"):
+        append(table, pa.table({"x": values}))
+    assert table.current_snapshot() is None
+    append(table, pa.table({"x": [-0.0, 1.0, None, -0.0]}))
+    assert len(table.scan().to_arrow()) == 4

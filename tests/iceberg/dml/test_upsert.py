@@ -1,0 +1,356 @@
+"""Upserts: a dictionary is the judge, and PyIceberg, DuckDB and Spark read what they leave."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.plan.files import plan_files
+from puffin_fast.iceberg.scan.scan import scan
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("g", pa.string()),
+        ("x", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+        ("s", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+    ]
+)
+
+
+def row(id: int, g: str | None = "a", x: float | None = 1.0) -> dict[str, Any]:
+    return {
+        "id": id,
+        "g": g,
+        "x": x,
+        "tags": None if id % 5 == 0 else [str(id % 3), None],
+        "s": None if id % 4 == 0 else {"a": id % 7, "b": g},
+    }
+
+
+def of(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+N = 60
+START = [row(i, f"g{i % 3}", i / 2) for i in range(N)]
+
+
+def made(catalog: Any, namespace: str, *, version: int = 3, spec: tuple[str, ...] = ()) -> Table:
+    """A table `t` that holds START in three commits."""
+    if version == 3:
+        table = create_table(catalog, f"{namespace}.t", SCHEMA, partition_spec=spec)
+    else:
+        table = catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": str(version)})
+        for name in spec:
+            with table.update_spec() as update:
+                update.add_identity(name)
+    for number in range(3):
+        append(table, of(START[number * 20 : number * 20 + 20]))
+    return table
+
+
+def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:
+    expected = sorted(expected, key=lambda found: found["id"])
+    assert rows_of(table).to_pylist() == expected
+    assert rows_of_duckdb(connection, table).to_pylist() == expected
+    assert sorted(scan(table).to_arrow().to_pylist(), key=lambda found: found["id"]) == expected
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_rows_are_replaced_inserted_or_left(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    spec: tuple[str, ...],
+) -> None:
+    table = made(shared_catalog, namespace, version=version, spec=spec)
+    before = table.metadata.last_sequence_number
+    new = [
+        row(3, "g1", 0.5),
+        row(100),
+        START[7],
+        row(25, None, None),
+        {**START[8], "tags": ["new"]},
+        row(101),
+    ]
+    done = upsert(table, of(new), ["id"])
+    assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (3, 2, 1)
+    assert (done.rows_deleted, done.attempts) == (3, 1)
+    assert table.metadata.last_sequence_number == before + 1
+    expected = {r["id"]: r for r in [*START, *new]}
+    check(table, duckdb_iceberg, list(expected.values()))
+    again = upsert(table, of(new), ["id"])
+    assert (again.snapshot_id, again.rows_unchanged) == (None, 6)
+    written = upsert(table, of(new), ["id"], skip_unchanged=False)
+    assert (written.rows_updated, written.rows_unchanged, written.rows_deleted) == (6, 0, 6)
+    check(table, duckdb_iceberg, list(expected.values()))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation.value == "overwrite"
+
+
+def test_update_and_insert_can_be_left_out(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(shared_catalog, namespace)
+    new = [row(3, "z"), row(100, "z")]
+    done = upsert(table, of(new), ["id"], update=False)
+    assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (0, 1, 1)
+    check(table, duckdb_iceberg, [*START, new[1]])
+    other = [row(3, "y"), row(101, "y")]
+    done = upsert(table, of(other), ["id"], insert=False)
+    assert (done.rows_updated, done.rows_inserted) == (1, 0)
+    check(table, duckdb_iceberg, [*START[:3], other[0], *START[4:], new[1]])
+    with pytest.raises(InvalidInputError, match="nothing would be done"):
+        upsert(table, of(new), ["id"], update=False, insert=False)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_dry_run_counts_the_same_and_writes_nothing(
+    shared_catalog: SqlCatalog, namespace: str, version: int
+) -> None:
+    table = made(shared_catalog, namespace, version=version)
+    rows = of([row(1, "new"), START[2], row(N)])
+    before, files = table.metadata_location, files_of(table)
+    dry = upsert(table, rows, ["id"], dry_run=True)
+    assert (dry.rows_updated, dry.rows_inserted, dry.rows_unchanged, dry.rows_deleted) == (1, 1, 1, 1)
+    assert (dry.snapshot_id, dry.data_files_written, dry.delete_files_written, dry.n_bytes) == (None, 0, 0, 0)
+    assert table.refresh().metadata_location == before
+    assert files_of(table) == files
+    done = upsert(table, rows, ["id"])
+    counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
+    assert [getattr(done, name) for name in counts] == [getattr(dry, name) for name in counts]
+
+
+def test_rows_deleted_before_are_inserted_and_repeated_ones_become_one(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(shared_catalog, namespace)
+    delete(table, "id < 10")
+    append(table, of([START[30], row(31, "other")]))
+    new = [START[5], START[30], START[31], START[40]]
+    done = upsert(table, of(new), ["id"])
+    assert (done.rows_inserted, done.rows_updated, done.rows_unchanged, done.rows_deleted) == (1, 2, 1, 4)
+    check(table, duckdb_iceberg, [START[5], *START[10:]])
+
+
+def test_an_empty_table_or_no_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    assert upsert(table, of([]), ["id"]).snapshot_id is None
+    assert upsert(table, of(START), ["id"]).rows_inserted == N
+    assert upsert(table, of([]), ["id"]).snapshot_id is None
+    assert rows_of(table).to_pylist() == START
+
+
+def test_floats_are_compared_bit_by_bit(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    nan = float("nan")
+    append(table, of([row(1, x=nan), row(2, x=0.0), row(3, x=None)]))
+    done = upsert(table, of([row(1, x=nan), row(2, x=-0.0), row(3, x=None)]), ["id"])
+    assert (done.rows_unchanged, done.rows_updated) == (2, 1)
+
+
+def test_keys_of_several_columns_and_in_structs(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    rows = [row(i, f"g{i}") for i in (1, 2, 3, 5, 6)]
+    append(table, of(rows))
+    new = [{**rows[0], "x": 9.0}, {**rows[1], "g": "other"}]
+    done = upsert(table, of(new), ["s.a", "s.b", "id"])
+    assert (done.rows_updated, done.rows_unchanged) == (2, 0)
+    done = upsert(table, of([{**rows[2], "g": "else"}]), ["g", "id"])
+    assert done.rows_inserted == 1
+    found = scan(table).to_arrow().to_pylist()
+    assert rows_of_duckdb(duckdb_iceberg, table, order="id, g").to_pylist() == sorted(
+        found, key=lambda r: (r["id"], r["g"])
+    )
+    assert sorted(r["g"] for r in found if r["id"] == 3) == ["else", "g3"]
+
+
+def test_row_ids_stay_with_updated_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    fields = ("id", "_row_id", "_last_updated_sequence_number")
+
+    def lineage() -> dict[int, tuple[int, int]]:
+        return {
+            i: (r, s)
+            for i, r, s in zip(
+                *scan(table, selected_fields=fields).to_arrow().to_pydict().values(), strict=True
+            )
+        }
+
+    before, next_row_id = lineage(), table.metadata.next_row_id
+    upsert(table, of([row(3, "z"), row(100), row(45, "z")]), ["id"])
+    after, number = lineage(), table.metadata.last_sequence_number
+    assert {i: after[i] for i in before if i not in (3, 45)} == {
+        i: before[i] for i in before if i not in (3, 45)
+    }
+    assert (after[3], after[45]) == ((before[3][0], number), (before[45][0], number))
+    assert next_row_id is not None
+    assert after[100][0] >= next_row_id
+    assert len({row_id for row_id, _ in after.values()}) == N + 1
+    upsert(table, of([row(3, "y")]), ["id"])
+    assert lineage()[3] == (before[3][0], number + 1)
+
+
+REFUSED: dict[str, tuple[Any, Any, str]] = {
+    "two rows": (of([row(1), row(2), row(1, "b")]), ["id"], r"two rows with the key \{'id': 1\}"),
+    "null key": (of([row(1), {**row(2), "id": None}]), ["id"], "null in key column id"),
+    "column missing": (of(START).drop_columns(["x"]), ["id"], "no column x"),
+    "more columns": (of(START).append_column("more", pa.array(range(N))), ["id"], "more"),
+    "wrong type": (of(START).set_column(1, "g", pa.array(range(N))), ["id"], "g"),
+    "no key": (of(START), [], "at least one"),
+    "no identifier": (of(START), None, "identifier"),
+    "list as key": (of(START), ["tags"], "tags is a list"),
+    "no arrow": ([row(1)], ["id"], "Arrow"),
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_bad_rows_are_refused_and_change_nothing(
+    shared_catalog: SqlCatalog, namespace: str, version: int
+) -> None:
+    table = made(shared_catalog, namespace, version=version)
+    before = files_of(table)
+    for data, on, said in REFUSED.values():
+        with pytest.raises(InvalidInputError, match=said):
+            upsert(table, data, on)
+    with pytest.raises(NotFoundError, match="nothing"):
+        upsert(table, of(START), ["nothing"])
+    with pytest.raises(NotFoundError, match="twig"):
+        upsert(table, of(START), ["id"], branch="twig")
+    assert files_of(table) == before
+
+
+def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "1"})
+    with pytest.raises(UnsupportedError, match="format version 1"):
+        upsert(table, of(START), ["id"])
+
+
+def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    head = table.current_snapshot()
+    assert head is not None
+    with v3_metadata(shared_catalog):
+        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    first = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
+    again = upsert(table, of([row(1, "z"), row(100)]), ["id"], branch="b", job_id="j")
+    assert (again.repeated, again.snapshot_id, again.rows_updated) == (True, first.snapshot_id, 0)
+    assert rows_of(table).num_rows == N
+    assert table.scan().use_ref("b").to_arrow().num_rows == N + 1
+
+
+def test_a_row_that_another_commit_inserts_meanwhile_is_updated(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: append(other, of([row(100, "theirs")])))
+    done = upsert(table, of([row(100, "mine"), row(3, "mine")]), ["id"])
+    assert (done.rows_updated, done.rows_inserted, done.attempts) == (2, 0, 2)
+    assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
+    known = {
+        task.data.file_path.rpartition("/")[2]
+        for snapshot in table.metadata.snapshots
+        for task in plan_files(table, snapshot_id=snapshot.snapshot_id).tasks
+    }
+    assert {p.name for p in files_of(table) if p.suffix == ".parquet"} == known
+
+
+def test_a_row_that_another_commit_deletes_meanwhile_is_a_conflict(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: delete(other, "id = 3"))
+    with pytest.raises(ConflictError, match="another commit added deletes"):
+        upsert(table, of([row(3, "mine"), row(100)]), ["id"])
+    assert rows_of(racing.load_table("n.t")).num_rows == N - 1
+    racing.before.append(lambda: delete(other, "id = 4"))
+    done = upsert(table, of([row(3, "mine"), row(4, "mine")]), ["id"], on_conflict="merge")
+    assert (done.rows_inserted, done.rows_updated) == (2, 0)
+    assert rows_of(table).num_rows == N
+
+
+@hypothesis.settings(max_examples=10, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_any_sequence_of_upserts_is_a_dictionary(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
+    namespace = f"u{uuid.uuid4().hex}"
+    shared_catalog.create_namespace(namespace)
+    version = data.draw(st.sampled_from([2, 3]))
+    table = made(shared_catalog, namespace, version=version, spec=data.draw(st.sampled_from([(), ("g",)])))
+    model = {r["id"]: r for r in START}
+    for _ in range(data.draw(st.integers(1, 4))):
+        ids = data.draw(st.sets(st.integers(0, 80), max_size=12))
+        new = {i: row(i, data.draw(st.sampled_from(["g0", "g1", None])), i / 2) for i in ids}
+        done = upsert(table, of(list(new.values())), ["id"])
+        assert done.rows_inserted == len(ids - model.keys())
+        assert done.rows_unchanged == sum(model.get(i) == r for i, r in new.items())
+        model |= new
+        assert rows_of(table).to_pylist() == [model[i] for i in sorted(model)]
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_reads_and_goes_on(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    iceberg_spark: SparkSession,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+) -> None:
+    table = made(shared_catalog, namespace, version=version, spec=("g",))
+    for verb in ("delete", "update", "merge"):
+        with v3_metadata(shared_catalog):
+            table.transaction().set_properties({f"write.{verb}.mode": "merge-on-read"}).commit_transaction()
+    name = f"{shared_catalog.name}.{namespace}.t"
+    model = {r["id"]: r for r in START}
+
+    def agree() -> None:
+        table.refresh()
+        theirs = iceberg_spark.sql(f"SELECT * FROM {name} ORDER BY id").toArrow().to_pylist()
+        assert theirs == [model[i] for i in sorted(model)]
+        check(table, duckdb_iceberg, list(model.values()))
+
+    ids = f"SELECT id, _row_id FROM {name}"
+    before = dict(iceberg_spark.sql(ids).collect()) if version == 3 else {}  # type: ignore[arg-type]
+    new = {i: row(i, "new", 0.0) for i in (3, 44, 70)}
+    upsert(table, of(list(new.values())), ["id"])
+    model |= new
+    agree()
+    iceberg_spark.sql(f"UPDATE {name} SET x = 5 WHERE id < 10")
+    model |= {i: {**model[i], "x": 5.0} for i in range(10)}
+    agree()
+    new = {i: row(i, "newer", 1.0) for i in (2, 44, 71)}
+    upsert(table, of(list(new.values())), ["id"])
+    model |= new
+    iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (44, 50)")
+    model = {i: r for i, r in model.items() if i not in (44, 50)}
+    agree()
+    if version == 3:
+        after = dict(iceberg_spark.sql(ids).collect())  # type: ignore[arg-type]
+        assert all(after[i] == before[i] for i in before if i in after)
+        assert len(set(after.values())) == len(after)

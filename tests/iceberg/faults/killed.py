@@ -1,0 +1,283 @@
+"""Runs a job again and again, killed at the first, second, third … step that changes a file or the catalog.
+
+A process of its own that imports and then only forks: the jobs run in forks, so that none of them starts an
+interpreter. It is asked in lines ``<job> <folder>`` on standard input and answers each with a line of JSON. The
+folder holds ``catalog.db`` and ``wh`` with the table ``n.t``; each run starts from them as they were.
+
+A step is a file created, finished or removed, a commit of the catalog, or the job's end: what it reads changes
+nothing, so between two steps one moment is like another. At the end of a file half of it is there.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
+from sqlalchemy import event
+
+from puffin_fast import iceberg
+
+Result = TypeVar("Result")
+
+JOB = {"job_id": "the-job"}
+FEW = {**JOB, "threads": 1}
+
+ROWS = pa.table({"id": [50, 150, 300], "w": ["a", "b", "c"]})
+"""Two keys that the tables of `test_killed` have, and one that they have not."""
+
+
+def delete_positions(table: Any) -> object:
+    paths = sorted(task.data.file_path for task in iceberg.plan_files(table).tasks)
+    return iceberg.delete_positions(table, pa.table({"file_path": paths * 2, "pos": [3, 3, 60, 60]}), **FEW)
+
+
+JOBS: dict[str, Callable[[Any], object]] = {
+    "append": lambda table: iceberg.append(table, ROWS, **JOB),
+    "delete": lambda table: iceberg.delete(table, "id >= 90 and id < 120", **FEW),
+    "delete_positions": delete_positions,
+    "delete_keys": lambda table: iceberg.delete_keys(table, ROWS, ["id"], **FEW),
+    "upsert": lambda table: iceberg.upsert(table, ROWS, ["id"], **FEW),
+    "upgrade": iceberg.upgrade,
+    "convert_position_deletes": lambda table: iceberg.convert_position_deletes(table, **FEW),
+    "convert_equality_deletes": lambda table: iceberg.convert_equality_deletes(table, **FEW),
+    "compact": lambda table: iceberg.compact(table, **FEW),
+    "repair": lambda table: iceberg.repair(table, **FEW),
+}
+
+STEPS: list[str] = []
+LAST = 0
+"""The step at which this process dies; 0: never."""
+
+
+def step(what: str, unfinished: str | None = None) -> None:
+    STEPS.append(what)
+    if len(STEPS) == LAST:
+        if unfinished is not None:
+            os.truncate(unfinished, os.stat(unfinished).st_size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillingStream:
+    """A local file being written."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self.stream, self.path = stream, path
+        self.write, self.tell, self.flush = stream.write, stream.tell, stream.flush
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.stream.closed)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.stream.close()
+            step(f"finish {self.path}", self.path)
+
+    def __enter__(self) -> KillingStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class KillingFile(PyArrowFile):
+    """A local file that is a step when it is created, and one when it is finished."""
+
+    def create(self, overwrite: bool = False) -> Any:
+        step(f"create {self._path}")
+        return KillingStream(super().create(overwrite), self._path)
+
+
+class KillingFileIO(PyArrowFileIO):
+    """Files as `KillingFile`; each that is removed is a step."""
+
+    def new_output(self, location: str) -> KillingFile:
+        scheme, netloc, path = self.parse_location(location)
+        return KillingFile(location=location, path=path, fs=self.fs_by_scheme(scheme, netloc))
+
+    def delete(self, location: Any) -> None:
+        step(f"remove {location}")
+        super().delete(location)
+
+
+def opened(folder: Path) -> tuple[SqlCatalog, Any]:
+    catalog = SqlCatalog(
+        "killed", uri=f"sqlite:///{folder}/catalog.db", **{"py-io-impl": f"{__name__}.KillingFileIO"}
+    )
+    return catalog, catalog.load_table("n.t")
+
+
+def forked(work: Callable[[], Result]) -> Result | None:
+    """What `work` returns in a process of its own; None where that was killed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            answer = pickle.dumps((True, work()))
+        except BaseException:
+            answer = pickle.dumps((False, traceback.format_exc()))
+        with os.fdopen(writer, "wb") as stream:
+            stream.write(answer)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        answer = stream.read()
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL, status
+        return None
+    worked, result = pickle.loads(answer)
+    assert worked, result
+    found: Result = result
+    return found
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path) for path in (folder / "wh").rglob("*") if path.is_file()}
+
+
+class State(NamedTuple):
+    """What readers see of a table.
+
+    Attributes:
+        rows: with their lineage in format version 3.
+        findings: of `verify`.
+        kinds: of each delete file.
+        version: format version, and the number of snapshots.
+        orphan_files: paths of files that no snapshot needs.
+    """
+
+    rows: list[str]
+    findings: list[str]
+    kinds: list[str]
+    version: tuple[int, int]
+    orphan_files: set[str]
+
+    @classmethod
+    def of(cls, folder: Path) -> State:
+        _, table = opened(folder)
+        metadata = table.metadata
+        lineage = ("_row_id", "_last_updated_sequence_number") if metadata.format_version > 2 else ()
+        findings = [finding.kind for finding in iceberg.verify(table, threads=1)]
+        rows = []
+        if "duplicate" not in findings:  # such a table cannot be read
+            rows = iceberg.scan(table, selected_fields=("*", *lineage), threads=1).to_arrow().to_pylist()
+        deletes = iceberg.deletes(table)
+        kinds = set(zip(deletes["kind"].to_pylist(), deletes["path"].to_pylist(), strict=True))
+        orphan_files = iceberg.orphan_files(table, older_than=timedelta(seconds=-5), threads=1)
+        return cls(
+            sorted(map(repr, rows)),
+            findings,
+            sorted(kind for kind, _ in kinds),
+            (metadata.format_version, len(metadata.snapshots)),
+            {path.removeprefix("file://") for path in orphan_files["path"].to_pylist()},
+        )
+
+    @property
+    def table(self) -> tuple[object, ...]:
+        """The state but for files that lie about."""
+        return self[:-1]
+
+
+def restore(folder: Path) -> None:
+    for name in ("wh", "catalog.db"):
+        place, kept = folder / name, folder / "kept" / name
+        if place.is_dir():
+            shutil.rmtree(place)
+            shutil.copytree(kept, place)
+        else:
+            shutil.copy(kept, place)
+
+
+def run(folder: Path, job: str, at: int = 0) -> list[str]:
+    """Runs a job up to a step; returns its steps."""
+    global LAST
+    catalog, table = opened(folder)
+    event.listen(catalog.engine, "commit", lambda connection: step("commit"))
+    STEPS.clear()
+    LAST = at
+    JOBS[job](table)
+    step("return")
+    LAST = 0
+    return list(STEPS)
+
+
+def again(folder: Path, job: str) -> tuple[State, State]:
+    """The state that a killed run left, and the one that the next run leaves without the orphan_files files."""
+    left = State.of(folder)
+    run(folder, job)
+    for path in left.orphan_files:
+        os.remove(path)
+    return left, State.of(folder)
+
+
+def killed_everywhere(job: str, folder: Path) -> list[str]:
+    """Kills a job at each of its steps.
+
+    Returns:
+        the steps.
+
+    Raises:
+        AssertionError: a state in between, a delete lost, a file that nobody names.
+    """
+    (folder / "kept").mkdir()
+    shutil.copytree(folder / "wh", folder / "kept" / "wh")
+    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
+    before, there = forked(lambda: State.of(folder)), files(folder)
+    steps = forked(lambda: run(folder, job))
+    done = forked(lambda: State.of(folder))
+    assert before is not None
+    assert done is not None
+    assert steps is not None
+    assert before.table != done.table, "the job does nothing"
+    assert before.orphan_files == done.orphan_files == set()
+    assert done.findings == []
+    made = {what.partition(" ")[2] for what in steps if what.startswith("finish")}
+    assert files(folder) == there | made, "files that were written without a step"
+    for at, what in enumerate(steps, start=1):
+        where = f"{job} killed at step {at}, {what}"
+        restore(folder)
+        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+        orphans = files(folder) - there
+        answer = forked(lambda: again(folder, job))
+        assert answer is not None
+        left, then = answer
+        if what == "return":
+            assert left == done, f"{where}: {left}"
+        else:
+            assert left == (*before.table, orphans), f"{where}: {left}"
+        assert then == done, f"{where}: the next run leaves {then}"
+    return steps
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    with (
+        tempfile.TemporaryDirectory() as scratch
+    ):  # SQLAlchemy's first catalog costs: have it before the forks
+        catalog = SqlCatalog("warm", uri=f"sqlite:///{scratch}/warm.db")
+        catalog.table_exists("n.t")
+        catalog.engine.dispose()
+    gc.freeze()  # a collection would touch, and so copy, every page in each fork
+    gc.disable()
+    for line in sys.stdin:
+        job, _, folder = line.strip().partition(" ")
+        try:
+            answer: object = killed_everywhere(job, Path(folder))
+        except Exception:
+            answer = traceback.format_exc()
+        print(json.dumps(answer), flush=True)

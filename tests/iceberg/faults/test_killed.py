@@ -1,0 +1,115 @@
+"""Jobs that write, killed at each step: the table reads as before or as after, and the next run finishes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_fast import iceberg
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from tests.iceberg.deletes.test_equality import delete_equal
+from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
+from tests.iceberg.maintenance.test_maintain import add_vector, tasks
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+ROOT = Path(__file__).parents[2]
+
+
+def to_write(catalog: SqlCatalog, version: int = 3) -> Table:
+    """Two data files of 100 ids, the first one with a delete."""
+    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
+    with v3_metadata(catalog):
+        table = catalog.create_table("n.t", schema, properties={"format-version": str(version)})
+    for first in (0, 100):
+        ids = range(first, first + 100)
+        iceberg.append(table, pa.table({"id": ids, "w": [f"w{id % 9}" for id in ids]}, schema))
+    iceberg.delete(table, "id = 7")
+    return table
+
+
+def to_write_v2(catalog: SqlCatalog) -> None:
+    to_write(catalog, 2)
+
+
+def to_convert(catalog: SqlCatalog) -> None:
+    table, (first, second, _) = three_files(catalog)
+    delete_by_file(table, [(first, 1), (second, 2)])
+    delete_by_file(table, [(first, 5)])
+    iceberg.upgrade(table)
+
+
+def to_convert_equal(catalog: SqlCatalog) -> None:
+    table: Table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for first in (0, 100):
+        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+    delete_equal(table, [1], [(5,), (105,)])
+
+
+def to_compact(catalog: SqlCatalog) -> None:
+    table, _ = three_files(catalog)
+    iceberg.upgrade(table)
+    for id in (3, 103, 203):
+        iceberg.delete(table, f"id = {id}")
+
+
+def to_repair(catalog: SqlCatalog) -> None:
+    table = to_write(catalog)
+    add_vector(table, tasks(table)[0].data, [8, 9])
+
+
+@pytest.fixture(scope="module")
+def killed() -> Iterator[Callable[[str, Path], list[str]]]:
+    """Kills a job in a folder's table at each step; returns the steps."""
+    command = [sys.executable, "-c", "from tests.iceberg.faults.killed import main; main()"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        stdin, stdout = server.stdin, server.stdout
+
+        def ask(job: str, folder: Path) -> list[str]:
+            print(job, folder, file=stdin, flush=True)
+            answer: list[str] | str = json.loads(stdout.readline())
+            assert isinstance(answer, list), answer
+            return answer
+
+        yield ask
+        stdin.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "make"),
+    [
+        *((job, to_write) for job in ("append", "delete", "delete_positions", "delete_keys", "upsert")),
+        *((job, to_write_v2) for job in ("append", "delete", "delete_positions", "delete_keys", "upsert")),
+        ("upgrade", to_write_v2),
+        ("convert_position_deletes", to_convert),
+        ("convert_equality_deletes", to_convert_equal),
+        ("compact", to_compact),
+        ("repair", to_repair),
+    ],
+    ids=lambda item: item if isinstance(item, str) else item.__name__,
+)
+def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
+    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
+) -> None:
+    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    make(catalog)
+    catalog.engine.dispose()
+    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    assert steps[-2:] == ["commit", "return"]
+    n_files = 1 if job == "upgrade" else 4
+    assert steps.count("create") == steps.count("finish") >= n_files

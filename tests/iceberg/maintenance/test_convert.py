@@ -1,0 +1,428 @@
+"""Converted deletes: the same rows for everyone, vectors only, and delete files that leave when nobody needs them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
+from tests.iceberg.conftest import files_of, local, rows_of_duckdb
+from tests.iceberg.deletes.test_equality import SCHEMA, delete_equal
+from tests.iceberg.maintenance.java_writer import delete_equal as java_delete_equal
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+Rows = list[dict[str, Any]]
+
+POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
+    ]
+)
+
+
+def delete_by_file(
+    table: Table, rows: list[tuple[str, int]], *, spec_id: int = 0, partition: tuple[Any, ...] = ()
+) -> str:
+    """Commits one position-delete file about any data files of a partition, without bounds that say which."""
+    path = table.location_provider().new_data_location(f"shared-{random.getrandbits(64):x}.parquet")
+    local(path).parent.mkdir(parents=True, exist_ok=True)
+    columns = [[row[at] for row in sorted(rows)] for at in (0, 1)]
+    pq.write_table(pa.table(columns, schema=POSITIONS), local(path), store_schema=False)
+    entry = ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=POSITION_DELETES,
+        file_path=path,
+        file_format="PARQUET",
+        spec_id=spec_id,
+        partition=partition,
+        record_count=len(rows),
+        file_size_in_bytes=local(path).stat().st_size,
+    )
+    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
+    return path
+
+
+def rows(table: Table, **which: Any) -> list[str]:
+    return sorted(repr(row) for row in iceberg.scan(table, **which).to_arrow().to_pylist())
+
+
+def kinds(table: Table) -> set[tuple[str, str]]:
+    found = iceberg.deletes(table)
+    return set(zip(found["kind"].to_pylist(), found["state"].to_pylist(), strict=True))
+
+
+def new_rows(chance: random.Random, n: int) -> Rows:
+    return [
+        {
+            "id": chance.randrange(8),
+            "k": chance.choice([None, 1, 2, 3]),
+            "s": chance.choice([None, "", "a", "bb"]),
+            "x": chance.choice([None, 0.5, 1.5]),
+        }
+        for _ in range(n)
+    ]
+
+
+def random_table(catalog: SqlCatalog, seed: int) -> Table:
+    """Appends, shared and single position deletes, and equality deletes of several key sets, then version 3."""
+    chance = random.Random(seed)
+    table = catalog.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    for _ in range(chance.randint(6, 14)):
+        what = chance.random()
+        tasks = iceberg.plan_files(table).tasks
+        if what < 0.4 or not tasks:
+            iceberg.append(
+                table, pa.Table.from_pylist(new_rows(chance, chance.randint(1, 40)), SCHEMA.as_arrow())
+            )
+        elif what < 0.7:
+            some = chance.sample(tasks, chance.randint(1, len(tasks)))
+            named = [
+                (task.data.file_path, chance.randrange(task.data.record_count))
+                for task in some
+                for _ in range(chance.randint(0, 8))
+            ]
+            delete_by_file(table, [*named, ("file:///nowhere/else.parquet", 3)])
+        else:
+            ids = sorted(chance.sample([1, 2, 3, 4], chance.randint(1, 3)))
+            made = new_rows(chance, chance.randint(1, 4))
+            names = {field.field_id: field.name for field in SCHEMA.fields}
+            delete_equal(table, ids, [tuple(row[names[id]] for id in ids) for row in made])
+    return iceberg.upgrade(table)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_stay_and_only_vectors_are_left(
+    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int
+) -> None:
+    table = random_table(racing, seed)
+    if seed % 3 == 0 and iceberg.plan_files(table).tasks:
+        iceberg.delete(table, "id = 3")  # some vectors are there already, over shared position deletes
+    before, named = rows(table), table.metadata.next_row_id
+    jobs = [iceberg.convert_position_deletes, iceberg.convert_equality_deletes]
+    jobs = jobs if seed % 2 else jobs[::-1]
+    for job in jobs:
+        planned = job(table, dry_run=True)
+        head = table.metadata.current_snapshot_id
+        done = job(table)
+        assert rows(table) == before
+        assert (planned.vectors_written, planned.n_bytes) == (done.vectors_written, done.n_bytes)
+        assert (done.snapshot_id is None) == (head == table.metadata.current_snapshot_id)
+        again = job(table)
+        assert (again.snapshot_id, again.vectors_written) == (None, 0)
+    assert kinds(table) <= {("vector", "applies")}
+    assert iceberg.verify(table) == []
+    if named is not None and table.metadata.next_row_id is not None:
+        assert table.metadata.next_row_id >= named
+    order = "id NULLS FIRST"
+    foreign = rows_of_duckdb(duckdb_iceberg, table, order=order).to_pylist()
+    assert sorted(map(repr, foreign)) == before
+    assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == before
+
+
+def three_files(catalog: Catalog, namespace: str = "n") -> tuple[Table, list[str]]:
+    schema = pa.schema([("id", pa.int64())])
+    table = catalog.create_table(f"{namespace}.t", schema, properties={"format-version": "2"})
+    for first in (0, 100, 200):
+        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+    return table, [task.data.file_path for task in iceberg.plan_files(table).tasks][::-1]
+
+
+def test_a_shared_file_that_names_no_row_of_a_data_file_makes_no_vector_for_it(racing: SqlCatalog) -> None:
+    table, (first, _, third) = three_files(racing)
+    delete_by_file(table, [(first, 5), (third, 7), (third, 7)])
+    iceberg.upgrade(table)
+    result = iceberg.convert_position_deletes(table)
+    assert (result.vectors_written, result.positions, result.position_delete_files_removed) == (2, 2, 1)
+    assert table.current_snapshot().summary.operation.value == "replace"  # type: ignore[union-attr]
+    assert iceberg.scan(table).to_arrow().num_rows == 298
+
+
+def test_deletes_older_than_a_data_file_do_not_reach_it(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    dead = delete_by_file(table, [("file:///gone.parquet", 1)])
+    delete_by_file(table, [(first, 1)])
+    iceberg.append(table, pa.table({"id": [1000]}))
+    iceberg.upgrade(table)
+    result = iceberg.convert_position_deletes(table)
+    assert (result.vectors_written, result.position_delete_files_removed) == (1, 2)
+    assert dead not in iceberg.deletes(table)["path"].to_pylist()
+
+
+def test_a_data_file_without_rows_left_is_dropped(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    delete_by_file(table, [(first, position) for position in range(100)])
+    iceberg.upgrade(table)
+    result = iceberg.convert_position_deletes(table)
+    assert (result.vectors_written, result.data_files_dropped) == (0, 1)
+    assert len(iceberg.plan_files(table).tasks) == 2
+    assert iceberg.scan(table).to_arrow().num_rows == 200
+
+
+def test_a_vector_over_a_shared_file_frees_it_only_when_all_have_theirs(racing: SqlCatalog) -> None:
+    table, (first, second, _) = three_files(racing)
+    shared = delete_by_file(table, [(first, 1), (second, 2)])
+    iceberg.upgrade(table)
+    iceberg.delete(table, "id = 50")
+    assert {
+        ("vector", "applies"),
+        ("position deletes", "superseded"),
+        ("position deletes", "applies"),
+    } <= kinds(table)
+    assert shared in iceberg.deletes(table)["path"].to_pylist()
+    assert iceberg.verify(table) == []  # what is superseded, the vector holds
+    result = iceberg.convert_position_deletes(table)
+    assert (result.vectors_written, result.vectors_removed, result.left) == (1, 0, ())
+    assert kinds(table) == {("vector", "applies")}
+    assert iceberg.scan(table).to_arrow().num_rows == 297
+
+
+def test_equality_deletes_join_a_vector_and_spare_newer_rows(racing: SqlCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA)
+    made = [{"id": i, "k": i % 4 or None, "s": "s", "x": 0.0} for i in range(40)]
+    iceberg.append(table, pa.Table.from_pylist(made, SCHEMA.as_arrow()))
+    iceberg.delete(table, "id < 10")
+    delete_equal(table, [2], [(None,), (3,)])
+    iceberg.append(table, pa.Table.from_pylist(made[:8], SCHEMA.as_arrow()))
+    before = rows(table)
+    assert len(before) == 15 + 8
+    result = iceberg.convert_equality_deletes(table)
+    assert (result.vectors_written, result.vectors_removed, result.equality_delete_files_removed) == (1, 1, 1)
+    assert (result.positions, result.rows_deleted) == (25, 15)
+    assert rows(table) == before
+    assert kinds(table) == {("vector", "applies")}
+
+
+def test_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog) -> None:
+    from pyiceberg.types import LongType, StringType
+
+    table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
+    made = [{"id": i, "k": i % 4, "s": f"s{i % 3}", "x": i / 2} for i in range(24)]
+    table.append(pa.Table.from_pylist(made, SCHEMA.as_arrow()))
+    delete_equal(table, [3], [("s0",)])
+    delete_equal(table, [2, 3], [(1, "s1")])
+    with table.update_schema() as update:
+        update.rename_column("s", "word")
+        update.update_column("k", LongType())
+        update.add_column("extra", StringType())
+    delete_equal(table, [2], [(3,)])
+    with table.update_schema() as update:
+        update.delete_column("k")
+        update.delete_column("word")
+    iceberg.upgrade(table)
+    before = rows(table)
+    result = iceberg.convert_equality_deletes(table)
+    assert (result.vectors_written, result.equality_delete_files_removed) == (1, 3)
+    assert rows(table) == before
+    delete_equal(table, [5], [(None,)])  # the data file has no such column: all of its rows have a null there
+    assert iceberg.convert_equality_deletes(table).data_files_dropped == 1
+    assert rows(table) == []
+
+
+def test_dangling_equality_deletes_go_unread(racing: SqlCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA)
+    delete_equal(table, [1], [(1,)])
+    iceberg.append(table, pa.Table.from_pylist([{"id": 1, "k": 1, "s": "", "x": 0.0}], SCHEMA.as_arrow()))
+    (path,) = iceberg.deletes(table)["path"].to_pylist()
+    local(path).unlink()
+    result = iceberg.convert_equality_deletes(table)
+    assert (result.vectors_written, result.equality_delete_files_removed) == (0, 1)
+    assert len(rows(table)) == 1
+
+
+def test_a_branch_is_converted_and_main_is_not(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    delete_by_file(table, [(first, 1)])
+    iceberg.upgrade(table)
+    with iceberg.v3_metadata(racing):
+        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id or 0, "side").commit()
+    head = table.metadata.current_snapshot_id
+    result = iceberg.convert_position_deletes(table, branch="side")
+    assert result.vectors_written == 1
+    assert table.metadata.current_snapshot_id == head
+    assert ("position deletes", "applies") in kinds(table)
+    assert set(iceberg.deletes(table, branch="side")["kind"].to_pylist()) == {"vector"}
+    with pytest.raises(NotFoundError, match="twig"):
+        iceberg.convert_position_deletes(table, branch="twig")
+
+
+Happening = Callable[["Table"], object]
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        lambda other: iceberg.delete(other, "id = 1"),
+        lambda other: iceberg.delete(other, "id < 100"),
+        lambda other: iceberg.append(other, pa.table({"id": [5000]})),
+        lambda other: iceberg.convert_position_deletes(other),
+    ],
+    ids=["another delete", "a data file gone", "an append", "the same job"],
+)
+def test_what_comes_in_between_is_planned_with(racing: RacingCatalog, happening: Happening) -> None:
+    table, (first, second, _) = three_files(racing)
+    delete_by_file(table, [(first, 1), (first, 9), (second, 2)])
+    iceberg.upgrade(table)
+    other = racing.load_table("n.t")
+    racing.before = [lambda: happening(other)]
+    result = iceberg.convert_position_deletes(table)
+    assert result.attempts in (0, 1, 2)
+    table.refresh()
+    assert rows(table) == rows(racing.load_table("n.t"))
+    assert kinds(table) == {("vector", "applies")}
+    assert iceberg.verify(table) == []
+    ids = {int(row.split(":")[1].strip(" }")) for row in rows(table)}
+    assert not ids & {1, 9, 102}
+
+
+def test_a_repeated_job_does_nothing(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    delete_by_file(table, [(first, 1)])
+    iceberg.upgrade(table)
+    done = iceberg.convert_position_deletes(table, job_id="once")
+    again = iceberg.convert_position_deletes(table, job_id="once")
+    assert (again.snapshot_id, again.repeated, again.vectors_written) == (done.snapshot_id, True, 0)
+
+
+def broken_tables() -> Iterator[Any]:
+    def gone(path: str) -> None:
+        local(path).unlink()
+
+    def torn(path: str) -> None:
+        local(path).write_bytes(b"PAR1" + bytes(30))
+
+    def past_the_end(path: str) -> None:
+        pq.write_table(pq.read_table(local(path)).set_column(1, "pos", [[100]]), local(path))
+
+    yield pytest.param(gone, NotFoundError, id="gone")
+    yield pytest.param(torn, CorruptDataError, id="torn")
+    yield pytest.param(past_the_end, CorruptDataError, id="past the end")
+
+
+@pytest.mark.parametrize(("harm", "error"), list(broken_tables()))
+def test_a_bad_delete_file_leaves_the_table_as_it_is(
+    racing: SqlCatalog, harm: Callable[[str], None], error: type[PuffinFastError]
+) -> None:
+    table, (first, *_) = three_files(racing)
+    path = delete_by_file(table, [(first, 1)])
+    iceberg.upgrade(table)
+    harm(path)
+    before, location = files_of(table), table.metadata_location
+    with pytest.raises(error):
+        iceberg.convert_position_deletes(table)
+    assert (files_of(table), racing.load_table("n.t").metadata_location) == (before, location)
+
+
+def test_a_dry_run_writes_nothing(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    delete_by_file(table, [(first, 1)])
+    iceberg.upgrade(table)
+    before = files_of(table)
+    result = iceberg.convert_position_deletes(table, dry_run=True)
+    assert (result.dry_run, result.vectors_written, result.snapshot_id) == (True, 1, None)
+    assert result.n_bytes > 0
+    assert files_of(table) == before
+
+
+def test_version_2_is_told_to_upgrade(racing: SqlCatalog) -> None:
+    table, _ = three_files(racing)
+    with pytest.raises(UnsupportedError, match="upgrade"):
+        iceberg.convert_position_deletes(table)
+
+
+@pytest.mark.jar
+def test_all_jobs_go_through_a_rest_catalog(
+    rest_catalog: RestCatalog, rest_namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table, (first, second, _) = three_files(rest_catalog, rest_namespace)
+    delete_by_file(table, [(first, 1), (second, 2)])
+    iceberg.upgrade(table)
+    other = rest_catalog.load_table(f"{rest_namespace}.t")
+    assert iceberg.convert_position_deletes(table).vectors_written == 2
+    iceberg.delete(other, "id = 250")
+    delete_equal(iceberg.upgrade(table), [1], [(7,), (251,)])
+    assert iceberg.convert_equality_deletes(table).vectors_removed == 2
+    iceberg.delete(table, "id = 130")
+    assert iceberg.compact(table).puffin_files_written == 1
+    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.verify(table) == []
+    left = set(range(300)) - {1, 102, 250, 7, 251, 130}
+    assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == left
+    assert set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist()) == left
+
+
+@pytest.mark.spark
+@pytest.mark.jar
+@pytest.mark.parametrize("partition", ["", "PARTITIONED BY (k)"])
+def test_equality_deletes_that_java_wrote_are_converted_as_spark_reads_them(
+    iceberg_spark: SparkSession,
+    duckdb_iceberg: DuckDBPyConnection,
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    partition: str,
+) -> None:
+    name = f"shared.{namespace}.t"
+    path = "k=1" if partition else ""
+    sql = iceberg_spark.sql
+    sql(
+        f"CREATE TABLE {name} (id INT, k INT, s STRING) USING iceberg {partition} "
+        "TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read')"
+    )
+    insert = (
+        f"INSERT INTO {name} SELECT CAST(id AS INT), CAST(id % 3 AS INT), "
+        "IF(id % 5 = 0, NULL, concat('s', id % 7)) FROM "
+    )
+    sql(f"{insert} range(0, 300, 1, 2)")
+    java_delete_equal(iceberg_spark, name, ["id"], [[4], [9], [250], [5000]], path)
+    java_delete_equal(iceberg_spark, name, ["k", "s"], [[1, None], [1, "s3"], [2, "s4"]], path)
+    sql(f"{insert} range(200, 320, 1, 1)")
+    sql(f"DELETE FROM {name} WHERE id % 10 = 3")
+    java_delete_equal(iceberg_spark, name, ["s"], [["s6"], [None]], path)
+    sql(f"ALTER TABLE {name} RENAME COLUMN s TO word")
+    table = iceberg.upgrade(shared_catalog.load_table(f"{namespace}.t"))
+    sql(f"DELETE FROM {name} WHERE id % 10 = 7")
+    java_delete_equal(iceberg_spark, name, ["word"], [["s2"]], path)
+    table.refresh()
+
+    def asked() -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, sql(f"SELECT id, k, coalesce(word, '-') FROM {name}").collect()))
+
+    before, ours = asked(), rows(table)
+    assert len(before) == len(ours)
+    result = iceberg.convert_equality_deletes(table)
+    assert result.equality_delete_files_removed == 4
+    assert result.rows_deleted > 20
+    assert rows(table) == ours
+    assert asked() == before
+    iceberg.convert_position_deletes(table)
+    assert kinds(table) == {("vector", "applies")}
+    assert asked() == before
+    assert iceberg.verify(table) == []
+    foreign = rows_of_duckdb(duckdb_iceberg, table).to_pylist()
+    assert sorted((r["id"], r["k"], r["word"] or "-") for r in foreign) == before
+    assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == ours
+    sql(f"DELETE FROM {name} WHERE id % 10 = 1")
+    table.refresh()
+    assert asked() == [row for row in before if row[0] % 10 != 1]
+    assert iceberg.scan(table).to_arrow().num_rows == len(asked())

@@ -1,0 +1,430 @@
+"""Tables with many, broken or left-over delete files: told, verified, compacted, mended; no delete is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast import PositionBitmap, iceberg
+from puffin_fast._runtime import source
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
+from puffin_fast.files import write_vectors
+from puffin_fast.iceberg.commit.changes import Changes, vector_entry
+from puffin_fast.iceberg.commit.protocol import commit
+from tests.iceberg.conftest import files_of, local, rows_of_duckdb
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.plan.files import FileTask
+    from tests.iceberg.conftest import RacingCatalog
+
+N = 100
+
+
+def made(catalog: SqlCatalog, n_files: int) -> Table:
+    """A table of data files of `N` ids each, without deletes."""
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for number in range(n_files):
+        iceberg.append(table, pa.table({"id": range(number * N, (number + 1) * N)}))
+    return table
+
+
+def ids(table: Table) -> set[int]:
+    found = iceberg.scan(table).to_arrow()["id"].to_pylist()
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def tasks(table: Table) -> list[FileTask]:
+    return sorted(iceberg.plan_files(table).tasks, key=lambda task: task.data.sequence_number or 0)
+
+
+def puffins(table: Table) -> set[str]:
+    return set(iceberg.deletes(table)["path"].to_pylist())
+
+
+def add_vector(table: Table, data: ManifestEntry, positions: list[int], **wrong: Any) -> ManifestEntry:
+    """Commits one more vector, whatever is there already; `wrong` fields of its entry are set so."""
+    path = table.location_provider().new_data_location(f"extra-{len(files_of(table))}.puffin")
+    (vector,) = write_vectors(
+        path, [(data.file_path, PositionBitmap.from_positions(positions))], filesystem=table.io
+    )
+    entry = replace(vector_entry(vector, data, vector.file_size), **wrong)
+    commit(table, Changes(added=(entry,)), base=table.current_snapshot())
+    return entry
+
+
+def kinds(table: Table) -> list[str]:
+    return [finding.kind for finding in iceberg.verify(table)]
+
+
+# What is deleted where -------------------------------------------------------------------------------------
+
+
+def test_deletes_are_listed_with_their_place_and_share(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    assert iceberg.deletes(table).num_rows == 0
+    iceberg.delete(table, "id >= 20 and id < 45")
+    (row,) = iceberg.deletes(table).to_pylist()
+    first = tasks(table)[0]
+    assert first.vector is not None
+    assert row == {
+        "data_file": first.data.file_path,
+        "rows": N,
+        "kind": "vector",
+        "state": "applies",
+        "path": first.vector.file_path,
+        "offset": first.vector.content_offset,
+        "n_bytes": first.vector.content_size_in_bytes,
+        "deleted": 25,
+        "share": 0.25,
+        "sequence_number": 3,
+    }
+    before = table.metadata.snapshots[1].snapshot_id
+    assert iceberg.deletes(table, snapshot_id=before).num_rows == 0
+
+
+def test_an_empty_table_has_no_deletes_and_nothing_wrong(racing: SqlCatalog) -> None:
+    table = made(racing, 0)
+    assert iceberg.deletes(table).num_rows == 0
+    assert iceberg.verify(table) == []
+    for job in (
+        iceberg.compact,
+        iceberg.repair,
+        iceberg.convert_position_deletes,
+        iceberg.convert_equality_deletes,
+    ):
+        assert job(table).snapshot_id is None
+
+
+# Compact ---------------------------------------------------------------------------------------------------
+
+
+def test_many_puffin_files_become_one(racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection) -> None:
+    table = made(racing, 6)
+    for number in range(6):
+        iceberg.delete(table, f"id >= {number * N + 10} and id < {number * N + 13 + number}")
+    before, old = ids(table), {task.data.file_path: task.vector for task in tasks(table)}
+    assert len(puffins(table)) == 6
+    planned = iceberg.compact(table, dry_run=True)
+    result = iceberg.compact(table)
+    assert (result.puffin_files_written, result.puffin_files_removed, result.vectors_written) == (1, 6, 6)
+    assert (planned.puffin_files_removed, planned.n_bytes) == (6, result.n_bytes)
+    assert len(puffins(table)) == 1
+    assert ids(table) == before == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
+    for task in tasks(table):
+        was = old[task.data.file_path]
+        assert was is not None
+        assert task.vector is not None
+        assert (task.vector.sequence_number, task.vector.record_count) == (
+            was.sequence_number,
+            was.record_count,
+        )
+    assert iceberg.verify(table) == []
+    assert iceberg.compact(table).snapshot_id is None
+
+
+def test_a_file_of_mostly_old_vectors_is_written_anew(racing: SqlCatalog) -> None:
+    table = made(racing, 4)
+    iceberg.delete(table, "id < 400 and id >= 0 and id != 50 and id != 150 and id != 250 and id != 350")
+    (old,) = puffins(table)
+    iceberg.delete(table, "id = 50 or id = 150")  # drops two data files, and with them their vectors
+    assert iceberg.compact(table, target_file_size=1).puffin_files_removed == 1
+    assert old not in puffins(table)
+    assert ids(table) == {250, 350}
+    assert iceberg.compact(table, target_file_size=1).snapshot_id is None
+
+
+def test_dangling_vectors_are_dropped(racing: SqlCatalog) -> None:
+    table = made(racing, 3)
+    iceberg.delete(table, "id = 5 or id = 105")
+    commit(table, Changes(removed=(tasks(table)[0].data,)), base=table.current_snapshot())
+    assert kinds(table) == ["dangling"]
+    result = iceberg.compact(table)
+    assert (result.vectors_removed, result.vectors_written) == (2, 1)  # the file's other vector moves along
+    assert kinds(table) == []
+    assert ids(table) == set(range(100, 300)) - {105}
+
+
+def test_a_delete_during_compaction_is_kept(racing: RacingCatalog) -> None:
+    table = made(racing, 3)
+    for number in range(3):
+        iceberg.delete(table, f"id = {number * N}")
+    other = racing.load_table("n.t")
+    racing.before = [lambda: iceberg.delete(other, "id = 7 or id = 107")]
+    result = iceberg.compact(table)
+    assert result.attempts == 2
+    assert ids(table) == set(range(300)) - {0, 100, 200, 7, 107}
+    assert iceberg.verify(table) == []
+    assert len(puffins(table)) == 1
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_a_target_size_below_one_is_refused(racing: SqlCatalog, size: int) -> None:
+    with pytest.raises(InvalidInputError, match="target_file_size"):
+        iceberg.compact(made(racing, 0), target_file_size=size)
+
+
+# Verify ----------------------------------------------------------------------------------------------------
+
+
+def flip(path: str, at: int) -> None:
+    data = bytearray(local(path).read_bytes())
+    data[at] ^= 1
+    local(path).write_bytes(data)
+
+
+def harm(name: str, vector: ManifestEntry, data: ManifestEntry) -> None:
+    at, length = vector.content_offset or 0, vector.content_size_in_bytes or 0
+    if name == "checksum":
+        flip(vector.file_path, at + length - 1)
+    elif name == "magic of the file":
+        flip(vector.file_path, 0)
+    elif name == "cut":
+        os.truncate(local(vector.file_path), at + 3)
+    elif name == "no Puffin file":
+        local(vector.file_path).unlink()
+    elif name == "no data file":
+        local(data.file_path).unlink()
+    elif name == "other rows":
+        pq.write_table(pq.read_table(local(data.file_path)).slice(1), local(data.file_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("checksum", "corrupt"),
+        ("magic of the file", "corrupt"),
+        ("cut", "corrupt"),
+        ("no Puffin file", "missing"),
+        ("no data file", "missing"),
+        ("other rows", "mismatch"),
+    ],
+)
+def test_what_is_wrong_with_files_is_found(racing: SqlCatalog, name: str, kind: str) -> None:
+    table = made(racing, 2)
+    iceberg.delete(table, "id = 5")
+    task = tasks(table)[0]
+    assert task.vector is not None
+    harm(name, task.vector, task.data)
+    findings = iceberg.verify(table)
+    assert kind in {finding.kind for finding in findings}, findings
+    assert {finding.path for finding in findings} <= {task.vector.file_path, task.data.file_path}
+    assert {finding.data_file for finding in findings} <= {task.data.file_path, None}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"record_count": 4},
+        {"content_offset": 5},
+        {"content_size_in_bytes": 30},
+        {"file_size_in_bytes": 1},
+    ],
+)
+def test_an_entry_that_lies_is_found_and_mended(racing: SqlCatalog, wrong: dict[str, int]) -> None:
+    table = made(racing, 2)
+    add_vector(table, tasks(table)[0].data, [3, 4, 5], **wrong)
+    assert set(kinds(table)) == {"mismatch"}
+    result = iceberg.repair(table)
+    if "file_size_in_bytes" not in wrong:
+        assert (result.vectors_written, result.rows_deleted, result.left) == (1, 0, ())
+        assert table.current_snapshot().summary.operation.value == "replace"  # type: ignore[union-attr]
+        assert iceberg.verify(table) == []
+    assert ids(table) == set(range(200)) - {3, 4, 5}
+
+
+def test_positions_past_the_rows_are_found_and_left(racing: SqlCatalog) -> None:
+    table = made(racing, 1)
+    add_vector(table, tasks(table)[0].data, [3, N])
+    assert kinds(table) == ["mismatch"]
+    result = iceberg.repair(table)
+    assert result.snapshot_id is None
+    assert "less than 100 rows" in result.left[0]
+
+
+def test_a_range_in_a_file_that_is_no_puffin_file_is_fine(racing: SqlCatalog) -> None:
+    from puffin_fast.dv import iceberg as codec
+
+    table = made(racing, 1)
+    data = tasks(table)[0].data
+    blob = codec.encode(PositionBitmap.from_positions([1, 2]))
+    path = f"{table.location()}/data/deletion_vector_1.bin"
+    local(path).write_bytes(b"\x01" + blob)
+    place = {"file_path": path, "content_offset": 1, "content_size_in_bytes": len(blob)}
+    add_vector(table, data, [1, 2], **place, file_size_in_bytes=1 + len(blob))
+    assert iceberg.verify(table) == []
+    assert ids(table) == set(range(100)) - {1, 2}
+    assert iceberg.compact(table).snapshot_id is None
+
+
+# Repair ----------------------------------------------------------------------------------------------------
+
+
+def test_several_vectors_of_a_data_file_become_their_union(
+    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(racing, 3)
+    first, second, _ = (task.data for task in tasks(table))
+    for positions in ([1, 2], [2, 3], [50]):
+        add_vector(table, first, positions)
+    add_vector(table, second, [9])
+    assert kinds(table) == ["duplicate"]
+    with pytest.raises(CorruptDataError, match="two deletion vectors"):
+        ids(table)
+    result = iceberg.repair(table)
+    assert (result.vectors_written, result.vectors_removed, result.positions) == (1, 3, 4)
+    expected = set(range(300)) - {1, 2, 3, 50, 109}
+    assert ids(table) == expected == set(rows_of_duckdb(duckdb_iceberg, table)["id"].to_pylist())
+    assert iceberg.verify(table) == []
+    assert iceberg.repair(table).snapshot_id is None
+
+
+def test_one_of_several_vectors_that_cannot_be_read_keeps_them_all(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    first, second = (task.data for task in tasks(table))
+    add_vector(table, first, [1, 2])
+    broken = add_vector(table, first, [3])
+    for positions in ([5], [6]):
+        add_vector(table, second, positions)
+    flip(broken.file_path, (broken.content_offset or 0) + 4)
+    result = iceberg.repair(table)
+    assert (result.vectors_written, result.vectors_removed) == (1, 2)
+    assert first.file_path in result.left[0]
+    assert set(kinds(table)) == {"duplicate", "corrupt"}
+
+
+def test_a_delete_during_a_repair_is_kept(racing: RacingCatalog) -> None:
+    table = made(racing, 2)
+    first, second = (task.data for task in tasks(table))
+    for positions in ([1], [2]):
+        add_vector(table, first, positions)
+    other = racing.load_table("n.t")
+    racing.before = [lambda: add_vector(other, first, [3]), lambda: add_vector(other, second, [4])]
+    assert iceberg.repair(table).attempts == 2
+    assert ids(table) == set(range(200)) - {1, 2, 3, 104}
+
+
+# Files that nobody needs -----------------------------------------------------------------------------------
+
+AT_ONCE = timedelta(seconds=-5)
+
+
+def test_files_of_live_snapshots_are_needed(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    iceberg.delete(table, "id = 1")
+    iceberg.delete(table, "id = 2")
+    assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
+    orphan = local(table.location()) / "data" / "orphan.puffin"
+    orphan.write_bytes(b"x" * 7)
+    assert iceberg.orphan_files(table).num_rows == 0  # it may be a commit's that is on its way
+    (row,) = iceberg.orphan_files(table, older_than=AT_ONCE).to_pylist()
+    assert (local(row["path"]), row["n_bytes"]) == (orphan, 7)
+
+
+def test_what_expiring_would_set_free_is_told(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    iceberg.delete(table, "id = 1")
+    old = puffins(table)
+    iceberg.delete(table, "id = 2")
+    found = iceberg.orphan_files(table, keep=[], older_than=AT_ONCE)["path"].to_pylist()
+    assert old <= set(found)
+    assert not puffins(table) & set(found)
+    before = ids(table)
+    for path in found:
+        local(path).unlink()
+    assert ids(table) == before
+    assert iceberg.verify(table) == []
+    with pytest.raises(NotFoundError, match="no snapshot 17"):
+        iceberg.orphan_files(table, keep=[17])
+
+
+def test_any_file_io_will_do(tmp_path: Path) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    io = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    catalog = SqlCatalog("f", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh", **io)
+    catalog.create_namespace("n")
+    table = made(catalog, 2)
+    iceberg.delete(table, "id = 1")
+    iceberg.delete(table, "id = 101")
+    assert iceberg.verify(table) == []
+    assert iceberg.compact(table).puffin_files_removed == 2
+    assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
+    freed = iceberg.orphan_files(table, older_than=AT_ONCE, keep=[])["path"].to_pylist()
+    assert sum(path.endswith(".puffin") for path in freed) == 2
+    assert all(local(path).exists() for path in freed)
+    local(puffins(table).pop()).unlink()
+    assert kinds(table) == ["missing", "missing"]
+    catalog.engine.dispose()
+
+
+Job = Callable[..., iceberg.RewriteResult]
+
+
+@pytest.mark.parametrize("job", [iceberg.compact, iceberg.repair])
+def test_dry_runs_leave_no_file(racing: SqlCatalog, job: Job) -> None:
+    table = made(racing, 2)
+    first, second = (task.data for task in tasks(table))
+    add_vector(table, first, [1])
+    add_vector(table, second, [1])
+    if job is iceberg.repair:
+        add_vector(table, second, [2])
+    before = files_of(table)
+    result = job(table, dry_run=True)
+    assert (result.vectors_written, result.snapshot_id, result.dry_run) == (
+        2 if job is iceberg.compact else 1,
+        None,
+        True,
+    )
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
+    racing: SqlCatalog, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    n_files = 12
+    table = made(racing, n_files)
+    iceberg.delete_keys(table, pa.table({"id": range(0, n_files * N, 7)}), ["id"])
+    vectors = [task.vector for task in tasks(table) if task.vector is not None]
+    (path,) = {vector.file_path for vector in vectors}
+    assert len(vectors) == n_files
+    if broken:
+        data = bytearray(local(path).read_bytes())
+        data[(vectors[3].content_offset or 0) + 12] ^= 0xFF
+        local(path).write_bytes(data)
+    opened: list[str] = []
+    fetched: list[int] = []
+    open_source, fetch = source.open_source, source._LocalSource._fetch
+
+    def opens(location: Any, **named: Any) -> Any:
+        opened.append(str(location))
+        return open_source(location, **named)
+
+    def fetches(self: Any, offset: int, length: int) -> bytes:
+        if path.endswith(str(self.path)):
+            fetched.append(offset)
+        return fetch(self, offset, length)
+
+    monkeypatch.setattr("puffin_fast._runtime.open_source", opens)
+    monkeypatch.setattr(source._LocalSource, "_fetch", fetches)
+    findings = iceberg.verify(table)
+    assert [finding.kind for finding in findings] == (["corrupt"] if broken else [])
+    result = iceberg.repair(table, dry_run=True)
+    assert len(result.left) == broken
+    if not broken:
+        assert opened.count(path) == 4, opened  # twice for its footer, and for the vectors of each job
+        assert 4 <= len(fetched) <= 12, fetched

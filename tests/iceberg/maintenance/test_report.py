@@ -1,0 +1,110 @@
+"""Reports: numbers that the table bears out, advice that follows from them, a picture."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from puffin_fast import iceberg
+from puffin_fast.errors import InvalidInputError, MissingExtraError
+from tests.conftest import require_module
+from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
+from tests.iceberg.maintenance.test_maintain import add_vector, made, tasks
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+
+def test_the_most_wasteful_file_stands_first(racing: SqlCatalog) -> None:
+    table = made(racing, 3)
+    iceberg.delete(table, "id = 5")
+    iceberg.delete(table, "id >= 100 and id < 160")
+    found = iceberg.report(table)
+    rows = found.files.to_pylist()
+    assert [(row["deleted"], row["share"], row["advice"]) for row in rows] == [
+        (60, 0.6, "rewrite"),
+        (1, 0.01, ""),
+    ]
+    left = iceberg.scan(table).to_arrow().num_rows
+    totals = found.totals
+    assert totals["rows"] - totals["deleted"] == left
+    assert (totals["data_files"], totals["vectors"], totals["puffin_files"]) == (3, 2, 2)
+    assert [sentence.split()[0] for sentence in found.advice] == ["compact:", "rewrite"]
+    assert iceberg.report(table, share=0.7).files["advice"].to_pylist() == ["", ""]
+
+
+def test_what_a_report_advises_ends_its_advice(racing: SqlCatalog) -> None:
+    table, (first, second, _) = three_files(racing)
+    delete_by_file(table, [(first, 1), (second, 2)])
+    assert iceberg.report(table).advice[0].startswith("upgrade")
+    iceberg.upgrade(table)
+    found = iceberg.report(table)
+    assert set(found.files["advice"].to_pylist()) == {"convert"}
+    assert found.advice == ("convert: 1 position-delete files",)
+    iceberg.convert_position_deletes(table)
+    iceberg.delete(table, "id = 250")
+    assert iceberg.report(table).advice == ("compact: 3 vectors lie in 2 small Puffin files",)
+    iceberg.compact(table)
+    assert iceberg.report(table).advice == ()
+
+
+def test_a_table_that_needs_repair_is_reported(racing: SqlCatalog) -> None:
+    table = made(racing, 1)
+    data = tasks(table)[0].data
+    add_vector(table, data, [1])
+    add_vector(table, data, [2])
+    found = iceberg.report(table)
+    assert found.files["advice"].to_pylist() == ["repair"]
+    assert found.advice[0].startswith("repair")
+
+
+def test_a_console_prints_it(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    iceberg.delete(table, "id = 5")
+    text = io.StringIO()
+    Console(file=text, width=240).print(iceberg.report(table))
+    assert "n.t" in text.getvalue()
+    assert "wasted_bytes" in text.getvalue()
+    empty = io.StringIO()
+    Console(file=empty, width=240).print(
+        iceberg.report(table, snapshot_id=table.metadata.snapshots[0].snapshot_id)
+    )
+    assert "deleted 0" in empty.getvalue()
+
+
+@pytest.mark.parametrize("n_files", [0, 3])
+def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) -> None:
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    table = made(racing, n_files)
+    if n_files:
+        iceberg.delete(table, "id < 50")
+    path = tmp_path / "picture.png"
+    iceberg.report(table).picture(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_without_matplotlib_names_the_extra(
+    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"puffin-fast\[plot\]"):
+        iceberg.report(made(racing, 0)).picture(tmp_path / "picture.png")
+
+
+def test_a_share_outside_0_to_1_is_refused(racing: SqlCatalog) -> None:
+    with pytest.raises(InvalidInputError, match="share"):
+        iceberg.report(made(racing, 0), share=1.5)
+
+
+def test_no_share_is_above_one_where_deletes_repeat(racing: SqlCatalog) -> None:
+    table, (first, *_) = three_files(racing)
+    for _ in range(3):
+        delete_by_file(table, [(first, position) for position in range(60)])
+    files: pa.Table = iceberg.report(table).files
+    assert all(share <= 1 for share in files["share"].to_pylist())

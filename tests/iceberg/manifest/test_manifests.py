@@ -1,0 +1,435 @@
+"""Manifests and manifest lists: nothing is lost, PyIceberg reads what we write, hostile bytes are refused."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import read_manifest_list as pyiceberg_manifest_list
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.manifest import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    EXISTING,
+    POSITION_DELETES,
+    UNASSIGNED,
+    ManifestEntry,
+    ManifestFile,
+    read_manifest,
+    read_manifest_list,
+    read_manifests,
+    write_manifest,
+    write_manifest_list,
+)
+
+IO = PyArrowFileIO()
+SNAPSHOT = 77
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "s", StringType()),
+    NestedField(3, "d", DateType()),
+    NestedField(4, "ts", TimestamptzType()),
+    NestedField(5, "dec", DecimalType(20, 3)),
+    NestedField(6, "u", UUIDType()),
+    NestedField(7, "u2", UUIDType()),
+    NestedField(8, "f", FixedType(5)),
+    NestedField(9, "b", BinaryType()),
+    NestedField(10, "x", DoubleType()),
+    NestedField(11, "flag", BooleanType()),
+    NestedField(12, "t", TimeType()),
+    NestedField(13, "y", FloatType()),
+)
+PARTITIONS: list[tuple[int, Any, str, Any]] = [
+    (1, BucketTransform(4), "id bucket", 3),
+    (2, TruncateTransform(3), "s.t", "äbc"),
+    (3, DayTransform(), "day", 19_000),
+    (4, HourTransform(), "hour", 400_000),
+    (5, IdentityTransform(), "dec", Decimal("-12345678901234567.891")),
+    (6, IdentityTransform(), "u", b"0123456789abcdef"),
+    (7, IdentityTransform(), "u2", None),
+    (8, IdentityTransform(), "f", b"12345"),
+    (9, IdentityTransform(), "1b", b"\x00\x01"),
+    (10, IdentityTransform(), "x", -1.5),
+    (11, IdentityTransform(), "flag", True),
+    (12, IdentityTransform(), "t", 5_000_000),
+    (13, IdentityTransform(), "y", 0.25),
+    (4, MonthTransform(), "month", 600),
+    (4, IdentityTransform(), "ts", -5),
+    (3, YearTransform(), "year", 52),
+    (1, VoidTransform(), "void", None),
+]
+SPEC = PartitionSpec(
+    *[PartitionField(source, 1000 + at, t, name) for at, (source, t, name, _) in enumerate(PARTITIONS)],
+    spec_id=0,
+)
+VALUES = tuple(value for *_, value in PARTITIONS)
+
+
+def metadata(
+    version: int, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **properties: str
+) -> TableMetadata:
+    fields = new_table_metadata(
+        SCHEMA, spec, UNSORTED_SORT_ORDER, "file:///t", {"format-version": "2", **properties}
+    )
+    return fields.model_copy(update={"format_version": version})
+
+
+def entry(number: int = 0, **fields: Any) -> ManifestEntry:
+    values: dict[str, Any] = {
+        "status": ADDED,
+        "snapshot_id": None,
+        "sequence_number": None,
+        "file_sequence_number": None,
+        "content": DATA,
+        "file_path": f"file:///t/{number}.parquet",
+        "file_format": "PARQUET",
+        "spec_id": 0,
+        "partition": (),
+        "record_count": 100 + number,
+        "file_size_in_bytes": 1000,
+    }
+    return ManifestEntry(**(values | fields))
+
+
+def full(number: int, **fields: Any) -> ManifestEntry:
+    """An entry in which every field of a data file says something."""
+    known: dict[str, Any] = {
+        "column_sizes": {1: 5, 2: 6},
+        "value_counts": {1: 100},
+        "null_value_counts": {1: 0, 2: 7},
+        "nan_value_counts": {},
+        "lower_bounds": {1: b"\x00" * 8, 2: b""},
+        "upper_bounds": {1: b"\xff" * 8},
+        "key_metadata": b"key",
+        "split_offsets": [4, 99],
+        "sort_order_id": 3,
+    }
+    return entry(number, **(known | fields))
+
+
+def write(path: Path, version: int, entries: list[ManifestEntry], **named: Any) -> ManifestFile:
+    spec = named.pop("spec", UNPARTITIONED_PARTITION_SPEC)
+    return write_manifest(
+        IO,
+        f"file://{path}",
+        metadata=named.pop("metadata", metadata(version, spec)),
+        spec=spec,
+        content=named.pop("content", DATA),
+        snapshot_id=SNAPSHOT,
+        entries=entries,
+        format_version=version,
+    )
+
+
+def listed(
+    path: Path, version: int, manifests: list[ManifestFile], **named: Any
+) -> tuple[int | None, list[ManifestFile]]:
+    values: dict[str, Any] = {
+        "snapshot_id": SNAPSHOT,
+        "parent_snapshot_id": 3,
+        "sequence_number": 5 if version > 1 else 0,
+        "first_row_id": 1000,
+        "format_version": version,
+    }
+    next_row_id = write_manifest_list(IO, f"file://{path}", manifests=manifests, **(values | named))
+    return next_row_id, read_manifest_list(IO, f"file://{path}")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_every_field_and_partition_type_comes_back(tmp_path: Path, version: int) -> None:
+    entries = [full(n, partition=VALUES if n % 2 else (None,) * len(VALUES)) for n in range(5)]
+    if version > 1:
+        entries.append(
+            full(
+                5, partition=VALUES, status=EXISTING, snapshot_id=9, sequence_number=2, file_sequence_number=1
+            )
+        )
+        entries.append(
+            full(
+                6, partition=VALUES, status=DELETED, snapshot_id=9, sequence_number=2, file_sequence_number=1
+            )
+        )
+    if version == 3:
+        entries.append(full(7, partition=VALUES, first_row_id=12))
+    manifest = write(tmp_path / "m.avro", version, entries, spec=SPEC)
+    manifest.sequence_number = 5 if version > 1 else 0
+    read = read_manifest(IO, manifest, {0: SPEC}, live_only=False)
+    assert len(read) == len(entries)
+    for was, now in zip(entries, read, strict=True):
+        now = copy.copy(now)
+        if was.sequence_number is None:
+            assert now.sequence_number == now.file_sequence_number == manifest.sequence_number
+            now.sequence_number = now.file_sequence_number = None
+        if was.snapshot_id is None:
+            assert now.snapshot_id == SNAPSHOT
+            now.snapshot_id = None
+        if was.first_row_id is not None:
+            assert now.first_row_id is None  # the manifest has none: nothing is assigned yet
+            now.first_row_id = was.first_row_id
+        assert now == was
+    assert read_manifest(IO, manifest, {0: SPEC}) == [e for e in read if e.status != DELETED]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_pyiceberg_reads_what_we_write(tmp_path: Path, version: int) -> None:
+    entries = [full(n, partition=VALUES) for n in range(3)]
+    manifest = write(tmp_path / "m.avro", version, entries, spec=SPEC)
+    listed(tmp_path / "l.avro", version, [manifest])
+    (theirs,) = pyiceberg_manifest_list(IO.new_input(f"file://{tmp_path}/l.avro"))
+    assert (theirs.added_files_count, theirs.added_rows_count) == (3, 303)
+    assert theirs.sequence_number == theirs.min_sequence_number == (5 if version > 1 else 0)
+    read = theirs.fetch_manifest_entry(IO)
+    for was, now in zip(entries, read, strict=True):
+        values = [value.bytes if isinstance(value, UUID) else value for value in now.data_file.partition]
+        assert tuple(values) == VALUES
+        for name in (
+            "column_sizes",
+            "null_value_counts",
+            "lower_bounds",
+            "upper_bounds",
+            "split_offsets",
+            "sort_order_id",
+        ):
+            assert getattr(now.data_file, name) == getattr(was, name)
+
+
+def test_the_schema_follows_the_specification(tmp_path: Path) -> None:
+    write(tmp_path / "m.avro", 3, [full(0, partition=VALUES)], spec=SPEC)
+    with (tmp_path / "m.avro").open("rb") as stream:
+        reader = fastavro.reader(stream)
+        header, schema = reader.metadata, json.loads(reader.metadata["avro.schema"])
+    assert header["format-version"] == "3"
+    assert header["content"] == "data"
+    assert header["partition-spec-id"] == "0"
+    assert [f["field-id"] for f in json.loads(header["partition-spec"])] == [f.field_id for f in SPEC.fields]
+    assert Schema.model_validate_json(header["schema"]) == SCHEMA
+    fields = {f["field-id"]: f for f in schema["fields"]}
+    assert set(fields) == {0, 1, 2, 3, 4}
+    file = {f["field-id"]: f for f in fields[2]["type"]["fields"]}
+    assert set(file) == {
+        134,
+        100,
+        101,
+        102,
+        103,
+        104,
+        108,
+        109,
+        110,
+        137,
+        125,
+        128,
+        131,
+        132,
+        135,
+        140,
+        142,
+        143,
+        144,
+        145,
+    }
+    assert file[135]["type"][1] == {"type": "array", "element-id": 136, "items": "int"}
+    assert file[109]["type"][1]["logicalType"] == "map"
+    partition = {f["field-id"]: f["type"] for f in file[102]["type"]["fields"]}
+    assert all(kind[0] == "null" for kind in partition.values() if kind != "null")
+    logical = {
+        field.name: partition[field.field_id][1].get("logicalType")
+        for field in SPEC.fields
+        if isinstance(partition[field.field_id][1], dict)
+    }
+    plain = {"day": "date", "dec": "decimal", "u": "uuid", "u2": "uuid", "f": None}
+    assert logical == plain | {"t": "time-micros", "ts": "timestamp-micros"}
+
+
+def test_vectors_keep_their_range_and_carry_no_row_id(tmp_path: Path) -> None:
+    vector = entry(
+        1,
+        content=POSITION_DELETES,
+        file_format="PUFFIN",
+        referenced_data_file="file:///t/0.parquet",
+        content_offset=4,
+        content_size_in_bytes=44,
+        first_row_id=9,
+    )
+    manifest = write(tmp_path / "m.avro", 3, [vector], content=DELETES)
+    manifest.sequence_number = 2
+    manifest.first_row_id = 500  # as DuckDB writes it: not for delete manifests
+    (read,) = read_manifest(IO, manifest)
+    assert read.is_vector
+    assert (read.referenced_data_file, read.content_offset, read.content_size_in_bytes) == (
+        "file:///t/0.parquet",
+        4,
+        44,
+    )
+    assert read.first_row_id is None
+
+
+def test_row_ids_are_inherited_in_order_and_never_by_deleted_files(tmp_path: Path) -> None:
+    known = {"snapshot_id": 9, "sequence_number": 2, "file_sequence_number": 2}
+    entries = [
+        entry(0),
+        entry(1, status=EXISTING, **known),
+        entry(2, status=DELETED, **known),
+        entry(3, status=EXISTING, first_row_id=7, **known),
+        entry(4),
+    ]
+    manifest = write(tmp_path / "m.avro", 3, entries)
+    next_row_id, (read,) = listed(tmp_path / "l.avro", 3, [manifest])
+    assert read.first_row_id == 1000
+    assert next_row_id == 1000 + 100 + 101 + 103 + 104
+    assert [e.first_row_id for e in read_manifest(IO, read)] == [1000, 1100, 7, 1201]
+
+
+def test_a_manifest_list_assigns_what_was_left_open_and_keeps_the_rest(tmp_path: Path) -> None:
+    old = write(tmp_path / "old.avro", 3, [entry(0)])
+    _, (old,) = listed(tmp_path / "l0.avro", 3, [old], sequence_number=4, first_row_id=0)
+    new = write(tmp_path / "new.avro", 3, [entry(1)])
+    deletes = write(tmp_path / "d.avro", 3, [entry(2, content=POSITION_DELETES)], content=DELETES)
+    assert new.sequence_number == UNASSIGNED
+    next_row_id, read = listed(
+        tmp_path / "l1.avro", 3, [new, old, deletes], sequence_number=6, first_row_id=100
+    )
+    assert [m.sequence_number for m in read] == [6, 4, 6]
+    assert [m.first_row_id for m in read] == [100, 0, None]
+    assert next_row_id == 201
+    assert read[1] == old
+
+
+def test_many_manifests_are_read_in_their_order(tmp_path: Path) -> None:
+    manifests = [write(tmp_path / f"{n}.avro", 2, [entry(n)]) for n in range(20)]
+    read = list(read_manifests(IO, manifests))
+    assert [m.path for m, _ in read] == [m.path for m in manifests]
+    assert [e.file_path for _, (e,) in read] == [f"file:///t/{n}.parquet" for n in range(20)]
+
+
+def test_partition_values_follow_the_spec_by_field_id(tmp_path: Path) -> None:
+    two = PartitionSpec(
+        PartitionField(2, 1000, IdentityTransform(), "s"), PartitionField(1, 1001, IdentityTransform(), "id")
+    )
+    manifest = write(tmp_path / "m.avro", 2, [entry(partition=("a", 1))], spec=two)
+    turned = PartitionSpec(*reversed(two.fields))
+    assert read_manifest(IO, manifest, {0: turned})[0].partition == (1, "a")
+    assert read_manifest(IO, manifest)[0].partition == ("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ([], {}),
+        ([entry(content=POSITION_DELETES)], {}),
+        ([entry()], {"content": DELETES}),
+        ([entry(spec_id=4)], {}),
+        ([entry(status=3)], {}),
+        ([entry(partition=(1,))], {}),
+        ([entry(status=EXISTING)], {}),
+        ([entry(snapshot_id=5)], {}),
+    ],
+)
+def test_entries_that_cannot_stand_are_refused(tmp_path: Path, entries: Any, named: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        write(tmp_path / "m.avro", 2, entries, **named)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_version_does_not_know_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError):
+        write(tmp_path / "m.avro", 4, [entry()], metadata=metadata(2))
+    with pytest.raises(InvalidInputError):
+        write(tmp_path / "m.avro", 1, [entry(content=POSITION_DELETES)], content=DELETES)
+    with pytest.raises(InvalidInputError, match="next-row-id"):
+        listed(tmp_path / "l.avro", 3, [], first_row_id=None)
+    manifest = write(tmp_path / "m.avro", 2, [entry()])
+    with pytest.raises(InvalidInputError, match="sequence number"):
+        listed(tmp_path / "l.avro", 2, [manifest], snapshot_id=78)
+    with pytest.raises(UnsupportedError, match="compression"):
+        write(
+            tmp_path / "m.avro", 2, [entry()], metadata=metadata(2, **{"write.avro.compression-codec": "lzo"})
+        )
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "uncompressed"])
+def test_codecs_of_the_table_property_are_used(tmp_path: Path, codec: str) -> None:
+    held = metadata(2, **{"write.avro.compression-codec": codec})
+    manifest = write(tmp_path / "m.avro", 2, [full(n) for n in range(50)], metadata=held)
+    assert len(read_manifest(IO, manifest)) == 50
+
+
+def test_truncated_and_altered_files_are_refused_or_read_as_something(tmp_path: Path) -> None:
+    path = tmp_path / "m.avro"
+    manifest = write(path, 3, [full(n, partition=VALUES) for n in range(2)], spec=SPEC)
+    data = path.read_bytes()
+    for length in (*range(0, len(data), 5), len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(CorruptDataError, match=r"m\.avro"):
+            read_manifest(IO, manifest, {0: SPEC})
+    for at in range(0, len(data), 7):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :])
+        with contextlib.suppress(CorruptDataError, UnsupportedError):
+            read_manifest(IO, manifest, {0: SPEC})
+    path.unlink()
+    with pytest.raises(NotFoundError):
+        read_manifest(IO, manifest)
+
+
+def test_an_array_without_bytes_cannot_make_the_reader_spin(tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "manifest_file",
+        "fields": [{"name": "odd", "type": {"type": "array", "items": "null"}, "field-id": 999}],
+    }
+    buffer = BytesIO()
+    fastavro.writer(buffer, schema, [{"odd": [None] * 1000}])
+    (tmp_path / "l.avro").write_bytes(buffer.getvalue())
+    with pytest.raises(CorruptDataError, match="without bytes"):
+        read_manifest_list(IO, f"file://{tmp_path}/l.avro")
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    manifest = write(tmp_path / "m.avro", 2, [entry()])
+    with pytest.raises(CorruptDataError):
+        read_manifest_list(IO, manifest.path)
+    manifest.content = DELETES
+    with pytest.raises(CorruptDataError, match="content"):
+        read_manifest(IO, manifest)

@@ -1,0 +1,401 @@
+"""Planning: which deletes apply to which data file, and what a filter leaves out."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import EqualTo
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.manifest import (
+    ADDED,
+    DATA,
+    DELETES,
+    EQUALITY_DELETES,
+    EXISTING,
+    POSITION_DELETES,
+    ManifestEntry,
+    read_manifest,
+    write_manifest,
+    write_manifest_list,
+)
+from puffin_fast.iceberg.plan.files import FILE_PATH_ID, plan_files
+from puffin_fast.iceberg.scan.scan import scan
+
+IO = PyArrowFileIO()
+SNAPSHOT = 1
+
+SPECS: list[list[dict[str, Any]]] = [
+    [],
+    [{"name": "k", "transform": "identity", "source-id": 2, "field-id": 1000}],
+    [{"name": "x", "transform": "identity", "source-id": 3, "field-id": 1001}],
+    [{"name": "k", "transform": "void", "source-id": 2, "field-id": 1000}],
+]
+"""By spec id: unpartitioned, by k, by the double x, all void (so unpartitioned too)."""
+
+
+def table_of(folder: Path, *entries: ManifestEntry, version: int = 3) -> Table:
+    """A table of one snapshot whose manifests list these entries, one manifest per spec and content."""
+    fields = [(1, "id", "long"), (2, "k", "int"), (3, "x", "double"), (4, "s", "string")]
+    document: dict[str, Any] = {
+        "format-version": version,
+        "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
+        "location": f"file://{folder}",
+        "last-sequence-number": 100,
+        "last-updated-ms": 1602638573590,
+        "last-column-id": 4,
+        "current-schema-id": 0,
+        "schemas": [
+            {
+                "type": "struct",
+                "schema-id": 0,
+                "fields": [{"id": i, "name": n, "required": False, "type": t} for i, n, t in fields],
+            }
+        ],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": id, "fields": spec} for id, spec in enumerate(SPECS)],
+        "last-partition-id": 1001,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "snapshots": [],
+        "refs": {"main": {"snapshot-id": SNAPSHOT, "type": "branch"}},
+        "current-snapshot-id": SNAPSHOT,
+        "next-row-id": 0,
+    }
+    bare = document | {"refs": {}, "current-snapshot-id": -1}
+    metadata = TableMetadataUtil.parse_obj(bare)
+    groups: dict[tuple[int, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.spec_id, min(entry.content, DELETES)), []).append(entry)
+    manifests = [
+        write_manifest(
+            IO,
+            f"file://{folder}/{spec_id}-{content}.avro",
+            metadata=metadata,
+            spec=metadata.specs()[spec_id],
+            content=content,
+            snapshot_id=SNAPSHOT,
+            entries=group,
+        )
+        for (spec_id, content), group in groups.items()
+    ]
+    lists = f"file://{folder}/snap.avro"
+    write_manifest_list(
+        IO,
+        lists,
+        snapshot_id=SNAPSHOT,
+        parent_snapshot_id=None,
+        sequence_number=100,
+        manifests=manifests,
+        first_row_id=0 if version == 3 else None,
+        format_version=version,
+    )
+    snapshot = {
+        "snapshot-id": SNAPSHOT,
+        "timestamp-ms": 1602638573590,
+        "sequence-number": 100,
+        "summary": {"operation": "append"},
+        "manifest-list": lists,
+        "schema-id": 0,
+        "first-row-id": 0,
+        "added-rows": 0,
+    }
+    (folder / "v.metadata.json").write_text(json.dumps(document | {"snapshots": [snapshot]}))
+    return StaticTable.from_metadata(f"file://{folder}/v.metadata.json")
+
+
+def entry(path: str, content: int, sequence_number: int, **fields: Any) -> ManifestEntry:
+    values: dict[str, Any] = {
+        "status": EXISTING,
+        "snapshot_id": SNAPSHOT,
+        "sequence_number": sequence_number,
+        "file_sequence_number": sequence_number,
+        "content": content,
+        "file_path": path,
+        "file_format": "PARQUET",
+        "spec_id": 0,
+        "partition": (),
+        "record_count": 10,
+        "file_size_in_bytes": 1000,
+    }
+    return ManifestEntry(**(values | fields))
+
+
+def data(path: str, sequence_number: int, **fields: Any) -> ManifestEntry:
+    return entry(path, DATA, sequence_number, **fields)
+
+
+def vector(target: str, sequence_number: int, path: str = "v.puffin", **fields: Any) -> ManifestEntry:
+    known = {"referenced_data_file": target, "content_offset": 4, "content_size_in_bytes": 40}
+    return entry(path, POSITION_DELETES, sequence_number, file_format="PUFFIN", **(known | fields))
+
+
+def positions(
+    path: str, sequence_number: int, bounds: tuple[str, str] | None = None, **fields: Any
+) -> ManifestEntry:
+    if bounds is not None:
+        fields["lower_bounds"], fields["upper_bounds"] = ({FILE_PATH_ID: bound.encode()} for bound in bounds)
+    return entry(path, POSITION_DELETES, sequence_number, **fields)
+
+
+def equal(path: str, sequence_number: int, **fields: Any) -> ManifestEntry:
+    return entry(path, EQUALITY_DELETES, sequence_number, **({"equality_ids": [1]} | fields))
+
+
+def applied(table: Table, **named: Any) -> dict[str, list[str]]:
+    return {
+        task.data.file_path: [e.file_path for e in task.deletes] for task in plan_files(table, **named).tasks
+    }
+
+
+def test_position_deletes_apply_to_files_that_are_not_newer_and_equality_deletes_to_older_ones(
+    tmp_path: Path,
+) -> None:
+    table = table_of(
+        tmp_path,
+        *(data(f"d{n}", n) for n in range(1, 5)),
+        positions("p2", 2),
+        positions("p3", 3),
+        equal("e2", 2),
+        equal("e3", 3),
+    )
+    assert applied(table) == {
+        "d1": ["p2", "p3", "e2", "e3"],
+        "d2": ["p2", "p3", "e3"],
+        "d3": ["p3"],
+        "d4": [],
+    }
+
+
+def test_a_vector_hides_position_deletes_but_not_equality_deletes(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path,
+        data("a", 1),
+        data("b", 1),
+        vector("a", 3),
+        positions("p", 4),
+        positions("pa", 4, ("a", "a")),
+        equal("e", 2),
+    )
+    assert applied(table) == {"a": ["v.puffin", "e"], "b": ["p", "e"]}
+    assert [e.file_path for e in plan_files(table).unused] == ["pa"]
+
+
+def test_a_vector_older_than_the_file_at_its_path_is_void(tmp_path: Path) -> None:
+    table = table_of(tmp_path, data("a", 5), data("b", 2), vector("a", 4), vector("b", 2, "w.puffin"))
+    assert applied(table) == {"a": [], "b": ["w.puffin"]}
+
+
+def test_two_vectors_for_one_file_are_an_error_that_names_both(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path, data("a", 1), vector("a", 2, "one.puffin"), vector("a", 3, "two.puffin", content_offset=77)
+    )
+    with pytest.raises(CorruptDataError, match=r"^a: .*one\.puffin offset 4 and two\.puffin offset 77"):
+        plan_files(table)
+
+
+def test_bounds_and_names_say_which_files_position_deletes_are_about(tmp_path: Path) -> None:
+    table = table_of(
+        tmp_path,
+        *(data(path, 1) for path in ("a", "b", "c")),
+        positions("one", 2, ("b", "b")),
+        positions("range", 2, ("a", "b")),
+        positions("named", 2, referenced_data_file="c"),
+        positions("any", 2),
+    )
+    assert applied(table) == {"a": ["range", "any"], "b": ["one", "range", "any"], "c": ["named", "any"]}
+
+
+def test_partition_and_spec_must_be_the_same_nan_included(tmp_path: Path) -> None:
+    nan = float("nan")
+    table = table_of(
+        tmp_path,
+        data("one", 1, spec_id=1, partition=(1,)),
+        data("null", 1, spec_id=1, partition=(None,)),
+        data("nan", 1, spec_id=2, partition=(nan,)),
+        data("half", 1, spec_id=2, partition=(0.5,)),
+        data("plain", 1),
+        positions("p-one", 2, spec_id=1, partition=(1,)),
+        positions("p-null", 2, spec_id=1, partition=(None,)),
+        positions("p-nan", 2, spec_id=2, partition=(nan,)),
+        positions("p-plain", 2),
+        equal("e-one", 2, spec_id=1, partition=(1,)),
+        equal("e-nan", 2, spec_id=2, partition=(nan,)),
+    )
+    assert applied(table) == {
+        "one": ["p-one", "e-one"],
+        "null": ["p-null"],
+        "nan": ["p-nan", "e-nan"],
+        "half": [],
+        "plain": ["p-plain"],
+    }
+
+
+@pytest.mark.parametrize(("spec_id", "partition"), [(0, ()), (3, (None,))])
+def test_equality_deletes_of_an_unpartitioned_spec_apply_everywhere(
+    tmp_path: Path, spec_id: int, partition: tuple[Any, ...]
+) -> None:
+    table = table_of(
+        tmp_path,
+        data("one", 1, spec_id=1, partition=(1,)),
+        data("plain", 1),
+        equal("e", 2, spec_id=spec_id, partition=partition),
+        positions("p", 2, spec_id=spec_id, partition=partition),
+    )
+    assert applied(table) == {"one": ["e"], "plain": ["p", "e"] if spec_id == 0 else ["e"]}
+
+
+def test_a_filter_leaves_out_files_by_partition_and_metrics_but_never_their_deletes(tmp_path: Path) -> None:
+    def bounds(low: int, high: int) -> dict[str, Any]:
+        return {
+            "lower_bounds": {1: struct.pack("<q", low)},
+            "upper_bounds": {1: struct.pack("<q", high)},
+            "value_counts": {1: 10},
+            "null_value_counts": {1: 0},
+        }
+
+    table = table_of(
+        tmp_path,
+        *(data(f"d{k}", 1, spec_id=1, partition=(k,), **bounds(k * 10, k * 10 + 9)) for k in range(4)),
+        data("plain", 1, **bounds(0, 5)),
+        *(vector(f"d{k}", 2, f"v{k}", spec_id=1, partition=(k,), **bounds(500, 500)) for k in range(4)),
+    )
+    assert applied(table, row_filter="k = 2") == {"d2": ["v2"], "plain": []}
+    assert applied(table, row_filter="k = 2 and id < 6") == {"plain": []}
+    assert applied(table, row_filter=EqualTo("id", 15)) == {"d1": ["v1"]}
+    assert applied(table, row_filter="K = 3", case_sensitive=False) == {"d3": ["v3"], "plain": []}
+    assert applied(table, row_filter="false") == {}
+    assert plan_files(table, metrics=True).tasks[0].data.lower_bounds == {1: struct.pack("<q", 0)}
+    assert plan_files(table).tasks[0].data.lower_bounds is None
+
+
+def test_what_is_not_there_or_not_right_is_said(tmp_path: Path) -> None:
+    table = table_of(tmp_path, data("a", 1))
+    with pytest.raises(NotFoundError, match="7"):
+        plan_files(table, snapshot_id=7)
+    with pytest.raises(NotFoundError, match="side"):
+        plan_files(table, branch="side")
+    with pytest.raises(NotFoundError, match="at or before 5"):
+        plan_files(table, as_of=5)
+    with pytest.raises(InvalidInputError, match="one of"):
+        plan_files(table, snapshot_id=1, branch="main")
+    with pytest.raises(InvalidInputError, match="time zone"):
+        plan_files(table, as_of=datetime.datetime(2020, 1, 1))
+    with pytest.raises(NotFoundError, match="nope"):
+        plan_files(table, row_filter="nope = 1")
+    with pytest.raises(InvalidInputError):
+        plan_files(table, row_filter="id = ")
+    table.metadata = table.metadata.model_copy(update={"format_version": 4})
+    with pytest.raises(UnsupportedError, match="4"):
+        plan_files(table)
+
+
+def test_a_vector_without_a_target_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptDataError, match="referenced-data-file"):
+        plan_files(table_of(tmp_path, data("a", 1), vector("a", 2, referenced_data_file=None)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_tables_without_snapshots_and_of_old_versions_are_planned(racing: SqlCatalog, version: int) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    table = racing.create_table("n.t", rows.schema, properties={"format-version": str(version)})
+    assert plan_files(table).tasks == []
+    table.append(rows)
+    table.append(rows)
+    tasks = plan_files(table).tasks
+    assert [task.data.sequence_number for task in tasks] == ([0, 0] if version == 1 else [2, 1])
+    theirs = sorted(task.file.file_path for task in table.scan().plan_files())
+    assert sorted(task.data.file_path for task in tasks) == theirs
+
+
+def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
+    """As Java and DuckDB write them; planning must not compare each file with each vector."""
+    n = 3000
+    table = table_of(
+        tmp_path,
+        *(data(f"d{i}", 1, status=ADDED) for i in range(n)),
+        *(vector(f"d{i}", 2, f"v{i}") for i in range(n)),
+    )
+    assert applied(table) == {f"d{i}": [f"v{i}"] for i in range(n)}
+
+
+@pytest.mark.parametrize("columns", [1, 9, 30])
+def test_planning_leaves_metrics_out_however_many_there_are(tmp_path: Path, columns: int) -> None:
+    counts = dict.fromkeys(range(columns), 5)
+    bounds = {number: bytes(8) for number in range(columns)}
+    entry = ManifestEntry(
+        1, None, None, None, 0, "file:///a.parquet", "PARQUET", 0, (), 5, 100,
+        column_sizes=counts, value_counts=counts, null_value_counts=counts,
+        lower_bounds=bounds, upper_bounds=bounds, split_offsets=[4],
+    )  # fmt: skip
+    metadata = table_of(tmp_path).metadata
+    manifest = write_manifest(
+        IO, f"file://{tmp_path}/m.avro", metadata=metadata, spec=metadata.spec(), content=0, snapshot_id=1,
+        entries=[entry, replace(entry, file_path="file:///b.parquet")],
+    )  # fmt: skip
+    whole = read_manifest(IO, manifest)
+    assert [found.lower_bounds for found in whole] == [bounds, bounds]
+    nothing = dict.fromkeys(
+        (
+            "column_sizes",
+            "value_counts",
+            "null_value_counts",
+            "nan_value_counts",
+            "lower_bounds",
+            "upper_bounds",
+        )
+    )
+    assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
+
+
+def test_what_was_made_in_a_pause_is_old_and_what_was_frozen_stays_frozen() -> None:
+    gc.collect()
+    with paused_gc():
+        made: list[list[int]] = [[] for _ in range(5000)]
+    assert gc.get_freeze_count() == 0
+    assert sum(gc.get_count()[:1]) < 5000 == len(made)
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with paused_gc():
+            pass
+        assert 0 < frozen // 2 < gc.get_freeze_count() <= frozen  # frozen ones may be freed meanwhile
+    finally:
+        gc.unfreeze()
+
+
+def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
+    assert gc.isenabled()
+    first, second = paused_gc(), paused_gc()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with pytest.raises(KeyError), paused_gc():
+            raise KeyError
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_a_scan_says_that_a_data_file_is_encrypted(tmp_path: Path) -> None:
+    table = table_of(tmp_path, data("d", 1, key_metadata=b"k"))
+    with pytest.raises(UnsupportedError, match="d: an encrypted data file"):
+        scan(table).to_arrow()

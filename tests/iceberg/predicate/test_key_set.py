@@ -1,0 +1,139 @@
+"""Sets of keys against Python's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast.iceberg.predicate import key_set, string_hash
+from puffin_fast.iceberg.predicate.key_set import KeySet
+from puffin_fast.iceberg.predicate.string_hash import RowHash
+
+LOW, HIGH = -(2**63), 2**63 - 1
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "long": (pa.int64(), [None, LOW, HIGH, 0, -1, 1, 1 << 40, *range(100, 200)]),
+    "int": (pa.int32(), [None, -(2**31), 2**31 - 1, *range(-50, 50)]),
+    "date": (pa.date32(), [None, *(date(1969, 12, 1) + timedelta(days=i) for i in range(90))]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [None, *(datetime(1970, 1, 1) + timedelta(i) for i in range(90))],
+    ),
+    "string": (pa.large_string(), [None, "", *(f"w{i}" for i in range(90))]),
+    "decimal": (pa.decimal128(10, 2), [None, *(Decimal(i) / 100 for i in range(-40, 40))]),
+}
+
+
+@pytest.fixture(params=["hash tables", "bitmaps"])
+def kept_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few and many values are held in different ways: try both on the same values."""
+    monkeypatch.setattr(key_set, "FEW", 1 << 15 if request.param == "hash tables" else 0)
+
+
+@pytest.mark.usefixtures("kept_as")
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", [None, "long", "string"])
+def test_a_set_of_keys_finds_what_a_dictionary_finds(first: str, second: str | None) -> None:
+    rng = random.Random(f"{first} {second}")
+    kinds = [KINDS[name] for name in (first, second) if name is not None]
+    fields = [NestedField(at, f"f{at}", LongType()) for at in range(len(kinds))]
+    for n_keys in (1, 7, 60):
+        keys = list(dict.fromkeys(tuple(rng.choice(pool) for _, pool in kinds) for _ in range(n_keys)))
+        known = {key: at for at, key in enumerate(keys)}
+        columns = [pa.array([key[at] for key in keys], kind) for at, (kind, _) in enumerate(kinds)]
+        made = KeySet.of(fields, [pa.chunked_array([column[:3], column[3:]]) for column in columns])
+        assert len(made) == len(keys)
+        rows = [tuple(rng.choice(pool) for _, pool in kinds) for _ in range(300)] + keys
+        values = {at: pa.array([row[at] for row in rows], kind) for at, (kind, _) in enumerate(kinds)}
+        assert made.contains(values).to_pylist() == [row in known for row in rows]
+        assert made.index(values).to_pylist() == [known.get(row) for row in rows]
+        sliced = {at: column.slice(5, 40) for at, column in values.items()}
+        assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
+
+
+@pytest.mark.usefixtures("kept_as")
+def test_keys_that_repeat_count_once_and_rows_of_nulls_are_found_only_by_null() -> None:
+    field = NestedField(1, "f", LongType())
+    made = KeySet.of([field], [pa.array([5, 5, 9, 5, 9], pa.int64())])
+    assert len(made) == 2
+    assert made.contains({1: pa.array([None, 5, None, 9, 0], pa.int64())}).to_pylist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    with_null = KeySet.of([field], [pa.array([None, 5, None], pa.int64())])
+    assert with_null.contains({1: pa.nulls(3, pa.int64())}).to_pylist() == [True] * 3
+    only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
+    assert only_null.contains({1: pa.array([None, 5], pa.int64())}).to_pylist() == [True, False]
+
+
+VALUES = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa",
+    "\0",
+    "\0\0",
+    "a\0",
+    "x" * 100,
+    "x" * 99 + "y",
+    "ä",
+    *map(str, range(50)),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1 << 18])
+def test_a_hash_is_the_value_s_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(string_hash, "CHUNK", chunk)
+    rng = random.Random(chunk)
+    hash = RowHash(0)
+    alone = {value: int(hash.of(pa.array([value], pa.large_string()))[0]) for value in VALUES}
+    assert len(set(alone.values())) == len(VALUES)
+    assert alone["a"] != int(RowHash(1).of(pa.array(["a"], pa.large_string()))[0])
+    values = [rng.choice(VALUES) for _ in range(200)]
+    array = pa.array(values, pa.large_string())
+    assert hash.of(array).tolist() == [alone[value] for value in values]
+    assert hash.of(array[31:170]).tolist() == [alone[value] for value in values[31:170]]
+    assert hash.of(array.cast(pa.large_binary())).tolist() == hash.of(array).tolist()
+    assert hash.of(array[:0]).tolist() == []
+    assert len(hash.of(pa.nulls(3, pa.large_string()))) == 3
+
+
+def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array(VALUES, pa.large_string())
+    found = []
+    for chunk in (1 << 18, 3):
+        monkeypatch.setattr(string_hash, "CHUNK", chunk)
+        found.append(RowHash(5).of(array).tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "kind"),
+    [
+        (lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64), "_Strings"),
+        (lambda values: np.zeros(len(values), np.uint64), "_Values"),
+    ],
+)
+def test_values_of_one_hash_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[pa.Array], Any], kind: str
+) -> None:
+    monkeypatch.setattr(key_set, "FEW", 0)
+    monkeypatch.setattr(RowHash, "of", lambda _, values: spoilt(values))
+    keys = ["", "a", "bb", None, "ccc"]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.large_string())])
+    assert type(made._columns[0]).__name__ == kind
+    rows = ["a", "b", "", "bb", "bc", None, "ccc", "dddd"]
+    found = made.index({1: pa.array(rows, pa.large_string())})
+    assert found.to_pylist() == [keys.index(row) if row in keys else None for row in rows]

@@ -1,0 +1,292 @@
+"""Tables on an object store: S3 as moto serves it on loopback, every request counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast import files, iceberg
+from puffin_fast.errors import PuffinFastError
+from tests.conftest import require_module
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+KEYS = {"access-key-id": "key", "secret-access-key": "secret", "region": "us-east-1"}
+
+ARROW, FSSPEC = "pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"
+
+GROUP_ROWS, N_GROUPS = 20_000, 6
+FOOTER = 64 << 10
+"""Bytes at a file's end that a Parquet reader asks for before it knows anything."""
+
+
+class Request(NamedTuple):
+    """What a client asked: `start` and `stop` are the bytes of an object that it got."""
+
+    method: str
+    path: str
+    start: int
+    stop: int
+
+
+class Store(NamedTuple):
+    """An S3 server, what it was asked, in order, and the methods that it denies."""
+
+    endpoint: str
+    requests: list[Request]
+    denied: set[str]
+
+    def reads(self, location: str) -> list[tuple[int, int]]:
+        """The ranges of one object that were read."""
+        path = "/" + location.removeprefix("s3://")
+        return [(r.start, r.stop) for r in self.requests if (r.method, r.path) == ("GET", path)]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    """An S3 server on loopback with the bucket ``lake``."""
+    require_module("moto")
+    require_module("flask")
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, *_: object) -> None: ...
+
+    application = DomainDispatcherApplication(create_backend_app)
+    requests, denied = list[Request](), set[str]()
+
+    def counted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        def started(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            named = {name.lower(): value for name, value in headers}
+            length, start = int(named.get("content-length", 0)), 0
+            if "content-range" in named:  # bytes 0-9/100
+                start = int(named["content-range"].split()[1].partition("-")[0])
+            found = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], start, start + length)
+            requests.append(found)
+            return start_response(status, headers, *rest)
+
+        if environ["REQUEST_METHOD"] in denied:
+            start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Connection", "close")])
+            return [b"<Error><Code>AccessDenied</Code><Message>read only</Message></Error>"]
+        return application(environ, started)
+
+    server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=Quiet)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    made = Store(f"http://127.0.0.1:{server.server_port}", requests, denied)
+    pa.fs.S3FileSystem(
+        access_key="key", secret_key="secret", endpoint_override=made.endpoint, allow_bucket_creation=True
+    ).create_dir("lake")
+    yield made
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=[ARROW, FSSPEC], ids=["pyarrow", "fsspec"])
+def catalog(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterator[SqlCatalog]:
+    """A catalog whose warehouse is a folder of the bucket."""
+    properties = {f"s3.{name}": value for name, value in KEYS.items()} | {"s3.endpoint": store.endpoint}
+    made = SqlCatalog(
+        "s3",
+        uri=f"sqlite:///{tmp_path}/catalog.db",
+        warehouse=f"s3://lake/{tmp_path.name}",
+        **properties,
+        **{"py-io-impl": request.param},
+    )
+    made.create_namespace("n")
+    yield made
+    made.engine.dispose()
+
+
+def test_a_table_lives_on_s3(catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
+    table = iceberg.create_table(catalog, "n.t", schema)
+    for first in (0, 100, 200):
+        rows = {"id": range(first, first + 100), "w": ["old"] * 100}
+        iceberg.append(table, pa.table(rows, schema))
+    iceberg.delete(table, "id >= 90 and id < 110")
+    iceberg.delete_keys(table, pa.table({"id": [5, 205]}), ["id"])
+    iceberg.upsert(table, pa.table({"id": [6, 300], "w": ["new", "new"]}, schema), ["id"])
+    expected = {id: "old" for id in (*range(90), *range(110, 300)) if id not in (5, 205)}
+    expected |= {6: "new", 300: "new"}
+
+    def agree() -> None:
+        for rows in (iceberg.scan(table).to_arrow(), table.scan().to_arrow()):
+            assert rows.num_rows == len(expected)
+            assert dict(zip(rows["id"].to_pylist(), rows["w"].to_pylist(), strict=True)) == expected
+        assert iceberg.verify(table) == []
+
+    agree()
+    assert iceberg.compact(table).puffin_files_written == 1
+    agree()
+    assert iceberg.repair(table).snapshot_id is None
+    assert iceberg.deletes(table).num_rows == 3
+    at_once = timedelta(seconds=-5)
+    assert iceberg.orphan_files(table, older_than=at_once).num_rows == 0
+    freed = iceberg.orphan_files(table, older_than=at_once, keep=[])["path"].to_pylist()
+    for path in freed:
+        table.io.delete(path)
+    agree()
+
+
+def test_position_deletes_become_vectors_on_s3(catalog: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
+    iceberg.append(table, pa.table({"id": range(100)}))
+    iceberg.delete(table, "id < 10")
+    iceberg.upgrade(table)
+    assert iceberg.convert_position_deletes(table).vectors_written == 1
+    assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(10, 100))
+
+
+def test_a_warehouse_that_is_read_only(catalog: SqlCatalog, store: Store) -> None:
+    schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
+    table = iceberg.create_table(catalog, "n.t", schema)
+    for first in (0, 100):
+        iceberg.append(table, pa.table({"id": range(first, first + 100), "w": ["old"] * 100}, schema))
+        iceberg.delete(table, f"id = {first}")
+    head, rows = table.metadata.current_snapshot_id, iceberg.scan(table).to_arrow()
+    row = pa.table({"id": [5], "w": ["new"]}, schema)
+    jobs: list[Callable[[], object]] = [
+        lambda: iceberg.append(table, row),
+        lambda: iceberg.delete(table, "id = 7"),
+        lambda: iceberg.delete_keys(table, row, ["id"]),
+        lambda: iceberg.upsert(table, row, ["id"]),
+        lambda: iceberg.compact(table),
+    ]
+    store.denied.update({"PUT", "POST", "DELETE"})
+    try:
+        for job in jobs:
+            with pytest.raises(PuffinFastError):
+                job()
+    finally:
+        store.denied.clear()
+    table.refresh()
+    assert table.metadata.current_snapshot_id == head
+    assert iceberg.scan(table).to_arrow().equals(rows)
+    assert iceberg.orphan_files(table, older_than=timedelta(seconds=-5)).num_rows == 0
+
+
+def test_one_vector_costs_one_request_for_its_own_bytes(catalog: SqlCatalog, store: Store) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for first in range(0, 5000, 1000):
+        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    some = [1000 * number + at for number in range(5) for at in range(0, 1000, number + 3)]
+    iceberg.delete_keys(table, pa.table({"id": some}), ["id"])
+    vectors = [task.vector for task in iceberg.plan_files(table).tasks]
+    assert len({vector.file_path for vector in vectors if vector is not None}) == 1
+    for vector in vectors:
+        assert vector is not None
+        offset, length = vector.content_offset, vector.content_size_in_bytes
+        assert offset is not None
+        assert length is not None
+        store.requests.clear()
+        bitmap = files.read_vector(vector.file_path, offset=offset, length=length, filesystem=table.io)
+        assert len(bitmap) == vector.record_count
+        assert store.reads(vector.file_path) == [(offset, offset + length)]
+        assert len(store.requests) <= 2  # and one for the file's size, where the FileIO asks
+
+
+def test_a_scan_reads_the_vectors_of_its_data_files_only(catalog: SqlCatalog, store: Store) -> None:
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for first in range(0, 3000, 1000):
+        iceberg.append(table, pa.table({"id": range(first, first + 1000)}))
+    iceberg.delete(table, "id in (5, 1005, 1007, 2005)")
+    first, second, third = sorted(iceberg.plan_files(table).tasks, key=lambda t: t.data.sequence_number or 0)
+    store.requests.clear()
+    assert iceberg.scan(table, "id >= 1000 and id < 2000").to_arrow().num_rows == 998
+    assert second.vector is not None
+    offset, length = second.vector.content_offset or 0, second.vector.content_size_in_bytes or 0
+    assert store.reads(second.vector.file_path) == [(offset, offset + length)]
+    assert store.reads(second.data.file_path)
+    for other in (first, third):
+        assert store.reads(other.data.file_path) == []
+
+
+def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, store: Store) -> None:
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "p"))
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "p", LongType()))
+    table = iceberg.create_table(catalog, "n.t", schema, partition_spec=spec)
+    iceberg.append(table, pa.table({"id": range(160), "p": [i % 32 for i in range(160)]}))
+    iceberg.delete(table, "id < 32")
+    (path,) = {task.vector.file_path for task in iceberg.plan_files(table).tasks if task.vector is not None}
+    store.requests.clear()
+    assert iceberg.scan(table, threads=1).to_arrow().num_rows == 128
+    assert len(store.reads(path)) == 32 // 4  # of which a thread has eight lots
+
+
+@pytest.fixture
+def wide(catalog: SqlCatalog) -> tuple[Table, str, pq.FileMetaData]:
+    """A table of one data file with six row groups of two columns, 160 KB each; its path and footer."""
+    schema = pa.schema([("id", pa.int64()), ("x", pa.int64())])
+    properties = {
+        "write.parquet.row-group-limit": str(GROUP_ROWS),
+        "write.parquet.compression-codec": "uncompressed",
+    }
+    table = iceberg.create_table(catalog, "n.t", schema, properties=properties)
+    ids = range(GROUP_ROWS * N_GROUPS)
+    iceberg.append(table, pa.table({"id": ids, "x": [id * 7919 for id in ids]}, schema))
+    path = iceberg.plan_files(table).tasks[0].data.file_path
+    with table.io.new_input(path).open() as stream:
+        footer = pq.read_metadata(stream)
+    assert footer.num_row_groups == N_GROUPS
+    return table, path, footer
+
+
+def span(footer: pq.FileMetaData, group: int, columns: tuple[int, ...]) -> tuple[int, int]:
+    """The bytes of some neighbouring columns of a row group."""
+    chunks = [footer.row_group(group).column(at) for at in columns]
+    starts = [min(filter(None, (c.dictionary_page_offset, c.data_page_offset))) for c in chunks]
+    return min(starts), max(s + c.total_compressed_size for s, c in zip(starts, chunks, strict=True))
+
+
+@pytest.mark.parametrize("where", ["a filter", "a filter on one column", "a vector"])
+def test_a_scan_reads_the_row_groups_that_it_needs(
+    store: Store, wide: tuple[Table, str, pq.FileMetaData], where: str
+) -> None:
+    table, path, footer = wide
+    columns, fields = (0, 1), ("id", "x")
+    if where == "a vector":
+        iceberg.delete(table, f"id < {2 * GROUP_ROWS} or id >= {3 * GROUP_ROWS}")
+        filter = "id >= 0"
+    else:
+        filter = f"id >= {2 * GROUP_ROWS} and id < {2 * GROUP_ROWS + 10}"
+        if where.endswith("one column"):
+            columns, fields = (0,), ("id",)
+    store.requests.clear()
+    found = iceberg.scan(table, filter, fields).to_arrow()
+    assert found["id"][0].as_py() == 2 * GROUP_ROWS
+    start, stop = span(footer, 2, columns)
+    tail = span(footer, N_GROUPS - 1, (1,))[1] - FOOTER
+    reads = store.reads(path)
+    assert all((start <= a and b <= stop) or a >= tail for a, b in reads), (reads, start, stop, tail)
+    assert sum(b - a for a, b in reads) <= stop - start + 2 * FOOTER
+    assert len(reads) <= 6
+
+
+def test_a_delete_reads_its_filters_columns_of_the_row_groups_that_may_match(
+    store: Store, wide: tuple[Table, str, pq.FileMetaData]
+) -> None:
+    table, path, footer = wide
+    store.requests.clear()
+    assert iceberg.delete(table, f"id = {3 * GROUP_ROWS + 5}").rows_deleted == 1
+    start, stop = span(footer, 3, (0,))
+    tail = span(footer, N_GROUPS - 1, (1,))[1] - FOOTER
+    reads = store.reads(path)
+    assert all((start <= a and b <= stop) or a >= tail for a, b in reads), (reads, start, stop, tail)
+    assert len(reads) <= 4

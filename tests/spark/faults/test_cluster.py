@@ -1,0 +1,78 @@
+"""Each case of `cluster.py`, which dies at the end in the middle of a job: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puffin_fast import spark as ps
+from puffin_fast.errors import PuffinFastError
+from tests.iceberg.conftest import local
+from tests.spark.faults.cluster import CASES, JOB, LAST, _catalog, _check
+from tests.spark.faults.harm import wait
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def died(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], int]:
+    """Where the cluster was, what it said of each case, and how it ended."""
+    folder = tmp_path_factory.mktemp("cluster")
+    log = folder / "log"
+    with log.open("wb") as out:  # a file, because executors that outlive the driver would keep a pipe open
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.spark.faults.cluster", str(folder)],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            timeout=600,
+            check=False,
+        )
+    said = log.read_text()
+    results = {}
+    for line in said.splitlines():
+        verdict, _, name = line.partition(" ")
+        if name in CASES and verdict in ("held", "FAILED"):
+            results[name] = verdict if verdict == "held" else said[-6000:]
+    return folder, results, done.returncode
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_cluster(name: str, died: tuple[Path, dict[str, str], int]) -> None:
+    folder, results, _ = died
+    assert results.get(name, (folder / "log").read_text()[-6000:]) == "held"
+
+
+def test_a_driver_killed_within_a_job_changes_nothing_and_its_files_are_found(
+    died: tuple[Path, dict[str, str], int],
+) -> None:
+    folder, _, status = died
+    assert status == -signal.SIGKILL, (folder / "log").read_text()[-6000:]
+    catalog = _catalog(folder / LAST)
+    table = catalog.load_table("n.t")
+    _check(table, set())
+
+    def left() -> set[Path]:
+        return {path for path in local(table.location()).rglob("*") if ".puffin" in path.name}
+
+    before = left()
+    found = {Path(path.removeprefix("file://")) for path in ps.job_files(table, JOB)}
+    assert before <= found <= left()
+    assert any(path.suffix == ".tmp" for path in found)
+
+    def tidy() -> bool:
+        ps.remove_job_files(table, JOB)
+        return not left()
+
+    wait(tidy)  # a task may end after its driver
+    assert ps.job_files(table, JOB) == []
+    catalog.engine.dispose()
+    with pytest.raises(PuffinFastError, match="job_id"):
+        ps.job_files(table, "no/name")
