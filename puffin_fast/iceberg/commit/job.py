@@ -12,8 +12,13 @@ from pyiceberg.exceptions import NoSuchTableError, ValidationError
 
 from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, repeated
-from puffin_fast.iceberg.compat.pyiceberg_catalog import check_version
+from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, repeated, retries
+from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    BusyError,
+    check_version,
+    is_locked,
+    roll_back_returned_connections,
+)
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION
 
 if TYPE_CHECKING:
@@ -40,8 +45,20 @@ def refresh(table: Table) -> None:
     Raises:
         UnsupportedError: its format version is above 3, or PyIceberg is not known.
         NotFoundError: it is gone.
+        ConflictError: the catalog's database stays locked.
+        PuffinFastError: the catalog does not answer.
     """
     check_version()
+    roll_back_returned_connections(table.catalog)
+    for attempt in retries(table.metadata.properties):
+        with attempt:
+            _load(table)
+    name, version = ".".join(table.name()), table.metadata.format_version
+    if version > MAX_FORMAT_VERSION:
+        raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
+
+
+def _load(table: Table) -> None:
     name = ".".join(table.name())
     try:
         table.refresh()
@@ -49,9 +66,14 @@ def refresh(table: Table) -> None:
         raise UnsupportedError(f"{name}: metadata that PyIceberg does not read: {error}") from error
     except NoSuchTableError as error:
         raise NotFoundError(f"{name}: {error}") from error
-    version = table.metadata.format_version
-    if version > MAX_FORMAT_VERSION:
-        raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{name}: {type(table).__name__} is not of a catalog: {error}") from error
+    except PuffinFastError:
+        raise
+    except Exception as error:
+        if is_locked(error):
+            raise BusyError.of(name, error) from error
+        raise PuffinFastError(f"{name}: the table could not be loaded: {error}") from error
 
 
 def refresh_v3(table: Table, *, oldest: int = 3) -> None:

@@ -36,7 +36,13 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes
 from puffin_fast.iceberg.commit.snapshot_manifests import SnapshotManifests
-from puffin_fast.iceberg.compat.pyiceberg_catalog import LostRaceError, check_version, commit_snapshot
+from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    BusyError,
+    LostRaceError,
+    check_version,
+    commit_snapshot,
+    is_locked,
+)
 from puffin_fast.iceberg.manifest import write_manifest_list
 
 if TYPE_CHECKING:
@@ -44,7 +50,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["JOB_ID", "Committed", "commit", "head_of", "remove_files", "repeated"]
+__all__ = ["JOB_ID", "Committed", "commit", "head_of", "remove_files", "repeated", "retries"]
 
 JOB_ID = "puffin-fast.job-id"
 """Summary key of the caller's name for a job: a job that the branch's history holds is not done again."""
@@ -138,13 +144,18 @@ def commit(
         table, changes, base, branch, job_id, dict(snapshot_properties or {}), rebuild, merge
     )
     try:
-        for attempt in _retries(table.metadata.properties):
+        for attempt in retries(table.metadata.properties):
             with attempt:
                 return attempt_of.run(attempt.retry_state.attempt_number)
     except CommitUnknownError:
         raise
-    except LostRaceError:
-        last = attempt_of.landed()
+    except LostRaceError as error:
+        try:
+            last = attempt_of.landed()
+        except BusyError as busy:
+            if attempt_of.last is not None:
+                raise _unknown(table, busy) from error
+            last = None
         if last is not None:
             return last
         attempt_of.give_up()
@@ -160,7 +171,7 @@ def commit(
     raise AssertionError("tenacity ended without a result")  # pragma: no cover
 
 
-def _retries(properties: Mapping[str, str]) -> Retrying:
+def retries(properties: Mapping[str, str]) -> Retrying:
     """The table's own retry properties, with Java's defaults."""
 
     def number(name: str, default: int) -> int:
@@ -215,23 +226,29 @@ class _Attempt:
             self.clean()
             raise
         self.last = snapshot
-        commit_snapshot(table, snapshot, branch=self.branch)
+        try:
+            commit_snapshot(table, snapshot, branch=self.branch)
+        except BusyError:
+            self.last = None
+            raise
         return self.result(snapshot, number)
 
     def landed(self) -> Committed | None:
         """The last attempt if it stands in the table, whatever the catalog said; moves to the new metadata.
 
         Raises:
-            CommitUnknownError: nobody can say.
+            CommitUnknownError: the catalog does not answer.
+            BusyError: its database is locked.
         """
         table = self.table
         try:
             table.refresh()
         except Exception as error:
-            raise CommitUnknownError(
-                f"{'.'.join(table.name())}: the catalog refused the commit, and then did not answer "
-                f"({type(error).__name__}: {error}); nothing was removed"
-            ) from error
+            if is_locked(error):
+                raise BusyError.of(".".join(table.name()), error) from error
+            if self.last is None:
+                raise
+            raise _unknown(table, error) from error
         if self.last is None or table.metadata.snapshot_by_id(self.last.snapshot_id) is None:
             return None
         return self.result(self.last, self.number)
@@ -306,6 +323,13 @@ class _Attempt:
         """Removes everything that this commit brought."""
         self.clean()
         remove_files(self.table.io, self.changes.new_files)
+
+
+def _unknown(table: Table, error: Exception) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"{'.'.join(table.name())}: the catalog refused the commit, and then did not answer "
+        f"({type(error).__name__}: {error}); nothing was removed"
+    )
 
 
 def _id(snapshot: Snapshot | None) -> int | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sqlite3
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -76,14 +77,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KNOWN_VERSIONS",
+    "BusyError",
     "LostRaceError",
     "check_rows",
     "check_version",
     "commit_snapshot",
     "commit_upgrade",
     "filesystem",
+    "is_locked",
     "metrics_evaluator",
     "proves_all_rows",
+    "roll_back_returned_connections",
     "schema_of_arrow",
     "v3_metadata",
     "write_data_files",
@@ -99,6 +103,15 @@ SNAPSHOT_KEYS = frozenset(str(field.alias or name) for name, field in Snapshot.m
 
 class LostRaceError(ConflictError):
     """The catalog refused a commit because the table moved on; nothing of it happened: it can be retried."""
+
+
+class BusyError(LostRaceError):
+    """The catalog's database was locked by others until its timeout; for certain nothing happened."""
+
+    @classmethod
+    def of(cls, name: str, error: BaseException) -> BusyError:
+        """The error for a table from the one that SQLAlchemy raised."""
+        return cls(f"{name}: the catalog's database is busy: {getattr(error, 'orig', error)}")
 
 
 def check_version(version: str = pyiceberg.__version__) -> None:
@@ -199,6 +212,7 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
         UnsupportedError: a PyIceberg that this file does not know.
     """
     check_version()
+    roll_back_returned_connections(catalog)
     if not isinstance(catalog, MetastoreCatalog):
         yield
         return
@@ -220,6 +234,34 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
 
 
 # --- commits ------------------------------------------------------------------------------------------------
+
+
+def roll_back_returned_connections(catalog: Catalog) -> None:
+    """Makes sure that no pooled connection of a SQL catalog is inside of a transaction.
+
+    SQLite keeps a transaction open when COMMIT fails because others read or because the disk is full, and
+    SQLAlchemy returns such a connection to its pool without a rollback. The connection would then hold its
+    lock, and the next reader on it would see what was never committed.
+    """
+    engine = getattr(catalog, "engine", None)
+    if engine is None:
+        return
+    from sqlalchemy import event
+
+    for name in ("reset", "checkout"):
+        if not event.contains(engine, name, _roll_back):
+            event.listen(engine, name, _roll_back)
+
+
+def _roll_back(connection: Any, *_: object) -> None:
+    if getattr(connection, "in_transaction", False):
+        connection.rollback()
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether SQLite gave up waiting for others; what it was asked to do did not happen then."""
+    code: int | None = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class _AssertLastSequenceNumber(ValidatableTableRequirement):
@@ -344,33 +386,31 @@ def _settle(
 ) -> None:
     """After an error that does not say what became of the commit: ask the table, and believe only a proof."""
     name = ".".join(table.name())
+    if is_locked(error):
+        raise BusyError.of(name, error) from error
     if isinstance(table.catalog, MetastoreCatalog) and not metadata_written:
         raise PuffinFastError(f"{name}: the metadata could not be written: {error}") from error
-    if _is_locked(error):
-        raise LostRaceError(f"{name}: {error}") from error
     try:
         fresh = table.catalog.load_table(table.name())
         verdict = landed(fresh.metadata)
     except Exception:
-        verdict = None
+        raise _unknown(name, error) from error
     if verdict:
         table.metadata, table.metadata_location = fresh.metadata, fresh.metadata_location
         return
     if verdict is False:
         raise LostRaceError(f"{name}: {error}") from error
     refused = (BadRequestError, UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
-    if isinstance(error, refused):
+    if isinstance(error, refused) or isinstance(getattr(error, "orig", None), sqlite3.Error):
         raise PuffinFastError(f"{name}: the catalog refused the commit: {error}") from error
-    raise CommitUnknownError(
+    raise _unknown(name, error) from error
+
+
+def _unknown(name: str, error: Exception) -> CommitUnknownError:
+    return CommitUnknownError(
         f"{name}: the catalog did not say whether the commit happened ({type(error).__name__}: {error}); "
         "nothing was removed. Load the table again: if its newest snapshot is not yours, repeat the job"
-    ) from error
-
-
-def _is_locked(error: Exception) -> bool:
-    """SQLite gave up waiting for another writer: it has rolled back."""
-    origin = getattr(error, "orig", None)
-    return type(origin).__module__ == "sqlite3" and "locked" in str(origin)
+    )
 
 
 # --- data files ---------------------------------------------------------------------------------------------

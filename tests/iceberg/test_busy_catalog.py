@@ -1,0 +1,306 @@
+"""A SQLite catalog that others lock, or whose disk is full: what is reported is what the catalog holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import OperationalError
+
+from puffin_fast import iceberg
+from puffin_fast.errors import ConflictError, PuffinFastError
+from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from tests.iceberg.conftest import RacingCatalog
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
+
+BEGIN = {"reader": "BEGIN", "writer": "BEGIN IMMEDIATE", "exclusive": "BEGIN EXCLUSIVE"}
+"""How another program opens the transaction in which it stays; each of them then reads."""
+
+VERBS: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: iceberg.append(table, pa.table({"id": [500]})),
+    "delete": lambda table: iceberg.delete(table, "id < 50"),
+    "delete_keys": lambda table: iceberg.delete_keys(table, pa.table({"id": [3]}), ["id"]),
+    "upsert": lambda table: iceberg.upsert(table, pa.table({"id": [3, 700]}), ["id"]),
+}
+
+
+class Database:
+    """A catalog's SQLite file, and another program's connection to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "catalog.db"
+
+    def catalog(self, timeout_s: float = 0.05) -> RacingCatalog:
+        return RacingCatalog(
+            "busy", uri=f"sqlite:///{self.path}?timeout={timeout_s}", warehouse=f"file://{self.folder}/wh"
+        )
+
+    def lock(self, kind: str) -> sqlite3.Connection:
+        other = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        other.execute(BEGIN[kind])
+        other.execute("SELECT * FROM iceberg_tables").fetchall()
+        return other
+
+    def rows(self) -> int:
+        """What a program that starts now reads."""
+        catalog = self.catalog()
+        try:
+            return len(catalog.load_table("n.t").scan().to_arrow())
+        finally:
+            catalog.engine.dispose()
+
+    def is_free(self) -> bool:
+        """Whether no connection holds a lock."""
+        other = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        try:
+            other.execute("BEGIN EXCLUSIVE")
+            return True
+        finally:
+            other.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path)
+
+
+@pytest.fixture
+def table(database: Database) -> Iterator[Table]:
+    catalog = database.catalog()
+    catalog.create_namespace("n")
+    quick = {f"commit.retry.{name}-wait-ms": "1" for name in ("min", "max")}
+    made = iceberg.create_table(
+        catalog, "n.t", ROWS.schema, properties={"commit.retry.num-retries": "2", **quick}
+    )
+    iceberg.append(made, ROWS)
+    yield made
+    catalog.engine.dispose()
+
+
+def racing(table: Table) -> RacingCatalog:
+    assert isinstance(table.catalog, RacingCatalog)
+    return table.catalog
+
+
+@pytest.mark.parametrize("kind", BEGIN)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_commit_that_a_lock_prevents_is_reported_as_not_committed(
+    database: Database, table: Table, verb: str, kind: str
+) -> None:
+    held: list[sqlite3.Connection] = []
+    racing(table).before.append(lambda: held.append(database.lock(kind)))
+    with pytest.raises(ConflictError, match=r"n\.t: the catalog's database is busy: database is locked"):
+        VERBS[verb](table)
+    held[0].close()
+    assert database.is_free()
+    assert database.rows() == 100
+    assert len(table.refresh().scan().to_arrow()) == 100
+    VERBS[verb](table)
+    assert len(table.scan().to_arrow()) == database.rows() != 100 or verb == "upsert"
+
+
+@pytest.mark.parametrize("kind", BEGIN)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_commit_is_tried_again_when_the_lock_is_gone(
+    database: Database, table: Table, verb: str, kind: str
+) -> None:
+    def lock() -> None:
+        held = database.lock(kind)
+        load = racing(table).load_table
+
+        def unlocked(identifier: Any) -> Table:
+            """The lock ends when the job asks the catalog again."""
+            if refreshed:
+                held.close()
+            refreshed.append(identifier)
+            return load(identifier)
+
+        refreshed: list[object] = []
+        racing(table).load_table = unlocked  # type: ignore[method-assign]
+
+    before = table.metadata.current_snapshot_id
+    racing(table).before.append(lock)
+    result: Any = VERBS[verb](table)
+    assert result.attempts == 2
+    assert database.is_free()
+    assert table.metadata.current_snapshot_id == result.snapshot_id != before
+    other = database.catalog()
+    assert other.load_table("n.t").metadata == table.metadata
+    other.engine.dispose()
+
+
+@pytest.mark.parametrize("kind", BEGIN)
+def test_an_upgrade_that_a_lock_prevents_changes_nothing_and_leaves_no_lock(
+    database: Database, table: Table, kind: str
+) -> None:
+    with v3_metadata(table.catalog):
+        old = table.catalog.create_table("n.old", ROWS.schema, properties={"format-version": "2"})
+    held: list[sqlite3.Connection] = []
+    racing(table).before.append(lambda: held.append(database.lock(kind)))
+    with pytest.raises(ConflictError, match="database is busy"):
+        iceberg.upgrade(old)
+    held[0].close()
+    assert database.is_free()
+    assert old.refresh().metadata.format_version == 2
+    assert iceberg.upgrade(old).metadata.format_version == 3
+
+
+def test_a_table_that_cannot_be_loaded_is_our_error(database: Database, table: Table) -> None:
+    held = database.lock("exclusive")
+    with pytest.raises(ConflictError, match="database is busy"):
+        iceberg.delete(table, "id < 50")
+    held.close()
+    assert database.rows() == 100
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_another_library_failed_to_commit_is_not_there(
+    database: Database, table: Table, verb: str
+) -> None:
+    """PyIceberg's own commit fails, and its connection returns to the pool that this library shares."""
+    with v3_metadata(table.catalog):
+        old = table.catalog.create_table("n.old", ROWS.schema, properties={"format-version": "2"})
+    iceberg.append(old, ROWS)
+    catalog = SqlCatalog("busy", **table.catalog.properties)
+    mine = catalog.load_table("n.old")
+    held = database.lock("reader")
+    with pytest.raises(OperationalError, match="locked"):
+        mine.append(pa.table({"id": pa.array([500, 501], pa.int64())}))
+    held.close()
+    VERBS[verb](mine)
+    found = mine.scan().to_arrow()["id"].to_pylist()
+    assert 501 not in found
+    assert len(mine.metadata.snapshots) == 2
+    assert database.is_free()
+    catalog.engine.dispose()
+
+
+FULL = """
+import sys, errno
+from pathlib import Path
+import pyarrow as pa
+from puffin_fast import iceberg
+from puffin_fast.errors import PuffinFastError
+from tests.iceberg.conftest import RacingCatalog
+from sqlalchemy import text
+
+disk, folder, verb = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+catalog = RacingCatalog("full", uri=f"sqlite:///{disk}/catalog.db", warehouse=f"file://{folder}/wh")
+with catalog.engine.connect() as connection:
+    connection.execute(text("PRAGMA journal_mode=WAL"))  # COMMIT is what writes then
+catalog.create_namespace("n")
+table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+iceberg.append(table, pa.table({"id": range(100)}))
+
+def fill():
+    with open(disk / "ballast", "wb", buffering=0) as ballast:
+        while True:
+            try:
+                ballast.write(bytes(4096))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                return
+
+from tests.iceberg.test_busy_catalog import VERBS
+catalog.before.append(fill)
+try:
+    print("COMMITTED", VERBS[verb](table))
+except PuffinFastError as error:
+    print(type(error).__name__, error)
+(disk / "ballast").unlink()
+other = RacingCatalog("full", uri=f"sqlite:///{disk}/catalog.db", warehouse=f"file://{folder}/wh")
+print("rows", len(other.load_table("n.t").scan().to_arrow()), len(table.refresh().scan().to_arrow()))
+print("again", VERBS[verb](table) is not None, other.load_table("n.t").metadata == table.metadata)
+"""
+
+
+def may_mount() -> bool:
+    """Whether this user may mount a small disk in a namespace of its own."""
+    return (
+        bool(shutil.which("unshare"))
+        and not subprocess.run(
+            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True
+        ).returncode
+    )
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a small disk")
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_commit_for_which_the_catalog_has_no_space_is_reported_as_not_committed(
+    tmp_path: Path, verb: str
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = tmp_path / "full.py"
+    script.write_text(FULL)
+    command = (
+        f"mount -t tmpfs -o size=512k none {disk} && exec {sys.executable} {script} {disk} {tmp_path} {verb}"
+    )
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=_environment(),
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[0].startswith("PuffinFastError n.t: the catalog refused the commit"), lines
+    assert "full" in lines[0]
+    assert lines[-2:] == ["rows 100 100", "again True True"]
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+def attempt(table: Table) -> tuple[iceberg.DeleteResult | None, PuffinFastError | None]:
+    """A delete that may fail."""
+    try:
+        return iceberg.delete(table, "id < 50"), None
+    except PuffinFastError as error:
+        return None, error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [1, 7, 30])
+@pytest.mark.parametrize("kind", BEGIN)
+def test_a_lock_of_some_seconds_delays_a_commit_or_prevents_it(
+    tmp_path: Path, kind: str, seconds: int
+) -> None:
+    """With the timeout that SQLite has by default, 5 s, and the table's default retries."""
+    database = Database(tmp_path)
+    catalog = database.catalog(timeout_s=5)
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", ROWS.schema)
+    iceberg.append(table, ROWS)
+    timers: list[threading.Timer] = []
+
+    def lock() -> None:
+        timers.append(threading.Timer(seconds, database.lock(kind).close))
+        timers[0].start()
+
+    catalog.before.append(lock)
+    done, error = attempt(table)
+    assert error is None or (seconds == 30 and isinstance(error, ConflictError))
+    assert done is None or (done.rows_deleted, done.snapshot_id) == (50, table.metadata.current_snapshot_id)
+    for timer in timers:
+        timer.join()
+    assert database.is_free()
+    assert len(table.scan().to_arrow()) == database.rows() == (100 if done is None else 50)
+    catalog.engine.dispose()
