@@ -12,7 +12,8 @@ from typing import Any
 from puffin_fast._kernels import frames
 from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.dv._counted import counted
+from puffin_fast.errors import InvalidInputError
 
 __all__ = ["BLOB_TYPE", "FIELDS", "MAGIC", "MAX_POSITION", "decode", "encode"]
 
@@ -52,8 +53,5 @@ def decode(
     """
     blob = as_bytes(blob, "deletion vector")
     facts = frames.check(blob, path, offset)
-    if cardinality is not None and facts[0] != cardinality:
-        raise CorruptDataError(
-            "cardinality of a deletion vector", path=path, offset=offset, expected=cardinality, found=facts[0]
-        )
-    return PositionBitmap.of_checked(blob, _HEAD_BYTES, len(blob) - _CRC_BYTES, facts)
+    bitmap = PositionBitmap.of_checked(blob, _HEAD_BYTES, len(blob) - _CRC_BYTES, facts)
+    return counted(bitmap, cardinality, path=path, offset=offset)

@@ -8,8 +8,10 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from puffin_fast import dv
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinWriter
-from tests import oracle, strategies
+from tests import malformed_formats, oracle, oracle_formats, strategies
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 600
@@ -31,6 +33,36 @@ def _blobs() -> Iterator[bytes]:
         if name.startswith("blob_"):
             yield build()
     yield from _bitmaps()  # the target frames them
+
+
+def _delta() -> Iterator[bytes]:
+    for build in malformed_formats.MALFORMED_DELTA.values():
+        yield build()
+    yield oracle_formats.encode_native([0, 5, 70_000, (1 << 32) + 3])
+    yield dv.delta.encode_inline(PositionBitmap.from_positions([1, 2, 70_000]))[0].encode()
+    yield oracle.encode([0, 5, 70_000])
+
+
+def _paimon() -> Iterator[bytes]:
+    for build in malformed_formats.MALFORMED_PAIMON.values():
+        yield build()
+    yield oracle.encode32([0, 5, 70_000])
+
+
+def _lance() -> Iterator[bytes]:
+    for build in malformed_formats.MALFORMED_32.values():
+        yield build()
+    yield dv.lance.encode(PositionBitmap.from_positions([1, 5, 9]), form="arrow")
+
+
+def _mumbling() -> Iterator[bytes]:
+    for build in malformed_formats.MALFORMED_MUMBLING.values():
+        yield build()
+    for data, _ in malformed_formats.ACCEPTED_MUMBLING.values():
+        yield data
+    for positions in (range(3), range(0, 300, 2), [1, 70_000]):
+        yield oracle_formats.encode_mumbling(positions)
+        yield oracle_formats.encode_mumbling(positions)[6:]
 
 
 def _files() -> Iterator[bytes]:
@@ -82,6 +114,10 @@ def _words() -> Iterator[bytes]:
 SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
+    "delta": _delta,
+    "lance": _lance,
+    "mumbling": _mumbling,
+    "paimon": _paimon,
     "puffin": _files,
     "puffin_footer": _footers,
     "encode": _words,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import mmap
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
-from tests import oracle, strategies
+from tests import malformed_formats, oracle, oracle_formats, strategies
 
 
 class Codec(NamedTuple):
@@ -25,6 +26,9 @@ class Codec(NamedTuple):
     oracle_decode: Callable[[bytes], list[int]]
     malformed: dict[str, Callable[[], bytes]]
     accepted: dict[str, tuple[bytes, list[int]]]
+    maximum: int = oracle.MAX_POSITION
+    frames: bool = True
+    """Whether a frame of length, magic and checksum surrounds the set."""
 
 
 CODECS = [
@@ -36,6 +40,7 @@ CODECS = [
         oracle.decode,
         strategies.MALFORMED,
         strategies.ACCEPTED,
+        frames=False,
     ),
     Codec(
         "iceberg",
@@ -45,6 +50,60 @@ CODECS = [
         oracle.decode_blob,
         strategies.MALFORMED_BLOBS,
         strategies.ACCEPTED_BLOBS,
+    ),
+    Codec(
+        "delta",
+        dv.delta.encode,
+        dv.delta.decode,
+        oracle.encode_blob,
+        oracle_formats.decode_delta,
+        malformed_formats.MALFORMED_DELTA,
+        malformed_formats.ACCEPTED_DELTA,
+    ),
+    Codec(
+        "paimon",
+        dv.paimon.encode,
+        dv.paimon.decode,
+        oracle.encode_blob,
+        oracle_formats.decode_paimon,
+        malformed_formats.MALFORMED_PAIMON,
+        strategies.ACCEPTED_BLOBS,
+    ),
+    Codec(
+        "paimon_v1",
+        partial(dv.paimon.encode, version=1),
+        dv.paimon.decode,
+        oracle_formats.encode_paimon_v1,
+        oracle_formats.decode_paimon,
+        malformed_formats.MALFORMED_V1,
+        {
+            name: case
+            for name, case in malformed_formats.ACCEPTED_V1.items()
+            if name != "run_of_everything"  # past what Paimon puts into V1; read all the same
+        },
+        maximum=dv.paimon.MAX_POSITION_V1,
+    ),
+    Codec(
+        "lance",
+        partial(dv.lance.encode, form="bin"),
+        dv.lance.decode,
+        oracle_formats.encode_bitmap32,
+        oracle_formats.decode_bitmap32,
+        malformed_formats.MALFORMED_32,
+        malformed_formats.ACCEPTED_32,
+        maximum=dv.lance.MAX_POSITION,
+        frames=False,
+    ),
+    Codec(
+        "mumbling",
+        dv.mumbling.encode,
+        dv.mumbling.decode,
+        oracle_formats.encode_mumbling,
+        oracle_formats.decode_mumbling,
+        malformed_formats.MALFORMED_MUMBLING,
+        malformed_formats.ACCEPTED_MUMBLING,
+        maximum=dv.mumbling.MAX_POSITION,
+        frames=False,
     ),
 ]
 

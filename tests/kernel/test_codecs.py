@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,11 @@ SMALL = [
     [oracle.MAX_POSITION],
 ]
 """Sets whose bytes are few enough to alter every one of them."""
+
+
+def fitting(codec: Codec, positions: Iterable[int]) -> list[int]:
+    """The positions that a codec can hold."""
+    return [position for position in positions if position <= codec.maximum]
 
 
 def positions_of(bitmap: PositionBitmap) -> list[int]:
@@ -51,12 +56,14 @@ def refusal(codec: Codec, data: Any) -> errors.CorruptDataError:
 @strategies.costly
 @given(strategies.position_sets())
 def test_encode_agrees_with_the_oracle(codec: Codec, positions: strategies.Positions) -> None:
+    positions = positions[positions <= codec.maximum]
     assert codec.encode(PositionBitmap.from_positions(positions)) == codec.oracle_encode(positions.tolist())
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 @given(strategies.position_sets())
 def test_decode_inverts_encode(codec: Codec, positions: strategies.Positions) -> None:
+    positions = positions[positions <= codec.maximum]
     read = codec.decode(codec.encode(PositionBitmap.from_positions(positions)))
     np.testing.assert_array_equal(read.to_numpy(), positions)
     assert read == PositionBitmap.from_positions(positions)
@@ -64,12 +71,13 @@ def test_decode_inverts_encode(codec: Codec, positions: strategies.Positions) ->
 
 def test_encode_is_stable_over_a_round_trip(codec: Codec) -> None:
     for positions in SMALL:
-        data = codec.oracle_encode(positions)
+        data = codec.oracle_encode(fitting(codec, positions))
         assert codec.encode(codec.decode(data)) == data
 
 
 def test_every_kind_of_buffer_is_read(codec: Codec, as_buffer: Callable[[bytes], Any]) -> None:
-    for positions in [*SMALL, list(range(0, 20_000, 3))]:
+    for every in [*SMALL, list(range(0, 20_000, 3))]:
+        positions = fitting(codec, every)
         assert positions_of(codec.decode(as_buffer(codec.oracle_encode(positions)))) == positions
 
 
@@ -85,7 +93,7 @@ def test_empty_buffers_are_refused(codec: Codec) -> None:
 
 def test_inputs_are_never_mutated(codec: Codec) -> None:
     for positions in [*SMALL, list(range(0, 20_000, 3))]:
-        data = bytearray(codec.oracle_encode(positions))
+        data = bytearray(codec.oracle_encode(fitting(codec, positions)))
         before = bytes(data)
         read = codec.decode(data)
         _ = read | read, read - read, read.to_numpy(), read.mask(100), read.contains(np.array([1]))
@@ -93,10 +101,11 @@ def test_inputs_are_never_mutated(codec: Codec) -> None:
 
 
 def test_a_bitmap_does_not_change_with_the_buffer_it_was_read_from(codec: Codec) -> None:
-    data = bytearray(codec.oracle_encode([0, 5, 70_000, (1 << 32) + 3]))
+    positions = fitting(codec, [0, 5, 70_000, (1 << 32) + 3])
+    data = bytearray(codec.oracle_encode(positions))
     read = codec.decode(data)
     data[:] = bytes(len(data))
-    assert positions_of(read) == [0, 5, 70_000, (1 << 32) + 3]
+    assert positions_of(read) == positions
 
 
 def test_what_is_no_buffer_is_the_callers_fault(codec: Codec) -> None:
@@ -189,7 +198,7 @@ def test_a_refusal_survives_pickling(codec: Codec) -> None:
 
 def test_every_truncation_is_refused(codec: Codec) -> None:
     for positions in [*SMALL, [*range(0, 8194, 2), *range(70_000, 70_100)]]:
-        data = codec.oracle_encode(positions)
+        data = codec.oracle_encode(fitting(codec, positions))
         for n_bytes in range(len(data)):
             refusal(codec, data[:n_bytes])
 
@@ -197,12 +206,12 @@ def test_every_truncation_is_refused(codec: Codec) -> None:
 def test_every_extension_is_refused(codec: Codec) -> None:
     for positions in SMALL:
         for more in (b"\0", b"\xff", bytes(4), bytes(8), bytes(100)):
-            refusal(codec, codec.oracle_encode(positions) + more)
+            refusal(codec, codec.oracle_encode(fitting(codec, positions)) + more)
 
 
 def test_every_flipped_bit_gets_the_oracles_verdict(codec: Codec) -> None:
     for positions in SMALL:
-        data = codec.oracle_encode(positions)
+        data = codec.oracle_encode(fitting(codec, positions))
         for bit in range(8 * len(data)):
             altered = bytearray(data)
             altered[bit // 8] ^= 1 << bit % 8
@@ -272,6 +281,8 @@ NEVER_WRITTEN = (
 
 @pytest.mark.parametrize("name", NEVER_WRITTEN)
 def test_what_is_only_read_is_never_written(codec: Codec, name: str) -> None:
+    if name not in codec.accepted:
+        pytest.skip(f"{codec.name} has no such form")
     data, held = codec.accepted[name]
     read = codec.decode(data)
     canonical = codec.oracle_encode(held)
@@ -294,10 +305,11 @@ def test_gaps_cost_nothing_but_their_bytes() -> None:
 # Blobs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_declared_cardinality_is_checked() -> None:
-    (codec,) = (codec for codec in CODECS if codec.name == "iceberg")
+@pytest.mark.parametrize("codec", CODECS[1:], ids=lambda codec: codec.name)
+def test_a_declared_cardinality_is_checked(codec: Codec) -> None:
     decode: Any = codec.decode
-    for positions in SMALL:
+    for every in SMALL:
+        positions = fitting(codec, every)
         blob = codec.oracle_encode(positions)
         assert len(decode(blob, cardinality=len(positions))) == len(positions)
         for wrong in (len(positions) + 1, len(positions) - 1, 1 << 62):
@@ -310,8 +322,8 @@ def test_an_empty_vector_is_twenty_bytes() -> None:
     assert len(codec.encode(PositionBitmap.from_positions([]))) == 20
 
 
-def test_magic_and_length_come_before_the_checksum() -> None:
-    (codec,) = (codec for codec in CODECS if codec.name == "iceberg")
+@pytest.mark.parametrize("codec", [c for c in CODECS if c.frames], ids=lambda codec: codec.name)
+def test_magic_and_length_come_before_the_checksum(codec: Codec) -> None:
     good = codec.oracle_encode([1, 2, 3])
     assert refusal(codec, good[:4] + b"\0\0\0\0" + good[8:-4] + bytes(4)).offset == 4
     assert refusal(codec, b"\0\0\0\1" + good[4:-4] + bytes(4)).offset == 0

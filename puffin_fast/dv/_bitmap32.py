@@ -1,0 +1,58 @@
+"""32-bit Roaring bitmaps: what formats without 64-bit positions store, as the part of key 0 of ours.
+
+ours:    u64 LE 1 | u32 LE key 0 | 32-bit Roaring
+theirs:                            32-bit Roaring
+"""
+
+from __future__ import annotations
+
+import struct
+
+from puffin_fast._kernels import decode
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
+
+__all__ = ["MAX_POSITION", "read_bitmap32", "write_bitmap32"]
+
+MAX_POSITION = (1 << 32) - 1
+_HEAD = struct.pack("<QI", 1, 0)
+_EMPTY = struct.pack("<II", 12346, 0)
+
+
+def read_bitmap32(
+    data: bytes, start: int, stop: int, *, path: str | None = None, offset: int = 0
+) -> PositionBitmap:
+    """The set of a 32-bit bitmap that fills data[start:stop], every rule of the format checked.
+
+    Args:
+        data: the bytes.
+        path, offset: where data[0] lies, for errors.
+
+    Raises:
+        CorruptDataError: a rule is broken.
+    """
+    wide = _HEAD + data[start:stop]
+    try:
+        facts = decode.check(wide, 0, len(wide))
+    except CorruptDataError as error:
+        at = max((error.offset or 0) - len(_HEAD), 0) + start + offset
+        raise CorruptDataError(
+            error.what, path=path, offset=at, expected=error.expected, found=error.found
+        ) from None
+    return PositionBitmap.of_checked(wide, 0, len(wide), facts)
+
+
+def write_bitmap32(bitmap: PositionBitmap, what: str, maximum: int = MAX_POSITION) -> bytes:
+    """The 32-bit bitmap of a set.
+
+    Raises:
+        InvalidInputError: no PositionBitmap.
+        LimitExceededError: a position above `maximum`.
+    """
+    if not isinstance(bitmap, PositionBitmap):
+        raise InvalidInputError(f"{what}: expected a PositionBitmap, found {type(bitmap).__name__}")
+    if not bitmap:
+        return _EMPTY
+    if bitmap.max() > maximum:
+        raise LimitExceededError(f"{what}: expected positions up to {maximum}, found {bitmap.max()}")
+    return bytes(bitmap.view[len(_HEAD) :])

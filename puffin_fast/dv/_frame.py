@@ -1,0 +1,124 @@
+"""Length, magic and checksum around a payload, for the magics that the kernel does not read.
+
+    u32 BE length of (magic + payload) | magic: 4 bytes | payload | u32 BE CRC-32(magic + payload)
+
+A file of records is one byte, the version, and then such frames without gaps: Delta's `.bin` files and Paimon's index
+files are both of this kind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from puffin_fast._kernels import checksum
+from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+
+__all__ = ["CRC_BYTES", "FILE_VERSION", "HEAD_BYTES", "check_frame", "frame", "spans"]
+
+FILE_VERSION = 1
+"""The first byte of a file of records."""
+
+LENGTH_BYTES, MAGIC_BYTES, CRC_BYTES = 4, 4, 4
+HEAD_BYTES = LENGTH_BYTES + MAGIC_BYTES
+MAX_LENGTH = (1 << 31) - 1
+"""What Java's signed length can say."""
+
+
+def frame(magic: bytes, payload: bytes) -> bytes:
+    """A payload in its frame.
+
+    Raises:
+        LimitExceededError: more than 2 GiB.
+    """
+    n_bytes = len(magic) + len(payload)
+    if n_bytes > MAX_LENGTH:
+        raise LimitExceededError(f"deletion vector: expected at most {MAX_LENGTH} bytes, found {n_bytes}")
+    body = magic + payload
+    return struct.pack(">I", n_bytes) + body + struct.pack(">I", checksum.crc32(body))
+
+
+def check_frame(
+    data: bytes, magic: bytes, *, least: int = 0, path: str | None = None, offset: int = 0
+) -> tuple[int, int]:
+    """Checks magic, length and checksum, in this order.
+
+    Args:
+        data: exactly one record.
+        magic: the magic that it must have.
+        least: bytes that the payload has at least.
+        path, offset: where the record lies, for errors.
+
+    Returns:
+        First and last byte of the payload in `data`.
+
+    Raises:
+        CorruptDataError: a check failed.
+    """
+    least += HEAD_BYTES + CRC_BYTES
+    if len(data) < least:
+        raise CorruptDataError(
+            "deletion vector is too short",
+            path=path,
+            offset=offset,
+            expected=f"at least {least} bytes",
+            found=len(data),
+        )
+    if data[LENGTH_BYTES:HEAD_BYTES] != magic:
+        raise CorruptDataError(
+            "magic of a deletion vector",
+            path=path,
+            offset=offset + LENGTH_BYTES,
+            expected=magic.hex(),
+            found=data[LENGTH_BYTES:HEAD_BYTES].hex(),
+        )
+    (declared,) = struct.unpack_from(">I", data)
+    n_bytes = len(data) - LENGTH_BYTES - CRC_BYTES
+    if declared != n_bytes:
+        raise CorruptDataError(
+            "length of magic and vector", path=path, offset=offset, expected=n_bytes, found=declared
+        )
+    stop = len(data) - CRC_BYTES
+    (stored,) = struct.unpack_from(">I", data, stop)
+    found = checksum.crc32(memoryview(data)[LENGTH_BYTES:stop])
+    if stored != found:
+        raise CorruptDataError(
+            "CRC-32 of magic and vector",
+            path=path,
+            offset=offset + stop,
+            expected=f"{stored:08x}",
+            found=f"{found:08x}",
+        )
+    return HEAD_BYTES, stop
+
+
+def spans(data: bytes, path: str | None = None) -> Iterator[tuple[int, int]]:
+    """Offset and length of each record in a whole file of records; only the lengths are looked at.
+
+    Raises:
+        UnsupportedError: a file of another version.
+        CorruptDataError: the file is empty, or ends inside a record.
+    """
+    if not data:
+        raise CorruptDataError(
+            "file of deletion vectors", path=path, offset=0, expected="a version byte", found="nothing"
+        )
+    if data[0] != FILE_VERSION:
+        raise UnsupportedError(
+            f"{path or 'file of deletion vectors'}: version {data[0]}, only {FILE_VERSION} is known"
+        )
+    at = 1
+    while at < len(data):
+        left = len(data) - at
+        declared = struct.unpack_from(">I", data, at)[0] if left >= LENGTH_BYTES else 0
+        length = LENGTH_BYTES + declared + CRC_BYTES
+        if left < LENGTH_BYTES or length > left:
+            raise CorruptDataError(
+                "the file ends inside a deletion vector",
+                path=path,
+                offset=at,
+                expected=f"{length} bytes",
+                found=left,
+            )
+        yield at, length
+        at += length

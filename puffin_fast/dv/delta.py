@@ -1,0 +1,200 @@
+"""Delta's deletion vectors: records of `.bin` files, and vectors inline in the log.
+
+    record    u32 BE length of payload | payload | u32 BE CRC-32(payload)
+    payload   portable: D1 D3 39 64 | 64-bit portable Roaring          (the record is an Iceberg blob, byte for byte)
+              native:   D0 D3 39 64 | u32 LE n | n of (u32 LE length, 32-bit Roaring), the keys being 0 … n - 1
+    file      u8 version 1 | records
+    inline    Z85 of the payload, padded to 4 bytes; no length, no checksum
+
+Both payloads are read, only the portable one is written: Delta's Rust kernel refuses the other.
+
+Source: Delta Transaction Log Protocol, "Deletion Vector Format".
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+from puffin_fast._positions import MAX_POSITION, as_bytes
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg
+from puffin_fast.dv._bitmap32 import read_bitmap32
+from puffin_fast.dv._counted import counted
+from puffin_fast.dv._frame import FILE_VERSION, check_frame
+from puffin_fast.errors import CorruptDataError, InvalidInputError
+
+__all__ = [
+    "FILE_VERSION",
+    "FRAME_BYTES",
+    "MAGIC",
+    "MAX_POSITION",
+    "NATIVE_MAGIC",
+    "decode",
+    "decode_inline",
+    "encode",
+    "encode_inline",
+    "z85_decode",
+    "z85_encode",
+]
+
+MAGIC = iceberg.MAGIC
+NATIVE_MAGIC = bytes.fromhex("d0d33964")
+FRAME_BYTES = 8
+"""Length and checksum: what a record has beside the payload, whose size a descriptor calls `sizeInBytes`."""
+
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
+
+
+def encode(bitmap: PositionBitmap) -> bytes:
+    """The record of a set, with the portable payload.
+
+    Raises:
+        InvalidInputError: no PositionBitmap.
+        LimitExceededError: a record past 2 GiB.
+    """
+    return iceberg.encode(bitmap)
+
+
+def decode(
+    blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
+) -> PositionBitmap:
+    """The set of a record; magic, length and checksum are checked before meaning.
+
+    Args:
+        blob: any contiguous buffer that holds exactly one record, of either payload.
+        cardinality: what the descriptor says; None: not known.
+        path, offset: where the record lies, for errors.
+
+    Raises:
+        CorruptDataError: the bytes are not a well-formed record, or hold another number of positions.
+    """
+    data = as_bytes(blob, "deletion vector")
+    if data[4:8] != NATIVE_MAGIC:
+        return iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
+    start, stop = check_frame(data, NATIVE_MAGIC, least=4, path=path, offset=offset)
+    return counted(_native(data, start, stop, path, offset), cardinality, path=path, offset=offset)
+
+
+def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
+    """`pathOrInlineDv` and `sizeInBytes` of a descriptor of storage type `i`.
+
+    Raises:
+        InvalidInputError: no PositionBitmap.
+    """
+    payload = iceberg.encode(bitmap)[4:-4]
+    return z85_encode(payload + bytes(-len(payload) % 4)), len(payload)
+
+
+def decode_inline(
+    text: str, size_in_bytes: int, *, cardinality: int | None = None, path: str | None = None
+) -> PositionBitmap:
+    """The set of a vector that stands inline in the log.
+
+    Args:
+        text: `pathOrInlineDv` of a descriptor of storage type `i`.
+        size_in_bytes: `sizeInBytes` of it: the payload without padding.
+        cardinality: what the descriptor says; None: not known.
+        path: where the descriptor stands, for errors; offsets in them are of the payload.
+
+    Raises:
+        CorruptDataError: not Z85, of another size, or no well-formed payload.
+    """
+    padded = z85_decode(text, path=path)
+    if not 0 <= len(padded) - size_in_bytes < 4:
+        raise CorruptDataError(
+            "sizeInBytes of an inline deletion vector",
+            path=path,
+            offset=0,
+            expected=f"{max(len(padded) - 3, 0)} to {len(padded)}",
+            found=size_in_bytes,
+        )
+    payload = padded[:size_in_bytes]
+    if payload[:4] == NATIVE_MAGIC:
+        bitmap = _native(payload, 4, len(payload), path, 0)
+    elif payload[:4] == MAGIC:
+        bitmap = PositionBitmap.from_bytes(payload[4:], path=path, offset=4)
+    else:
+        raise CorruptDataError(
+            "magic of a deletion vector",
+            path=path,
+            offset=0,
+            expected=f"{MAGIC.hex()} or {NATIVE_MAGIC.hex()}",
+            found=payload[:4].hex() or "nothing",
+        )
+    return counted(bitmap, cardinality, path=path)
+
+
+def z85_encode(data: bytes) -> str:
+    """ZeroMQ's base 85: five characters for each four bytes.
+
+    Raises:
+        InvalidInputError: the number of bytes is no multiple of four.
+    """
+    if len(data) % 4:
+        raise InvalidInputError(f"Z85: expected a multiple of 4 bytes, found {len(data)}")
+    return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
+
+
+def z85_decode(text: str, *, path: str | None = None) -> bytes:
+    """The bytes of a Z85 text.
+
+    Raises:
+        CorruptDataError: another character, a number of them that is no multiple of five, or five that are more than
+            four bytes.
+    """
+    if len(text) % 5:
+        raise CorruptDataError(
+            "length of a Z85 text", path=path, offset=0, expected="a multiple of 5", found=len(text)
+        )
+    for at, character in enumerate(text):
+        if ord(character) > 127 or ord(character) not in _Z85:
+            raise CorruptDataError(
+                "character of a Z85 text", path=path, offset=at, expected="one of Z85", found=repr(character)
+            )
+    raw = text.encode("ascii").translate(_FROM_Z85)
+    try:
+        return base64.b85decode(raw)
+    except ValueError as error:
+        raise CorruptDataError(
+            "group of a Z85 text", path=path, offset=0, expected="less than 2^32", found=str(error)
+        ) from None
+
+
+def _native(data: bytes, start: int, stop: int, path: str | None, offset: int) -> PositionBitmap:
+    """The native payload after its magic: bitmaps with their lengths, one per key from 0 on."""
+    if stop - start < 4:
+        raise CorruptDataError(
+            "native payload",
+            path=path,
+            offset=offset + start,
+            expected="at least 4 bytes",
+            found=stop - start,
+        )
+    (count,) = struct.unpack_from("<I", data, start)
+    parts: list[bytes] = []
+    at = start + 4
+    for key in range(count):
+        length = struct.unpack_from("<I", data, at)[0] if stop - at >= 4 else 0
+        if stop - at < 4 + max(length, 1):
+            raise CorruptDataError(
+                f"bitmap {key} of a native payload",
+                path=path,
+                offset=offset + at,
+                expected=f"a length and {max(length, 1)} bytes",
+                found=stop - at,
+            )
+        at += 4
+        if read_bitmap32(data, at, at + length, path=path, offset=offset):
+            parts.append(struct.pack("<I", key) + data[at : at + length])
+        at += length
+    if at != stop:
+        raise CorruptDataError(
+            "trailing bytes of a native payload", path=path, offset=offset + at, expected=0, found=stop - at
+        )
+    return PositionBitmap.from_bytes(
+        struct.pack("<Q", len(parts)) + b"".join(parts), path=path, offset=offset
+    )
