@@ -56,7 +56,7 @@ def _types(schema: Schema) -> dict[str, Any]:
     """Arrow types of the columns that a CSV file can hold, by dotted name."""
     from pyiceberg.types import PrimitiveType
 
-    from puffin_fast.iceberg.datafile.projection import storage_type
+    from puffin_fast.iceberg.datafile.conversion import storage_type
 
     names = {schema.find_column_name(field_id): schema.find_type(field_id) for field_id in schema.field_ids}
     return {

@@ -15,7 +15,7 @@ import json
 import sqlite3
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -37,8 +37,6 @@ from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
     PyArrowFileIO,
     UnsupportedPyArrowTypeException,
-    _check_pyarrow_schema_compatible,
-    _dataframe_to_data_files,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -72,14 +70,11 @@ from puffin_fast.errors import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.types import NestedField
 
 __all__ = [
     "KNOWN_VERSIONS",
     "BusyError",
     "LostRaceError",
-    "check_rows",
     "check_version",
     "commit_snapshot",
     "commit_upgrade",
@@ -90,7 +85,6 @@ __all__ = [
     "roll_back_returned_connections",
     "schema_of_arrow",
     "v3_metadata",
-    "write_data_files",
 ]
 
 KNOWN_VERSIONS = ("0.12",)
@@ -414,50 +408,6 @@ def _unknown(name: str, error: Exception) -> CommitUnknownError:
 
 
 # --- data files ---------------------------------------------------------------------------------------------
-
-
-def check_rows(metadata: TableMetadata, schema: pa.Schema) -> None:
-    """Whether rows of an Arrow schema can be written to a table.
-
-    Raises:
-        InvalidInputError: they cannot.
-    """
-    check_version()
-    try:
-        _check_pyarrow_schema_compatible(
-            metadata.schema(), provided_schema=schema, format_version=metadata.format_version
-        )
-    except (UnsupportedPyArrowTypeException, ValueError, TypeError) as error:
-        raise InvalidInputError(f"rows for {metadata.location}: {error}") from error
-
-
-def write_data_files(
-    table: Table, data: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
-) -> Iterable[DataFile]:
-    """Writes Arrow rows as data files of the table's current schema and partition spec, not yet committed.
-
-    Field ids, metrics, file sizes and places are PyIceberg's.
-
-    Args:
-        table: where to.
-        data: the rows.
-        reserved: columns of `data` that are in no schema of the table, with their reserved ids.
-
-    Raises:
-        InvalidInputError: the Arrow schema does not fit the table's.
-    """
-    metadata = table.metadata
-    if reserved:
-        current = metadata.schema()
-        wider = Schema(
-            *current.fields,
-            *reserved,
-            schema_id=current.schema_id,
-            identifier_field_ids=current.identifier_field_ids,
-        )
-        metadata = metadata.model_copy(update={"schemas": [wider]})
-    check_rows(metadata, data.schema)
-    return _dataframe_to_data_files(table_metadata=metadata, df=data, io=table.io)
 
 
 def schema_of_arrow(schema: pa.Schema) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,9 @@ import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._runtime import split_location, unbuffered
-from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.datafile.conversion import ProjectionError
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
 
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.datafile.projection import Convert
+    from puffin_fast.iceberg.datafile.conversion import Convert
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["Columns", "OpenedFile", "open_parquet"]
+__all__ = ["Columns", "OpenedFile", "open_parquet", "reading"]
 
 BATCH_ROWS = 1 << 17
 
@@ -60,6 +63,32 @@ def open_parquet(
         raise NotFoundError(f"{location}: no such file, but the table lists it") from error
     except pa.ArrowInvalid as error:
         raise CorruptDataError(f"Parquet file: {error}", path=location) from error
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns errors while a data or delete file is read into those of this package.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        CorruptDataError: the file's bytes are not what its format or the table's schema says.
+        UnsupportedError: Arrow cannot read what the file holds.
+        PuffinFastError: the operating system refused.
+    """
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedError(f"{path}: PyArrow {pa.__version__} cannot read this: {error}") from error
+    except pa.ArrowInvalid as error:
+        raise CorruptDataError(f"Parquet file: {error}", path=path) from error
+    except ProjectionError as error:
+        raise CorruptDataError(str(error), path=path) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise PuffinFastError(f"{path}: could not be read: {error}") from error
+        raise CorruptDataError(f"Parquet file: {error}", path=path) from error
 
 
 class Columns:
@@ -112,8 +141,9 @@ class Columns:
                 expected=f"{entry.record_count} (manifest)",
                 found=footer.num_rows,
             )
-        known = FileSchema(file.schema_arrow, self._metadata.name_mapping(), path=path)
-        leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
+        known = FileSchema(plain_schema(file.schema_arrow), self._metadata.name_mapping(), path=path)
+        with reading(path):
+            leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
         row_groups = tuple(self._row_groups(footer, known))
         return OpenedFile(self._runtime, path, file, row_groups, leaves, self._constants(entry))
 
@@ -174,7 +204,7 @@ class OpenedFile:
         if n_parts > 1:
             file = open_parquet(self._runtime, self._path, footer=file.metadata)
         names = list(dict.fromkeys(name for name, _ in self._leaves.values() if name is not None))
-        try:
+        with reading(self._path):
             for number, first, n_rows in groups[start:stop]:
                 at = first
                 for batch in file.iter_batches(
@@ -186,12 +216,10 @@ class OpenedFile:
                     raise CorruptDataError(
                         f"rows of row group {number}", path=self._path, expected=n_rows, found=at - first
                     )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise CorruptDataError(f"Parquet file: {error}", path=self._path) from error
 
     def _values(self, batch: pa.RecordBatch) -> dict[int, pa.Array]:
         lengths = pa.nulls(batch.num_rows)
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
         return {
             field_id: get(lengths if name is None else columns[name], self._constants)
             for field_id, (name, get) in self._leaves.items()

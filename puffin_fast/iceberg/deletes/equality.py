@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.datafile.columns import open_parquet
-from puffin_fast.iceberg.datafile.projection import FileSchema, storage_type
+from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.iceberg.datafile.conversion import storage_type
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.predicate.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -91,10 +93,13 @@ class EqualityDeletes:
                 f"{entry.file_path}: {entry.file_format} equality deletes; expected PARQUET"
             )
         file = open_parquet(self._runtime, entry.file_path)
-        found = FileSchema(file.schema_arrow, self._metadata.name_mapping(), path=entry.file_path)
+        found = FileSchema(
+            plain_schema(file.schema_arrow), self._metadata.name_mapping(), path=entry.file_path
+        )
         steps = []
         for field in fields:
-            top, get = found.leaf(field)
+            with reading(entry.file_path):
+                top, get = found.leaf(field)
             if top is None:
                 raise CorruptDataError(
                     "columns of equality deletes",
@@ -103,15 +108,13 @@ class EqualityDeletes:
                     found="none",
                 )
             steps.append((top, get))
-        try:
+        with reading(entry.file_path):
             batches = list(file.iter_batches(columns=sorted({top for top, _ in steps}), use_threads=False))
             result = [
                 pa.chunked_array(
-                    [get(batch.column(top), {}) for batch in batches], storage_type(field.field_type)
+                    [get(plain(batch.column(top)), {}) for batch in batches], storage_type(field.field_type)
                 )
                 for field, (top, get) in zip(fields, steps, strict=True)
             ]
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
         self._files[entry.file_path] = result
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,25 +19,23 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import IdentityTransform, parse_transform
 
-from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import refresh
-from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, remove_files, repeated
+from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, repeated
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    check_rows,
     commit_upgrade,
     schema_of_arrow,
     v3_metadata,
-    write_data_files,
 )
-from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
+from puffin_fast.iceberg.dml.data_files import write_data_files
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
+from puffin_fast.iceberg.manifest import ManifestEntry
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
-    from pyiceberg.types import NestedField
 
-__all__ = ["append", "arrow_rows", "create_table", "upgrade", "write_entries"]
+__all__ = ["append", "create_table", "upgrade"]
 
 FORMAT_VERSION = "format-version"
 
@@ -123,8 +121,9 @@ def append(
 
     Args:
         table: format version 2 or 3; moved to the new metadata.
-        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface; columns go
-            by name. A reader into an unpartitioned table is streamed, else it is held in memory.
+        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface (pandas,
+            Polars, DuckDB, arro3). Columns go by name, and are brought to the table's types where every value
+            stays the same. A reader into an unpartitioned table is streamed, else it is held in memory.
         branch: an existing branch.
         job_id: a job that the branch's history holds is not done again.
         snapshot_properties: more entries for the snapshot's summary.
@@ -134,8 +133,8 @@ def append(
         What was committed; None when there were no rows, or it was a dry run.
 
     Raises:
-        InvalidInputError: columns that do not fit the table's schema.
-        UnsupportedError: values of a partition that PyIceberg does not tell apart.
+        InvalidInputError: columns that do not fit the table's schema, a value that its column cannot hold, or
+            a null in a required one.
         ConflictError, CommitUnknownError: see `commit`.
     """
     rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
@@ -145,56 +144,16 @@ def append(
     entries: list[ManifestEntry] = []
     if done is None:
         if dry_run:
-            check_rows(table.metadata, rows.schema)
+            RowWriterSchema(table.metadata.schema(), rows.schema)
             return None
         if isinstance(rows, pa.Table) and rows.num_rows == 0:
             return None
-        entries = write_entries(table, rows)
+        entries = write_data_files(table, rows)
         if not entries:
             return None
     changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
     return commit(
         table, changes, base=base, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
-    )
-
-
-def write_entries(
-    table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
-) -> list[ManifestEntry]:
-    """Writes rows as data files, not yet committed; leaves none behind where one fails.
-
-    Args:
-        table: where to.
-        rows: in columns that fit.
-        reserved: as for `write_data_files`.
-
-    Raises:
-        InvalidInputError: columns that do not fit the table's schema.
-        UnsupportedError: values of a partition that PyIceberg does not tell apart.
-        PuffinFastError: a file could not be written.
-    """
-    entries: list[ManifestEntry] = []
-    try:
-        for file in write_data_files(table, rows, reserved=reserved):
-            entries.append(_entry(file, table.spec().spec_id))
-        if isinstance(rows, pa.Table) and sum(entry.record_count for entry in entries) != rows.num_rows:
-            raise _untold(table)
-    except BaseException as error:
-        remove_files(table.io, [entry.file_path for entry in entries])
-        if isinstance(error, ZeroDivisionError):  # PyIceberg's, of a partition in which it finds no row
-            raise _untold(table) from error
-        if isinstance(error, OSError):
-            raise PuffinFastError(
-                f"{'.'.join(table.name())}: data files could not be written: {error}"
-            ) from error
-        raise
-    return entries
-
-
-def _untold(table: Table) -> UnsupportedError:
-    return UnsupportedError(
-        f"{'.'.join(table.name())}: rows of a partition of NaN, or of 0.0 where others are of -0.0: "
-        "PyIceberg writes the first never and the others twice"
     )
 
 
@@ -223,43 +182,3 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
     if table.metadata.format_version < 3:
         commit_upgrade(table)
     return table
-
-
-def arrow_rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatchReader):
-        return data if streamed else data.read_all()
-    if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
-        return reader if streamed else reader.read_all()
-    raise InvalidInputError(f"data: expected Arrow rows, found {type(data).__name__}")
-
-
-def _entry(file: DataFile, spec_id: int) -> ManifestEntry:
-    """A data file that PyIceberg wrote, as an added manifest entry."""
-    partition: Iterable[Any] = (file.partition[position] for position in range(len(file.partition)))
-    return ManifestEntry(
-        status=ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        content=DATA,
-        file_path=file.file_path,
-        file_format=str(file.file_format.value).upper(),
-        spec_id=spec_id,
-        partition=tuple(partition),
-        record_count=file.record_count,
-        file_size_in_bytes=file.file_size_in_bytes,
-        column_sizes=file.column_sizes,
-        value_counts=file.value_counts,
-        null_value_counts=file.null_value_counts,
-        nan_value_counts=file.nan_value_counts,
-        lower_bounds=file.lower_bounds,
-        upper_bounds=file.upper_bounds,
-        key_metadata=file.key_metadata,
-        split_offsets=file.split_offsets,
-        sort_order_id=file.sort_order_id,
-    )

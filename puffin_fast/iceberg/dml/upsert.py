@@ -19,15 +19,15 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.commit.protocol import remove_files
-from puffin_fast.iceberg.compat.pyiceberg_catalog import check_rows
+from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
-from puffin_fast.iceberg.datafile.projection import arrow_type
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import Keys
-from puffin_fast.iceberg.dml.tables import arrow_rows, write_entries
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import as_key, column_of, key_fields
 from puffin_fast.iceberg.scan.file_reader import FileReader
@@ -120,7 +120,7 @@ def upsert(
     """
     if not (update or insert):
         raise InvalidInputError("update=False, insert=False: nothing would be done")
-    rows = arrow_rows(data, streamed=False).combine_chunks()
+    rows = arrow_rows(data, streamed=False)
     job = start(table, branch, job_id, oldest=2)
     metadata = table.metadata
     source = _Source.of(metadata, rows, on)
@@ -170,13 +170,15 @@ class _Source:
             raise InvalidInputError(
                 f"data: no column {', '.join(missing)}; rows are replaced whole, so all columns are needed"
             )
-        check_rows(metadata, rows.schema)
+        rows = RowWriterSchema(schema, rows.schema).table(rows).combine_chunks()
         batch = rows.to_batches()[0] if rows.num_rows else _no_rows(rows.schema)
         columns = []
         for name, key_field in fields:
-            column, fits = as_key(column_of(batch, name), key_field, name)
-            if column.null_count or (fits is not None and not pc.all(fits).as_py()):
-                raise InvalidInputError(f"data: a null in key column {name}, or what the column cannot hold")
+            column, _ = as_key(column_of(batch, name), key_field, name)
+            if column.null_count:
+                raise InvalidInputError(
+                    f"data: null in key column {name}: expected none, found {column.null_count}"
+                )
             columns.append(column)
         source = cls(rows, Keys.of(metadata, fields, columns), fields)
         if len(source.keys.set) != rows.num_rows:
@@ -236,7 +238,7 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
             *((column.name, column.type) for column in extra),
         ]
     )
-    given = {f.name: _cast(source.rows[f.name], arrow.field(f.name).type) for f in fields} if compared else {}
+    given = {f.name: source.rows[f.name].combine_chunks() for f in fields} if compared else {}
     reader = FileReader(table.io, metadata, schema, fields, extra, source.keys, arrow)
     workers = threads or pa.cpu_count()
     numbers = {id(task): number for number, task in enumerate(tasks)}
@@ -247,10 +249,7 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
             places = source.places(columns)
             same = np.full(len(places), bool(given))
             for name, column in given.items():
-                if column is None:
-                    same[:] = False
-                else:
-                    same &= _same(column.take(pa.array(places)), batch.column(name))
+                same &= _same(column.take(pa.array(places)), batch.column(name))
             ids = np.full(len(places), -1)
             if ROW_ID.name in batch.schema.names:
                 ids = batch.column(ROW_ID.name).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -264,22 +263,10 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
     return _Matches(tasks, *(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _cast(column: Any, wanted: pa.DataType) -> Any:
-    """A given column as a scan would give it; None: it cannot be told, and counts as another."""
-    column = column.combine_chunks()
-    try:
-        if isinstance(wanted, pa.BaseExtensionType):
-            storage = column.storage if isinstance(column.type, pa.BaseExtensionType) else column
-            return storage.cast(wanted.storage_type)
-        return column.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return None
-
-
 def _same(left: Any, right: Any) -> Any:
     """Row by row, whether two arrays hold the same; null is the same as null, floats are by their bits."""
     if isinstance(right.type, pa.BaseExtensionType):
-        right = right.storage
+        left, right = left.storage, right.storage
     if pa.types.is_nested(right.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.array([a == b for a, b in pairs], np.bool_)
@@ -345,7 +332,7 @@ def _write(
     changes = written.changes
     try:
         rows, reserved = _rows(table, source, matches, done)
-        entries = write_entries(table, rows, reserved=reserved)
+        entries = write_data_files(table, rows, reserved=reserved)
     except BaseException:
         remove_files(table.io, changes.new_files)
         raise

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.datafile.projection import storage_type
+from puffin_fast.iceberg.datafile.conversion import storage_type
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

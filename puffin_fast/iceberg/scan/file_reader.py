@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.iceberg.datafile.conversion import Convert
 from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColumn
-from puffin_fast.iceberg.datafile.projection import Convert, FileSchema, Projection
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.datafile.row_selection import RowSelection, live_row_mask
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, field_of
@@ -146,10 +148,8 @@ class FileReader:
         file = opened.file
         if split.count > 1:
             file = open_parquet(self._runtime, task.data.file_path, footer=file.metadata)
-        try:
+        with reading(task.data.file_path):
             yield from self._read(task, opened, file, groups[first:last], use_threads=split.alone)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise CorruptDataError(f"Parquet file: {error}", path=task.data.file_path) from error
 
     def _is_gone(self, task: FileTask, vectors: ReadAhead | None) -> bool:
         """Every row is deleted: by its vector, which is read to be sure, so that the file need not be."""
@@ -177,7 +177,8 @@ class FileReader:
             )
         keys = self._equality.of(task.equality_deletes) if task.equality_deletes else []
         ids = tuple(sorted({field.field_id for key in keys for field in key.fields}))
-        steps = self._steps_of(file.schema_arrow, ids, data.file_path)
+        with reading(data.file_path):
+            steps = self._steps_of(file.schema_arrow, ids, data.file_path)
         keep = self._keep(task, vectors)
         groups = tuple(self._row_groups(footer, steps, keep))
         return _Opened(file, steps, groups, keep, tuple(keys), self._constants(data))
@@ -225,7 +226,7 @@ class FileReader:
         return found
 
     def _make_steps(self, schema: pa.Schema, key_ids: tuple[int, ...], path: str) -> _FileSteps:
-        file = FileSchema(schema, self._mapping, path=path)
+        file = FileSchema(plain_schema(schema), self._mapping, path=path)
         projection = Projection.of(file, self._fields)
         filters = {id: file.leaf(self._schema.find_field(id)) for id in self._filter.field_ids}
         keys = {id: file.leaf(field_of(self._metadata, id)) for id in key_ids}
@@ -278,7 +279,7 @@ class FileReader:
         keep = None if opened.keep is None else opened.keep.slice(first, n_rows)
         if keep is not None and keep.true_count == n_rows:
             keep = None
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
         for keys in opened.keys:
             found = keys.contains(self._leaves(steps.keys, columns, n_rows, opened.constants))
             keep = pc.invert(found) if keep is None else pc.and_not(keep, found)

@@ -19,7 +19,7 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.pyiceberg_catalog import commit_upgrade
-from puffin_fast.iceberg.datafile.projection import storage_type
+from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.deletes.equality import KeySet
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry

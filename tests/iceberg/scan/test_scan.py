@@ -38,7 +38,8 @@ from pyiceberg.types import (
 
 from puffin_fast._runtime.streams import CAPACITY, in_order
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.datafile.projection import FileSchema, Projection, arrow_type, constant
+from puffin_fast.iceberg.datafile.conversion import ProjectionError, arrow_type, constant
+from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
@@ -420,7 +421,7 @@ def test_defaults_and_promotions() -> None:
         [uuid, uuid],
         [(epoch + datetime.timedelta(1)).date()] * 2,
     ]
-    with pytest.raises(CorruptDataError, match="required field 7"):
+    with pytest.raises(ProjectionError, match="required field 7"):
         project(file, NestedField(7, "r", IntegerType(), required=True))
     assert constant(None, pa.uuid(), 2).null_count == 2
 

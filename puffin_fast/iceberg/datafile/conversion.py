@@ -1,0 +1,241 @@
+"""From the types of a data file, or of given rows, to those of a table's schema, at every depth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import ListType, MapType, NestedField, StructType
+
+from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, null_mask
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType
+
+__all__ = [
+    "Cast",
+    "Convert",
+    "FileField",
+    "ProjectionError",
+    "arrow_type",
+    "constant",
+    "converter",
+    "is_list",
+    "missing",
+    "primitive",
+    "storage_type",
+    "stored",
+]
+
+Convert = Callable[[pa.Array, Mapping[int, Any]], pa.Array]
+"""Brings an array of the file into the table's type; the mapping holds constants by field id."""
+
+Cast = Callable[[pa.DataType, pa.DataType], Convert | None]
+"""How values of one primitive type become another; None: they are in it. Raises `ProjectionError`."""
+
+
+class ProjectionError(ValueError):
+    """A column that cannot be brought into the table's type; the reader names the file, the writer the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileField:
+    """A field of the file: its id (None: nobody's), its name, its Arrow type, what is inside."""
+
+    field_id: int | None
+    name: str
+    type: pa.DataType
+    children: tuple[FileField, ...]
+
+    def by_id(self) -> dict[int, tuple[int, FileField]]:
+        return {
+            node.field_id: (at, node) for at, node in enumerate(self.children) if node.field_id is not None
+        }
+
+
+def arrow_type(iceberg: IcebergType) -> pa.DataType:
+    """The Arrow type of the answer: PyIceberg's choice, with large strings and lists."""
+    found: Any = schema_to_pyarrow(iceberg, include_field_ids=False)
+    return found
+
+
+def storage_type(iceberg: IcebergType) -> pa.DataType:
+    """The same, without extension types: what can be compared."""
+    found = arrow_type(iceberg)
+    return found.storage_type if isinstance(found, pa.BaseExtensionType) else found
+
+
+def constant(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:
+    """An array of one value: a raw partition value (days, microseconds, 16 bytes) or a Python one."""
+    if value is None:
+        return pa.nulls(n_rows, wanted)
+    plain = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
+    if isinstance(value, int) and not (pa.types.is_integer(plain) or pa.types.is_boolean(plain)):
+        raw = pa.int32() if pa.types.is_date32(plain) else pa.int64()
+        scalar = pa.scalar(value, raw).cast(pa.float64() if pa.types.is_floating(plain) else plain)
+    else:
+        scalar = pa.scalar(getattr(value, "bytes", value), plain)
+    array = pa.repeat(scalar.cast(plain), n_rows)
+    return array if plain is wanted else pa.ExtensionArray.from_storage(wanted, array)
+
+
+def missing(
+    field: NestedField,
+    wanted: pa.DataType,
+    constants: Mapping[int, Any],
+    n_rows: int,
+    *,
+    required: bool = True,
+) -> pa.Array:
+    value = constants.get(field.field_id)
+    if value is None:
+        value = field.initial_default
+    if value is None and field.required and required:
+        raise ProjectionError(
+            f"required field {field.field_id} ({field.name}) is missing, and has no default"
+        )
+    if value is not None and isinstance(field.field_type, StructType | ListType | MapType):
+        return pa.array([value] * n_rows, wanted)
+    return constant(value, wanted, n_rows)
+
+
+def converter(node: FileField, iceberg: IcebergType, cast: Cast) -> Convert | None:
+    """What brings arrays of a file's field into a type; None when they are in it already."""
+    if pa.types.is_null(node.type):
+        wanted = arrow_type(iceberg)
+        return None if node.type == wanted else lambda array, constants: pa.nulls(len(array), wanted)
+    if isinstance(iceberg, StructType):
+        return _struct(node, iceberg, cast)
+    if isinstance(iceberg, ListType):
+        return _list(node, iceberg, cast)
+    if isinstance(iceberg, MapType):
+        return _map(node, iceberg, cast)
+    return primitive(node, arrow_type(iceberg), cast)
+
+
+def _struct(node: FileField, iceberg: StructType, cast: Cast) -> Convert | None:
+    if not pa.types.is_struct(node.type):
+        raise _does_not_fit(node, iceberg)
+    wanted = arrow_type(iceberg)
+    known = node.by_id()
+    steps: list[tuple[NestedField, int | None, Convert | None]] = []
+    for field in iceberg.fields:
+        at, child = known.get(field.field_id, (None, None))
+        steps.append((field, at, None if child is None else converter(child, field.field_type, cast)))
+    in_order = [at for _, at, _ in steps] == list(range(len(node.children)))
+    if in_order and node.type == wanted and all(convert is None for *_, convert in steps):
+        return None
+
+    def convert_struct(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+        children = []
+        for field, at, convert in steps:
+            if at is None:
+                # where the struct itself is null a required field may be, too
+                child = missing(field, arrow_type(field.field_type), constants, len(array))
+            else:
+                child = array.field(at)
+                child = child if convert is None else convert(child, constants)
+            children.append(child)
+        if not children:
+            return pa.array([None if null else {} for null in array.is_null().to_pylist()], wanted)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=null_mask(array))
+
+    return convert_struct
+
+
+def _list(node: FileField, iceberg: ListType, cast: Cast) -> Convert | None:
+    if not is_list(node.type):
+        raise _does_not_fit(node, iceberg)
+    wanted = arrow_type(iceberg)
+    (child,) = node.children
+    convert = converter(child, iceberg.element_type, cast)
+    if convert is None and node.type == wanted:
+        return None
+
+    def convert_list(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+        offsets, values = list_parts(array)
+        values = values if convert is None else convert(values, constants)
+        return pa.LargeListArray.from_arrays(pa.array(offsets), values, type=wanted, mask=null_mask(array))
+
+    return convert_list
+
+
+def _map(node: FileField, iceberg: MapType, cast: Cast) -> Convert | None:
+    if not pa.types.is_map(node.type):
+        raise _does_not_fit(node, iceberg)
+    wanted = arrow_type(iceberg)
+    key, value = node.children
+    convert_key = converter(key, iceberg.key_type, cast)
+    convert_value = converter(value, iceberg.value_type, cast)
+    if convert_key is None and convert_value is None and node.type == wanted:
+        return None
+
+    def convert_map(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+        offsets, keys, items = map_parts(array)
+        keys = keys if convert_key is None else convert_key(keys, constants)
+        items = items if convert_value is None else convert_value(items, constants)
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), keys, items, type=wanted, mask=null_mask(array)
+        )
+
+    return convert_map
+
+
+def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | None:
+    if isinstance(wanted, pa.BaseExtensionType):
+        inner = primitive(node, wanted.storage_type, cast)
+        return lambda array, constants: pa.ExtensionArray.from_storage(
+            wanted, array if inner is None else inner(array, constants)
+        )
+    if node.type == wanted:
+        return None
+    try:
+        return cast(node.type, wanted)
+    except ProjectionError:
+        raise _does_not_fit(node, wanted) from None
+
+
+_TEXT_OR_BYTES = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+)
+_FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_null,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_time,
+    lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+    # writers before UTF-8 was a logical type of Parquet stored text as bytes
+    lambda kind: any(test(kind) for test in _TEXT_OR_BYTES),
+    # ORC has no type for the time of day: Iceberg stores it as a long
+    lambda kind: kind in (pa.int64(), pa.time64("us")),
+)
+
+
+def stored(found: pa.DataType, wanted: pa.DataType) -> Convert | None:
+    """Values of a file in the table's type: of the same family, for schemas evolve within it."""
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        # timestamps finer than the table's (old Spark files) are cut, all else must fit
+        return lambda array, constants: array.cast(wanted, safe=False)
+    if not any(family(found) and family(wanted) for family in _FAMILIES):
+        raise ProjectionError
+    if pa.types.is_fixed_size_binary(wanted):
+        return lambda array, constants: array.cast(pa.large_binary()).cast(wanted)
+    return lambda array, constants: array.cast(wanted)
+
+
+def _does_not_fit(node: FileField, wanted: object) -> ProjectionError:
+    return ProjectionError(
+        f"type of field {node.field_id} ({node.name}): expected {wanted}, found {node.type}"
+    )
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

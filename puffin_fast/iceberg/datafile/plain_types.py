@@ -1,0 +1,147 @@
+"""Arrow arrays in plain types: without views, dictionaries, run ends and extension types, at every depth.
+
+Arrow has no filter, no cast or a wrong cast for some layouts that files and data frames carry: it cannot filter
+`string_view`, cannot cast a run-end encoded array, and its cast from `list_view` loses the lists after a null
+(Arrow 26). Arrays are brought into plain types first; everything else in this package then sees only those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["list_parts", "map_parts", "null_mask", "plain", "plain_schema", "plain_type"]
+
+_BOOL8 = getattr(pa, "Bool8Type", ())
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with plain types; the fields' metadata stays."""
+    return pa.schema([field.with_type(plain_type(field.type)) for field in schema])
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The plain type of a type: itself, where it and all types inside are plain."""
+    if isinstance(kind, _BOOL8):
+        return pa.bool_()
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _large(plain_type(kind.value_type))
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(plain_type(key.type)), item.with_type(plain_type(item.type)))
+    if _is_list(kind):
+        value = kind.value_field.with_type(plain_type(kind.value_type))
+        if value.type == kind.value_type and not _is_list_view(kind):
+            return kind
+        return pa.large_list(value)
+    return kind
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The same values in the plain type."""
+    kind = array.type
+    wanted = plain_type(kind)
+    if wanted == kind:
+        return array
+    if isinstance(kind, _BOOL8):
+        return array.storage.cast(wanted)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(array.storage)
+    if pa.types.is_dictionary(kind):
+        return pc.take(plain(array.dictionary).cast(wanted), array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        ends = array.run_ends.to_numpy()
+        runs = np.searchsorted(ends, np.arange(array.offset, array.offset + len(array)), side="right")
+        return pc.take(plain(array.values).cast(wanted), pa.array(runs))
+    if pa.types.is_struct(kind):
+        children = [plain(array.field(at)) for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=null_mask(array))
+    if pa.types.is_map(kind):
+        offsets, keys, items = map_parts(array)
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), plain(keys), plain(items), type=wanted, mask=null_mask(array)
+        )
+    if _is_list(kind):
+        offsets, values = list_parts(array)
+        return pa.LargeListArray.from_arrays(
+            pa.array(offsets), plain(values), type=wanted, mask=null_mask(array)
+        )
+    return array.cast(wanted)
+
+
+def null_mask(array: pa.Array) -> pa.BooleanArray | None:
+    """Which values are null; None when none is."""
+    return array.is_null() if array.null_count else None
+
+
+def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """The offsets and the values of lists of any layout; a null list has no values.
+
+    Returns:
+        `len(array) + 1` offsets from 0, int64, and the values that they refer to.
+    """
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        found = _parts(array, array.values)
+        if found is not None:
+            return found
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return _offsets(lengths), array.flatten()
+
+
+def map_parts(array: pa.MapArray) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
+    """The offsets, the keys and the values of maps; a null map has no entries."""
+    entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    found = _parts(array, entries)
+    if found is None:
+        lists = pa.ListArray.from_arrays(array.offsets, entries)
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
+        used = np.repeat(~null, lengths)
+        found = _offsets(np.where(null, 0, lengths)), lists.flatten().filter(pa.array(used))
+    offsets, entries = found
+    return offsets, entries.field(0), entries.field(1)
+
+
+def _parts(array: Any, values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
+    """Offsets and values without a copy; None where a null list has values."""
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    if array.null_count and np.diff(offsets)[array.is_null().to_numpy(zero_copy_only=False)].any():
+        return None
+    first = int(offsets[0])
+    return offsets - first, values.slice(first, int(offsets[-1]) - first)
+
+
+def _offsets(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+
+def _large(kind: pa.DataType) -> pa.DataType:
+    """Text and bytes with 64-bit offsets: repeated values may be longer than 2 GiB together."""
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else kind
+
+
+def _is_list_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or _is_list_view(kind)
+    )

@@ -1,0 +1,217 @@
+"""Given rows in the columns and types of a table's schema: what an append or upsert writes.
+
+Any Arrow data comes in: pandas, Polars, DuckDB, arro3, a CSV reader. Columns go by name at every depth. A column
+may have another type than the table's where each value stays the same value: int64 in an int column, nanoseconds
+that are whole microseconds, text of UUIDs. A value that would change is an error. A nullable column may fill a
+required one: only a null in it is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import ListType, MapType, NestedField, StructType
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.conversion import Convert, ProjectionError
+from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain, plain_schema
+from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+__all__ = ["RowWriterSchema", "arrow_rows"]
+
+UUID_TEXT = r"^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
+
+
+def arrow_rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
+    """Given rows as Arrow.
+
+    Args:
+        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface.
+        streamed: whether a reader stays a reader; else it is read into memory.
+
+    Raises:
+        InvalidInputError: none of these.
+    """
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return data
+    if not isinstance(data, pa.RecordBatchReader):
+        if not hasattr(data, "__arrow_c_stream__"):
+            raise InvalidInputError(f"data: expected Arrow rows, found {type(data).__name__}")
+        data = pa.RecordBatchReader.from_stream(data)
+    return data if streamed else data.read_all()
+
+
+class RowWriterSchema:
+    """How rows of one Arrow schema become rows of a table.
+
+    Args:
+        schema: the table's.
+        rows: the Arrow schema of the given rows.
+
+    Attributes:
+        arrow_schema: of the rows that `fit` returns: the types that PyIceberg writes and reads.
+
+    Raises:
+        InvalidInputError: a column that the table does not have, one twice, a required one that is missing, or
+            one whose type cannot become the table's.
+    """
+
+    def __init__(self, schema: Schema, rows: pa.Schema) -> None:
+        twice = [name for name in rows.names if rows.names.count(name) > 1]
+        if twice:
+            raise InvalidInputError(f"data: column {twice[0]} twice")
+        self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
+        known = FileSchema(plain_schema(rows), schema.name_mapping, by_name=True, cast=_lossless)
+        if known.unknown:
+            raise InvalidInputError(
+                f"data: the table has no column {', '.join(known.unknown)}; it has "
+                f"{', '.join(field.name for field in schema.fields)}"
+            )
+        try:
+            self._steps = [(field, Projection.of(known, [field])) for field in schema.fields]
+        except ProjectionError as error:
+            raise InvalidInputError(f"data: {error}") from error
+        self._defaults = {number: schema.find_field(number).write_default for number in schema.field_ids}
+
+    def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of the given rows as rows of the table.
+
+        Raises:
+            InvalidInputError: a null in a required column, or a value that the table's type cannot hold.
+        """
+        columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
+        arrays = []
+        for field, step in self._steps:
+            try:
+                arrays += step.arrays(columns, batch.num_rows, self._defaults)
+                _check_nulls(arrays[-1], field, field.name)
+            except (ProjectionError, pa.ArrowInvalid) as error:
+                raise InvalidInputError(f"data: column {field.name}: {error}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+
+    def batches(self, rows: pa.Table | pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """The given rows as rows of the table, batch by batch; no batch is empty."""
+        for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
+            if batch.num_rows:
+                yield self.fit(batch)
+
+    def table(self, rows: pa.Table) -> pa.Table:
+        """The given rows as rows of the table, in memory."""
+        return pa.Table.from_batches(self.batches(rows), self.arrow_schema)
+
+
+def _check_nulls(array: Any, field: NestedField, name: str) -> None:
+    if field.required and array.null_count:
+        raise ProjectionError(f"{name} is required; expected no null, found {array.null_count}")
+    kind = field.field_type
+    if isinstance(kind, StructType):
+        valid = array.is_valid() if array.null_count else None
+        for at, child in enumerate(kind.fields):
+            values = array.field(at)
+            _check_nulls(values if valid is None else values.filter(valid), child, f"{name}.{child.name}")
+    elif isinstance(kind, ListType):
+        _check_nulls(list_parts(array)[1], kind.element_field, f"{name}.element")
+    elif isinstance(kind, MapType):
+        _, keys, values = map_parts(array)
+        _check_nulls(keys, kind.key_field, f"{name}.key")
+        _check_nulls(values, kind.value_field, f"{name}.value")
+
+
+# Types in which values stay the same -------------------------------------------------------------------------
+
+
+def _lossless(found: pa.DataType, wanted: pa.DataType) -> Convert:
+    """Brings values into a type in which each is the same, or raises ArrowInvalid."""
+    if pa.types.is_null(found):
+        return lambda array, constants: pa.nulls(len(array), wanted)
+    for given, table, convert in _CONVERSIONS:
+        if given(found) and table(wanted):
+            return lambda array, constants: convert(array, wanted)
+    raise ProjectionError
+
+
+def _cast(array: Any, wanted: pa.DataType) -> Any:
+    return array.cast(wanted)
+
+
+def _to_decimal(array: Any, wanted: pa.DataType) -> Any:
+    if pa.types.is_integer(array.type):
+        array = array.cast(pa.decimal256(76, wanted.scale))
+    result = array.cast(wanted)
+    result.validate(full=True)  # the cast lets through values of too many digits
+    return result
+
+
+def _to_float(array: Any, wanted: pa.DataType) -> Any:
+    """Arrow's cast to a narrower float rounds without a word."""
+    result = array.cast(wanted)
+    if pa.types.is_floating(array.type) and array.type.bit_width > wanted.bit_width:
+        same = pc.or_(pc.equal(result.cast(array.type), array), pc.is_nan(array))
+        if not pc.all(same, min_count=0).as_py():
+            changed = array.filter(pc.invert(pc.fill_null(same, True)))[0]
+            raise pa.ArrowInvalid(f"{changed.as_py()!r} is no {wanted}")
+    return result
+
+
+def _to_fixed(array: Any, wanted: pa.DataType) -> Any:
+    return array.cast(pa.large_binary()).cast(wanted)
+
+
+def _uuid_of_text(array: Any, wanted: pa.DataType) -> Any:
+    """UUIDs from their text, with or without hyphens."""
+    fits = pc.fill_null(pc.match_substring_regex(array, UUID_TEXT), True)
+    if not pc.all(fits, min_count=0).as_py():
+        wrong = array.filter(pc.invert(fits))[0]
+        raise pa.ArrowInvalid(f"{wrong.as_py()!r} is no text of a UUID")
+    digits = pc.replace_substring(array, "-", "")
+    raw = bytes.fromhex("".join(digits.drop_null().to_pylist()))
+    values = pa.Array.from_buffers(wanted, len(raw) // 16, [None, pa.py_buffer(raw)])
+    if not array.null_count:
+        return values
+    places = pc.subtract(pc.cumulative_sum(pc.cast(array.is_valid(), pa.int64())), 1)
+    return values.take(pc.if_else(array.is_valid(), places, pa.scalar(None, pa.int64())))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _has_no_zone(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is None
+
+
+Is = Callable[[pa.DataType], bool]
+_CONVERSIONS: tuple[tuple[Is, Is, Callable[[Any, pa.DataType], Any]], ...] = (
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind), pa.types.is_integer, _cast),
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind), pa.types.is_floating, _to_float),
+    (lambda kind: pa.types.is_integer(kind) or pa.types.is_decimal(kind), pa.types.is_decimal, _to_decimal),
+    (pa.types.is_boolean, pa.types.is_boolean, _cast),
+    (pa.types.is_date, pa.types.is_date, _cast),
+    (pa.types.is_time, pa.types.is_time, _cast),
+    (_has_zone, _has_zone, _cast),
+    (_has_no_zone, _has_no_zone, _cast),
+    (_is_text, _is_text, _cast),
+    (lambda kind: _is_text(kind) or _is_bytes(kind), lambda kind: kind == pa.large_binary(), _cast),
+    (_is_bytes, _is_text, _cast),
+    (_is_bytes, pa.types.is_fixed_size_binary, _to_fixed),
+    (_is_text, lambda kind: kind == pa.binary(16), _uuid_of_text),
+)

@@ -1,0 +1,387 @@
+"""Rows of other people's data frames and Arrow layouts: stored as PyIceberg stores them, read back by others."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_type
+from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.scan.scan import scan
+from tests.conftest import require_module
+from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.layouts import LAYOUTS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+
+def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:
+    """All readers give the same rows, and PyIceberg's answer goes together with ours."""
+    expected = sorted(expected, key=lambda row: row["id"])
+    ours, theirs = scan(table).to_arrow(), table.scan().to_arrow()
+    assert pa.concat_tables([ours, theirs]).num_rows == 2 * len(expected)
+    assert ours.sort_by("id").to_pylist() == expected
+    assert theirs.sort_by("id").to_pylist() == expected
+    found = rows_of_duckdb(connection, table).select(["id"])
+    assert found["id"].to_pylist() == [row["id"] for row in expected]
+
+
+# Layouts ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_plain_form_of_an_array_has_its_values_and_can_be_filtered(name: str) -> None:
+    array = LAYOUTS[name].array
+    for part in (array, array.slice(1), array.slice(1, 1), array.slice(0, 0), pa.nulls(3, array.type)):
+        found = plain(part)
+        found.validate(full=True)
+        assert found.type == plain_type(array.type)
+        assert found.to_pylist() == part.to_pylist()
+        pc.filter(found, pa.array([True] * len(found), pa.bool_()))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_of_a_column_can_be_appended_deleted_from_and_upserted(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, name: str
+) -> None:
+    layout = LAYOUTS[name]
+    rows = pa.table({"id": pa.array([1, 2, 3, 4], pa.int64()), "c": layout.array})
+    expected = pa.table({"id": rows["id"], "c": layout.stored}).to_pylist()
+    schema = pa.schema([("id", pa.int64()), ("c", layout.stored.type)])
+    for number, spec in enumerate(((), ("id",))):
+        table = create_table(shared_catalog, f"{namespace}.t{number}", schema, partition_spec=spec)
+        append(table, rows)
+        check(table, duckdb_iceberg, expected)
+        delete(table, "id = 3")
+        check(table, duckdb_iceberg, [row for row in expected if row["id"] != 3])
+        done = upsert(table, rows, ["id"])
+        assert (done.rows_unchanged, done.rows_inserted) == (3, 1)
+        check(table, duckdb_iceberg, expected)
+    append(table, rows.to_reader() if number == 0 else rows)
+    assert scan(table).to_arrow().num_rows == 8
+
+
+def test_a_polars_frame_can_be_appended_everywhere(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    pl = require_module("polars")
+    frame = pl.DataFrame(
+        {
+            "id": [1, 2, 3],
+            "word": ["a", None, "b"],
+            "bytes": [b"x", None, b"y"],
+            "words": [["a"], None, [None]],
+            "kind": pl.Series(["u", "v", "u"], dtype=pl.Categorical),
+            "s": [{"x": 1, "y": "a"}, None, {"x": None, "y": None}],
+            "pair": pl.Series([[1, 2], None, [3, 4]], dtype=pl.Array(pl.Int64, 2)),
+        }
+    )
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("word", pa.string()),
+            ("bytes", pa.binary()),
+            ("words", pa.list_(pa.string())),
+            ("kind", pa.string()),
+            ("s", pa.struct([("x", pa.int64()), ("y", pa.string())])),
+            ("pair", pa.list_(pa.int64())),
+        ]
+    )
+    for number, spec in enumerate([(), ("word",), ("kind", "truncate[1](word)")]):
+        table = create_table(shared_catalog, f"{namespace}.t{number}", schema, partition_spec=spec)
+        append(table, frame)
+        check(table, duckdb_iceberg, frame.to_dicts())
+        delete(table, "id = 2")
+        check(table, duckdb_iceberg, frame.filter(pl.col("id") != 2).to_dicts())
+        assert upsert(table, frame, ["id"]).rows_inserted == 1
+        check(table, duckdb_iceberg, frame.to_dicts())
+
+
+def test_frames_of_every_library_can_be_appended_and_upserted(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    duckdb, pandas, arro3 = (require_module(name) for name in ("duckdb", "pandas", "arro3.core"))
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "n", IntegerType()),
+        NestedField(3, "word", StringType()),
+        identifier_field_ids=[1],
+    )
+    plain_rows = [{"id": 1, "n": 5, "word": "a"}, {"id": 2, "n": None, "word": None}]
+    rows = pa.Table.from_pylist(plain_rows)
+    frames = {
+        "pandas": pandas.DataFrame(plain_rows),
+        "polars": require_module("polars").DataFrame(plain_rows),
+        "duckdb": duckdb.sql("SELECT * FROM rows"),
+        "arro3": arro3.Table.from_arrow(rows),
+        "batch": rows.combine_chunks().to_batches()[0],
+    }
+    for name, frame in frames.items():
+        table = create_table(shared_catalog, f"{namespace}.{name}", schema)
+        append(table, frame)
+        check(table, duckdb_iceberg, plain_rows)
+        assert upsert(table, frame).rows_unchanged == 2
+        delete(table, "id = 1")
+        assert upsert(table, frame).rows_inserted == 1
+        check(table, duckdb_iceberg, plain_rows)
+
+
+# Nulls -----------------------------------------------------------------------------------------------------
+
+INNER = pa.struct([("a", pa.int64())])
+NULLS = {
+    "list": (pa.list_(INNER), [[{"a": 1}], None, [], [None, {"a": None}]]),
+    "map": (pa.map_(pa.string(), INNER), [[("k", {"a": 1})], None, [], [("k", None)]]),
+    "list_in_list": (pa.list_(pa.list_(INNER)), [[[{"a": 1}], None], None, [[]], []]),
+    "list_in_struct": (
+        pa.struct([("l", pa.list_(INNER))]),
+        [{"l": None}, None, {"l": []}, {"l": [{"a": 1}]}],
+    ),
+    "map_in_list": (
+        pa.list_(pa.map_(pa.string(), INNER)),
+        [[[("k", {"a": 1})], None], None, [[]], []],
+    ),
+    "list_in_map": (
+        pa.map_(pa.string(), pa.list_(INNER)),
+        [[("k", None), ("l", []), ("m", [{"a": 1}])], None, [], [("k", None)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("spec", [(), ("id",)], ids=["flat", "partitioned"])
+@pytest.mark.parametrize("name", NULLS)
+def test_a_null_list_or_map_of_structs_stays_null(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    name: str,
+    spec: tuple[str, ...],
+) -> None:
+    kind, values = NULLS[name]
+    rows = pa.table({"id": pa.array(range(4), pa.int64()), "c": pa.array(values, kind)})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema, partition_spec=spec)
+    append(table, rows.to_reader())
+    for _ in range(2):
+        assert scan(table).to_arrow().sort_by("id").to_pylist() == rows.to_pylist()
+        # PyIceberg's own scan gives an empty list here (apache/iceberg-python#3833)
+        nulls = duckdb_iceberg.execute(
+            f"SELECT id FROM iceberg_scan('{table.metadata_location}') WHERE c IS NULL"
+        )
+        assert nulls.fetchall() == [(at,) for at, value in enumerate(values) if value is None]
+        upsert(table, rows, ["id"], skip_unchanged=False)
+    assert upsert(table, rows, ["id"]).rows_unchanged == 4
+
+
+def test_values_under_a_null_list_do_not_come_to_another_one(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    values = pa.array([{"a": at} for at in range(4)], INNER)
+    array = pa.ListArray.from_arrays(
+        pa.array([0, 1, 2, 4], pa.int32()), values, mask=pa.array([False, True, False])
+    )
+    rows = pa.table({"id": pa.array(range(3), pa.int64()), "c": array})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    append(table, rows)
+    assert scan(table).to_arrow().to_pylist() == rows.to_pylist()
+
+
+REQUIRED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "s", StructType(NestedField(3, "a", LongType(), required=True)), required=False),
+    NestedField(4, "l", ListType(5, LongType(), element_required=True), required=False),
+    NestedField(6, "m", MapType(7, StringType(), 8, LongType(), value_required=True), required=False),
+)
+
+
+def test_nullable_columns_fill_required_ones_where_they_hold_no_null(
+    shared_catalog: SqlCatalog, namespace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", REQUIRED)
+    good: dict[str, Any] = {"id": 1, "s": {"a": 1}, "l": [1], "m": [("k", 1)]}
+    names = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("s", pa.struct([("a", pa.int64())])),
+            ("l", pa.list_(pa.int64())),
+            ("m", pa.map_(pa.string(), pa.int64())),
+        ]
+    )
+    empty = {"id": 2, "s": None, "l": None, "m": None}
+    append(table, pa.Table.from_pylist([good, empty], names))
+    assert rows_of(table).to_pylist() == [good, empty]
+    files = files_of(table)
+    for change, said in (
+        ({"id": None}, "column id: id is required; expected no null, found 1"),
+        ({"s": {"a": None}}, r"s\.a is required"),
+        ({"l": [1, None]}, r"l\.element is required"),
+        ({"m": [("k", None)]}, r"m\.value is required"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            append(table, pa.Table.from_pylist([{**good, **change}], names))
+    with pytest.raises(InvalidInputError, match="required field 1"):
+        append(table, pa.table({"l": pa.array([[1]])}))
+    assert files_of(table) == files
+    assert capfd.readouterr().out == ""
+
+
+# Types -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([1, None, 2**40]), pa.int32()),
+        (pa.array([1.5]), pa.int64()),
+        (pa.array([0.1]), pa.float32()),
+        (pa.array([2**60 + 1]), pa.float64()),
+        (pa.array([2**63], pa.uint64()), pa.int64()),
+        (pa.array([Decimal("12345.67")]), pa.decimal128(4, 2)),
+        (pa.array([Decimal("12.345")]), pa.decimal128(9, 2)),
+        (pa.array([1001], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([1000], pa.timestamp("us")), pa.timestamp("us", "UTC")),
+        (pa.array([1000], pa.timestamp("us", "UTC")), pa.timestamp("us")),
+        (pa.array([b"\xff"]), pa.string()),
+        (pa.array([b"ab"]), pa.binary(3)),
+        (pa.array([1]), pa.string()),
+        (pa.array(["1"]), pa.int64()),
+        (pa.array(["no uuid"]), pa.uuid()),
+        (pa.array([1], pa.duration("s")), pa.int64()),
+    ],
+)
+def test_a_value_that_would_change_is_refused_with_its_column(
+    shared_catalog: SqlCatalog, namespace: str, given: pa.Array, kind: pa.DataType
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("c", kind)]))
+    with pytest.raises(InvalidInputError, match=r"^data: .*\bc\b"):
+        append(table, pa.table({"c": given}))
+    assert table.metadata.snapshots == []
+
+
+def test_values_are_stored_in_the_types_of_the_table(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    key = uuid.UUID(int=7)
+    moment = datetime.datetime(2024, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    rows = pa.table(
+        {
+            "id": pa.array([1.0, 2.0]),
+            "n": pa.array([3, None], pa.uint64()),
+            "x": pa.array([0.5, float("nan")]),
+            "d": pa.array([5, None]),
+            "at": pa.array([moment, None], pa.timestamp("ms", "Europe/Berlin")),
+            "key": pa.array([str(key), None]),
+            "nothing": pa.nulls(2),
+        }
+    )
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "n", IntegerType()),
+        *(
+            NestedField(at, f.name, f.field_type)
+            for at, f in enumerate(
+                create_table(
+                    shared_catalog,
+                    f"{namespace}.types",
+                    pa.schema(
+                        [
+                            ("x", pa.float32()),
+                            ("d", pa.decimal128(9, 2)),
+                            ("at", pa.timestamp("us", "UTC")),
+                            ("nothing", pa.list_(pa.int64())),
+                        ]
+                    ),
+                )
+                .schema()
+                .fields,
+                3,
+            )
+        ),
+        NestedField(9, "key", UUIDType()),
+    )
+    table = create_table(shared_catalog, f"{namespace}.t", schema)
+    append(table, rows)
+    (first, second) = scan(table).to_arrow().sort_by("id").to_pylist()
+    assert first == {
+        "id": 1,
+        "n": 3,
+        "x": 0.5,
+        "d": Decimal("5.00"),
+        "at": moment,
+        "nothing": None,
+        "key": key,
+    }
+    assert [name for name, value in second.items() if value is not None] == ["id", "x"]
+    assert pa.concat_tables([scan(table).to_arrow(), table.scan().to_arrow()]).num_rows == 4
+    found = duckdb_iceberg.execute(
+        f"SELECT id, key FROM iceberg_scan('{table.metadata_location}') ORDER BY id"
+    )
+    assert found.fetchall() == [(1, key), (2, None)]
+
+
+def test_ids_of_another_table_in_the_given_rows_do_not_matter(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    swapped = pa.schema(
+        [
+            pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "2"}),
+            pa.field("b", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        ]
+    )
+    append(table, pa.table({"a": [1], "b": [2]}, schema=swapped))
+    assert scan(table).to_arrow().to_pylist() == [{"a": 1, "b": 2}]
+
+
+def test_a_column_given_twice_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("a", pa.int64())]))
+    rows = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(InvalidInputError, match="column a twice"):
+        append(table, rows)
+
+
+def test_a_field_of_a_struct_that_the_table_does_not_have_is_refused(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("s", pa.struct([("a", pa.int64())]))]))
+    with pytest.raises(InvalidInputError, match=r"no column s\.b"):
+        append(table, pa.table({"s": [{"a": 1, "b": 2}]}))
+
+
+def test_partitions_of_nan_and_of_both_zeros_keep_their_rows(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    values = [float("nan"), 0.0, -0.0, 1.5, None, float("nan"), -0.0]
+    rows = pa.table({"id": pa.array(range(7), pa.int64()), "x": pa.array(values)})
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema, partition_spec=["x"])
+    append(table, rows)
+    delete(table, "id = 5")
+    expected = [repr(value) for at, value in enumerate(values) if at != 5]
+    for found in (
+        scan(table).to_arrow().sort_by("id"),
+        rows_of(table),
+        rows_of_duckdb(duckdb_iceberg, table),
+    ):
+        assert [repr(value) for value in found["x"].to_pylist()] == expected
