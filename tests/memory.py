@@ -11,13 +11,14 @@ __all__ = ["MIB", "peak_growth"]
 MIB = 1 << 20
 
 
-def peak_growth(setup: str, action: str, limit_mib: int | None = None) -> int:
+def peak_growth(setup: str, action: str, limit_mib: int | None = None, timeout_s: float | None = None) -> int:
     """Bytes by which the peak of a fresh process grows in `action`, after `setup`.
 
     Args:
         setup: statements that import and build what the action needs.
         action: the statements that are measured.
         limit_mib: bound of the address space from then on, beyond what is in use.
+        timeout_s: a process that takes longer fails.
     """
     program = f"""
 import resource
@@ -35,6 +36,8 @@ before = status("VmRSS")
 {textwrap.dedent(action)}
 print(max(0, status("VmHWM") - before))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=timeout_s
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-4000:]}"
     return int(done.stdout.split()[-1])

@@ -7,7 +7,7 @@ others' sake.
 """
 
 from puffin_fast._runtime.file_set import FileSet
-from puffin_fast._runtime.location import Location, split_location
+from puffin_fast._runtime.location import Location, is_local, split_location
 from puffin_fast._runtime.sink import Sink, open_sink, remove
 from puffin_fast._runtime.source import Source, open_source, unbuffered
 
@@ -16,6 +16,7 @@ __all__ = [
     "Location",
     "Sink",
     "Source",
+    "is_local",
     "open_sink",
     "open_source",
     "remove",

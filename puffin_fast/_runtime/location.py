@@ -17,7 +17,16 @@ from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 
-__all__ = ["Location", "errors_of", "is_file_object", "name_of", "path_of", "resolve", "split_location"]
+__all__ = [
+    "Location",
+    "errors_of",
+    "is_file_object",
+    "is_local",
+    "name_of",
+    "path_of",
+    "resolve",
+    "split_location",
+]
 
 Location: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 """What a caller may pass: a path or URI, or an open binary file object."""
@@ -80,6 +89,11 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         f"filesystem: expected a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO, "
         f"found {type(filesystem).__name__}"
     )
+
+
+def is_local(path: str, filesystem: Any) -> bool:
+    """Whether a path is that of a local file, which is read without the filesystem."""
+    return resolve(path, filesystem)[0] == "local"
 
 
 @lru_cache(maxsize=64)

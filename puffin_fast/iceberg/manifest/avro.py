@@ -2,21 +2,23 @@
 
 An Avro file is a header (magic, a map of metadata with the writer's schema, a sync marker) and blocks.
 Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"), and logical types are
-left raw: a date is its days, a timestamp its microseconds, a uuid its 16 bytes. For that the schema in the
-header is replaced, before the records are read, by a plain one with canonical names. A record within a record
-is flattened there: Avro encodes a record as nothing but its fields.
+left raw: a date is its days, a timestamp its microseconds, a uuid its 16 bytes. For that the schema of the
+header is replaced, before the records are read, by a plain one with canonical names (`_avro_schema`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from puffin_fast import limits
+from puffin_fast._runtime import is_local, open_source
 from puffin_fast.errors import (
     CorruptDataError,
+    LimitExceededError,
     MissingExtraError,
     NotFoundError,
     PuffinFastError,
@@ -29,6 +31,9 @@ except ImportError as error:  # pragma: no cover - the extra brings it
     raise MissingExtraError("fastavro", "iceberg") from error
 
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from puffin_fast.iceberg._avro_blocks import SYNC_BYTES, Block, as_long, read_blocks
+from puffin_fast.iceberg._avro_schema import PartitionColumn, PlainSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -47,7 +52,6 @@ __all__ = [
 ]
 
 _MAGIC = b"Obj\x01"
-SYNC_BYTES = 16
 _SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}
 _HEADER = fastavro.parse_schema(
     {
@@ -60,15 +64,10 @@ _HEADER = fastavro.parse_schema(
         ],
     }
 )
-_BLOCK = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "puffin_fast.avro_block",
-        "fields": [{"name": "n_records", "type": "long"}, {"name": "n_bytes", "type": "long"}],
-    }
-)
 _NAMED = ("record", "fixed", "enum")
-_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+
+READ_BYTES = 16 << 20
+"""Bytes of one read from a stream whose length is not known."""
 
 HEAVY = 50
 """List items per record from which on resolving one schema into another costs fastavro less than decoding them."""
@@ -77,83 +76,89 @@ CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snapp
 """Iceberg's property ``write.avro.compression-codec`` to Avro's own name."""
 
 
-class PartitionColumn(NamedTuple):
-    """One field of a file's partition struct: its field id, its canonical name, the scale of a decimal."""
-
-    field_id: int | None
-    name: str
-    scale: int | None
-
-
 @dataclass(frozen=True)
 class AvroFile:
-    """An Avro file in memory, its header read.
+    """An Avro file in memory, its header read and its blocks decompressed.
 
     Attributes:
         path: for messages.
         metadata: of the header.
         partition: the partition struct's fields.
-        schema: the flattened record with canonical names; fields are read in this order.
+        schema: the flattened record with canonical names; fields are read in this order, each takes a byte or more.
+        constants: the fields that take no bytes (null, a fixed of size 0), and their only value.
+        blocks: numbers of records, and their bytes.
+        n_bytes: bytes of the blocks, as stored in the file.
     """
 
     path: str
     metadata: dict[str, str]
     partition: tuple[PartitionColumn, ...]
     schema: dict[str, Any]
-    _header: dict[str, Any]
-    _blocks: memoryview
+    constants: Mapping[str, bytes | None]
+    blocks: tuple[Block, ...]
+    n_bytes: int
 
     @property
-    def n_bytes(self) -> int:
-        """Bytes of the blocks, as they stand in the file."""
-        return len(self._blocks)
+    def n_records(self) -> int:
+        """Records of all blocks."""
+        return sum(block.n_records for block in self.blocks)
 
     def records(self, names: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The records, one by one.
+        """The records, one by one; one block at a time is decoded.
 
         Args:
-            names: fields that are wanted, all by default; where records hold much else it is passed over, not
-                decoded.
+            names: the fields to decode, all by default; others may come, too.
 
         Raises:
-            CorruptDataError: the bytes are no such records.
-            UnsupportedError: a codec that is not there.
+            CorruptDataError: the bytes are not such records, or others are left when all have been read.
         """
-        file = self.rewritten(self.schema)
         wanted = None
         if names is not None:
-            rest = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
-            if _weight(self.rewritten(self.schema), rest) > HEAVY:
+            others = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
+            if self._n_items(others) > HEAVY:
                 fields = [field for field in self.schema["fields"] if field["name"] in names]
-                wanted = {**self.schema, "fields": fields}
-        return _guarded(lambda: fastavro.reader(file, wanted), self.path)
+                wanted = _array({**self.schema, "fields": fields})
+        written = _array(self.schema)
+        for n_records, data in self.blocks:
+            source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
+            try:
+                records: Any = fastavro.schemaless_reader(source, written, wanted)
+            except Exception as error:
+                raise CorruptDataError(f"records of an Avro file: {error!r}", path=self.path) from error
+            if source.tell() != len(source.getbuffer()):
+                raise CorruptDataError(
+                    "records of an Avro block",
+                    path=self.path,
+                    expected=f"{n_records} records in {len(data)} bytes",
+                    found=f"{len(source.getbuffer()) - source.tell()} bytes more",
+                )
+            for record in records:
+                yield record | self.constants if self.constants else record
 
-    def rewritten(self, schema: dict[str, Any]) -> BytesIO:
-        """The file under another schema."""
-        metadata = {**self._header["meta"], "avro.schema": _json(schema)}
-        file = BytesIO()
-        fastavro.schemaless_writer(file, _HEADER, {**self._header, "meta": metadata})
-        file.write(self._blocks)
-        file.seek(0)
-        return file
+    def _n_items(self, names: Iterable[str]) -> int:
+        """How many items the named lists of the first record hold."""
+        data = next((block.data for block in self.blocks if block.n_records), None)
+        if data is None:
+            return 0
+        try:
+            first: Any = fastavro.schemaless_reader(BytesIO(data), self.schema, None)
+        except Exception:  # `records` raises it
+            return 0
+        return sum(len(value) for name in names if isinstance(value := first[name], list))
 
-    def inflated(self) -> list[tuple[int, bytes]]:
-        """The number of records and the bytes of each block, without compression.
 
-        Raises:
-            Exception: whatever fastavro stumbles over.
-        """
-        blocks: Iterable[Any] = fastavro.block_reader(self.rewritten(self.schema))
-        return [(block.num_records, block.bytes_.getvalue()) for block in blocks]
+def _array(schema: dict[str, Any]) -> Any:
+    """An Avro array of records: the bytes of a block's records are its items."""
+    return fastavro.parse_schema({"type": "array", "items": schema})
 
 
 def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
     """An Avro file of one block without compression: its records' bytes, which may be those of many blocks."""
     head, sync = BytesIO(), bytes(SYNC_BYTES)
-    metadata = {"avro.schema": _json(schema), "avro.codec": b"null"}
+    metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
     fastavro.schemaless_writer(head, _HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
-    fastavro.schemaless_writer(head, _BLOCK, {"n_records": n_records, "n_bytes": sum(map(len, parts))})
-    return BytesIO(b"".join([head.getvalue(), *parts, sync]))
+    sizes = as_long(n_records), as_long(sum(map(len, parts)))
+    return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
 
 
 def encoded(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
@@ -161,10 +166,6 @@ def encoded(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
     file = BytesIO()
     fastavro.schemaless_writer(file, fastavro.parse_schema(schema), record)
     return file.getvalue()
-
-
-def _json(schema: dict[str, Any]) -> bytes:
-    return json.dumps(schema).encode()
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:
@@ -222,20 +223,38 @@ def write_avro(
 
 
 def read_bytes(io: FileIO, path: str) -> bytes:
-    """All bytes of a file.
+    """All bytes of a manifest or a manifest list.
 
     Raises:
         NotFoundError: when there is no such file.
+        InvalidInputError: it is not a regular file.
+        LimitExceededError: more bytes than `limits.MAX_METADATA_BYTES`.
     """
+    limit = limits.MAX_METADATA_BYTES.of(io)
+    if is_local(path, io):  # a pipe or a device has no end
+        with open_source(path, filesystem=io) as source:
+            if source.size > limit:
+                raise _too_long(path, limit)
+            return source.read_at(0, source.size)
+    parts, left = [], limit + 1
     try:
-        with io.new_input(path).open(seekable=False) as source:
-            return source.read()
+        with io.new_input(path).open(seekable=False) as stream:
+            while left and (part := stream.read(min(left, READ_BYTES))):
+                parts.append(part)
+                left -= len(part)
     except FileNotFoundError as error:
         raise NotFoundError(f"{path}: no such file") from error
+    if not left:
+        raise _too_long(path, limit)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(path: str, limit: int) -> LimitExceededError:
+    return LimitExceededError(f"{path}: more than {limit} bytes, the limit for a manifest or a manifest list")
 
 
 def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int | None = None) -> AvroFile:
-    """Opens an Avro file whose fields are known by id.
+    """Reads an Avro file whose fields are known by id.
 
     Args:
         io: PyIceberg's file access.
@@ -245,7 +264,9 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int |
 
     Raises:
         CorruptDataError: the bytes are no Avro file.
+        LimitExceededError: more bytes, stored or decompressed, or more records than `limits` allows.
         NotFoundError: there is no such file.
+        UnsupportedError: a codec that is not there.
     """
     data = read_bytes(io, path)
     if n_bytes is not None and len(data) < n_bytes:
@@ -258,124 +279,43 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int |
         source = BytesIO(data)
         header: Any = fastavro.schemaless_reader(source, _HEADER, None)
         metadata = {key: value.decode() for key, value in header["meta"].items()}
-        plain = _Plain(names)
-        schema = plain.of(json.loads(metadata["avro.schema"]))
-        if schema["type"] != "record":
-            raise ValueError(f"a schema of {schema['type']}")
+        plain = PlainSchema(names)
+        schema = plain.root(json.loads(metadata["avro.schema"]))
         fastavro.parse_schema(schema)
     except Exception as error:
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
-    blocks = memoryview(data)[source.tell() :]
-    return AvroFile(path, metadata, tuple(plain.partition), schema, header, blocks)
+    start = source.tell()
+    blocks = read_blocks(
+        memoryview(data)[start:],
+        codec=metadata.get("avro.codec", "null"),
+        sync=header["sync"],
+        limit=limits.most_inflated(len(data) - start, io),
+        path=path,
+        offset=start,
+    )
+    for n_records, content in blocks:
+        if n_records * max(len(schema["fields"]), 1) > len(content):
+            raise _too_many(path, n_records, len(content), len(schema["fields"]))
+    return AvroFile(
+        path, metadata, tuple(plain.partition), schema, plain.constants, tuple(blocks), len(data) - start
+    )
 
 
-def _weight(file: BytesIO, names: Iterable[str]) -> int:
-    """How many items the named lists of the first record hold."""
-    try:
-        first: Any = next(iter(fastavro.reader(file)), {})
-        return sum(len(value) for name in names if isinstance(value := first[name], list))
-    except Exception:  # whoever reads the records will say it
-        return 0
+def _too_many(path: str, n_records: int, n_bytes: int, n_fields: int) -> PuffinFastError:
+    """The error for a block that claims more records than its bytes can hold."""
+    if n_fields == 0:
+        return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
+    return CorruptDataError(
+        "records of an Avro block",
+        path=path,
+        expected=f"at most {n_bytes // n_fields}: {n_bytes} bytes, a record has {n_fields} or more",
+        found=n_records,
+    )
 
 
 def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
-    """fastavro's complaint about a codec that it has or knows no package for, as an error of ours."""
+    """fastavro's error about a codec that it does not have, or whose package is missing, as an error of ours."""
     found = str(error)
-    if isinstance(error, PuffinFastError) or not ("need to install" in found or "nrecognized codec" in found):
+    if not ("need to install" in found or "nrecognized codec" in found):
         return None
     return UnsupportedError(f"{path}: {found}")
-
-
-def _guarded(read: Callable[[], Iterable[Any]], path: str) -> Iterator[dict[str, Any]]:
-    """The records; whatever fastavro stumbles over in hostile bytes becomes one error of ours."""
-    try:
-        yield from read()
-    except Exception as error:
-        missing = _codec_error(error, path)
-        raise missing or CorruptDataError(f"records of an Avro file: {error!r}", path=path) from error
-
-
-class _Plain:
-    """Rewrites a writer's schema: canonical names by field id, no logical types, no defaults."""
-
-    def __init__(self, names: Mapping[int, str]) -> None:
-        self._names = names
-        self._known = frozenset(names.values())
-        self._named: dict[str, str] = {}
-        self._empty = {"null"}
-        self._unknown = 0
-        self.partition: list[PartitionColumn] = []
-
-    def of(self, node: Any, inside: str | None = None) -> Any:
-        """The plain twin of one schema node; `inside` is the canonical name of the field that holds it."""
-        if isinstance(node, list):
-            return [self.of(part, inside) for part in node]
-        if isinstance(node, str):
-            if node in _PRIMITIVES:
-                return node
-            return self._named[node]  # a KeyError is the header's fault
-        kind = node["type"]
-        if isinstance(kind, dict | list):
-            return self.of(kind, inside)
-        if kind == "record":
-            name, fields = self._name(node), self._fields(node["fields"], inside)
-            if all(self._may_be_empty(field["type"]) for field in fields):
-                self._empty.add(name)
-            return {"type": kind, "name": name, "fields": fields}
-        if kind == "fixed":
-            name = self._name(node)
-            if not node["size"]:
-                self._empty.add(name)
-            return {"type": kind, "name": name, "size": node["size"]}
-        if kind == "enum":
-            return {"type": kind, "name": self._name(node), "symbols": node["symbols"]}
-        if kind == "array":
-            items = self.of(node["items"])
-            if self._may_be_empty(items):
-                raise ValueError("an array of items without bytes")  # its count would be bounded by nothing
-            return {"type": kind, "items": items}
-        if kind == "map":
-            return {"type": kind, "values": self.of(node["values"])}
-        return self.of(kind, inside)
-
-    def _name(self, node: Mapping[str, Any]) -> str:
-        plain = f"t{len(self._named)}"
-        self._named[node["name"]] = plain
-        return plain
-
-    def _may_be_empty(self, kind: Any) -> bool:
-        """Whether a value of a plain type may take no byte at all."""
-        return (
-            not isinstance(kind, list)
-            and (kind.get("name") if isinstance(kind, dict) else kind) in self._empty
-        )
-
-    def _fields(self, fields: Iterable[Mapping[str, Any]], inside: str | None) -> list[dict[str, Any]]:
-        result: list[dict[str, Any]] = []
-        for position, field in enumerate(fields):
-            field_id = field.get("field-id")
-            if inside == "partition":
-                name = f"p{position}"
-                self.partition.append(PartitionColumn(field_id, name, _decimal_scale(field["type"])))
-            elif isinstance(field_id, int) and field_id in self._names:
-                name = self._names[field_id]
-            elif field["name"] in ("key", "value") or (field_id is None and field["name"] in self._known):
-                name = field["name"]
-            else:
-                name, self._unknown = f"u{self._unknown}", self._unknown + 1
-            kind = self.of(field["type"], name)
-            if isinstance(kind, dict) and kind["type"] == "record":
-                result += kind["fields"]
-            else:
-                result.append({"name": name, "type": kind})
-        return result
-
-
-def _decimal_scale(node: Any) -> int | None:
-    for part in node if isinstance(node, list) else [node]:
-        if isinstance(part, dict):
-            if part.get("logicalType") == "decimal":
-                return int(part.get("scale", 0))
-            if isinstance(part.get("type"), dict | list):
-                return _decimal_scale(part["type"])
-    return None

@@ -110,9 +110,10 @@ def test_both_readers_give_the_same(
     records = [entry(n) for n in range(n_records)]
     file = written(records, codec=codec)
     found = by_polars(monkeypatch, file)
-    assert found == by_fastavro(monkeypatch, file)
     assert found is not None
-    assert tuple(found) == FLAT
+    found |= {name: [None] * n_records for name in file.constants}
+    assert found == by_fastavro(monkeypatch, file)
+    assert set(found) == set(FLAT)
     assert found["path"] == [r["file"]["path"] for r in records]
     assert found["day"] == [r["file"]["part"]["day"] for r in records]
     maps = [r["file"]["counts"] and {p["key"]: p["value"] for p in r["file"]["counts"]} for r in records]
@@ -190,7 +191,11 @@ def test_altered_bytes_end_as_they_do_without_polars(
     refused = accepted = 0
     for at in range(start, start + whole.n_bytes):
         bit = 1 << at * 5 % 8
-        file = written(records, codec=codec, change=flipped(at, bit))
+        try:
+            file = written(records, codec=codec, change=flipped(at, bit))
+        except CorruptDataError:
+            refused += 1
+            continue
         slow = outcome(partial(by_fastavro, monkeypatch, file))
         fast = outcome(partial(read_columns, file, FLAT))
         refused += slow.startswith("CorruptDataError")
@@ -210,10 +215,8 @@ def test_a_block_that_claims_more_records_than_bytes_reserves_no_memory(
         start = len(data) - file.n_bytes
         return data[:start] + count + data[start + 1 :]
 
-    file = written([entry(1)], codec="null", change=lie)
-    assert by_polars(monkeypatch, file) is None
-    with pytest.raises(CorruptDataError, match=r"x\.avro"):
-        read_columns(file, FLAT)
+    with pytest.raises(CorruptDataError, match=r"x\.avro: records of an Avro block: expected at most 7"):
+        written([entry(1)], codec="null", change=lie)
 
 
 def test_a_block_that_claims_fewer_records_than_it_holds_does_not_shift_others(

@@ -1,0 +1,173 @@
+"""A writer's Avro schema as a plain one: canonical names by field id, no logical types, no defaults.
+
+A record within a record is flattened: Avro encodes a record as nothing but its fields. Refused is what a manifest
+does not need and a reader would pay for: a name inside its own definition, items without bytes, more than
+`limits.MAX_SCHEMA_DEPTH` levels, more than `limits.MAX_SCHEMA_TYPES` types when all names are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
+
+__all__ = ["PartitionColumn", "PlainSchema"]
+
+_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+
+
+class PartitionColumn(NamedTuple):
+    """One field of a file's partition struct: its field id, its canonical name, the scale of a decimal."""
+
+    field_id: int | None
+    name: str
+    scale: int | None
+
+
+class PlainSchema:
+    """Rewrites the schema of one file.
+
+    Args:
+        names: field id to the name that the fields shall have.
+
+    Attributes:
+        partition: the partition struct's fields.
+        constants: fields of the root record that take no bytes, and their only value; they are left out of it.
+    """
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+        self._known = frozenset(names.values())
+        self._named: dict[
+            str, tuple[str, int] | None
+        ] = {}  # plain name and number of types; None: not yet defined
+        self._empty = {"null"}
+        self._n_named = self._n_unknown = self._n_types = self._depth = 0
+        self.partition: list[PartitionColumn] = []
+        self.constants: dict[str, bytes | None] = {}
+
+    def root(self, node: Any) -> dict[str, Any]:
+        """The plain schema of the file's records.
+
+        Raises:
+            Exception: the schema is none of a record, or a rule of this module is broken.
+        """
+        plain = self._of(node)
+        if not isinstance(plain, dict) or plain["type"] != "record":
+            raise ValueError(
+                f"expected a schema of records, found {plain if isinstance(plain, str) else type(node)}"
+            )
+        for field in plain["fields"]:
+            if self._may_be_empty(field["type"]):
+                self.constants[field["name"]] = None if field["type"] == "null" else b""
+        fields = [field for field in plain["fields"] if field["name"] not in self.constants]
+        return {**plain, "fields": fields}
+
+    def _of(self, node: Any, inside: str | None = None) -> Any:
+        """The plain twin of one schema node; `inside` is the canonical name of the field that holds it."""
+        self._count(1)
+        self._depth += 1
+        if self._depth > MAX_SCHEMA_DEPTH:
+            raise ValueError(f"a schema of more than {MAX_SCHEMA_DEPTH} levels")
+        plain = self._plain(node, inside)
+        self._depth -= 1
+        return plain
+
+    def _count(self, n_types: int) -> None:
+        self._n_types += n_types
+        if self._n_types > MAX_SCHEMA_TYPES:
+            raise ValueError(f"a schema of more than {MAX_SCHEMA_TYPES} types")
+
+    def _plain(self, node: Any, inside: str | None) -> Any:
+        if isinstance(node, list):
+            return [self._of(part, inside) for part in node]
+        if isinstance(node, str):
+            return node if node in _PRIMITIVES else self._reference(node)
+        kind = node["type"]
+        if isinstance(kind, dict | list):
+            return self._of(kind, inside)
+        if kind == "record":
+            name, before = self._begin(node), self._n_types
+            fields = self._fields(node["fields"], inside)
+            if all(self._may_be_empty(field["type"]) for field in fields):
+                self._empty.add(name)
+            return self._define(node, {"type": kind, "name": name, "fields": fields}, self._n_types - before)
+        if kind == "fixed":
+            if not isinstance(node["size"], int) or node["size"] < 0:
+                raise ValueError(f"a fixed of size {node['size']!r}")
+            name = self._begin(node)
+            if node["size"] == 0:
+                self._empty.add(name)
+            return self._define(node, {"type": kind, "name": name, "size": node["size"]}, 1)
+        if kind == "enum":
+            plain = {"type": kind, "name": self._begin(node), "symbols": node["symbols"]}
+            return self._define(node, plain, 1)
+        if kind == "array":
+            items = self._of(node["items"])
+            if self._may_be_empty(items):
+                raise ValueError("an array of items without bytes")  # nothing would bound its count
+            return {"type": kind, "items": items}
+        if kind == "map":
+            return {"type": kind, "values": self._of(node["values"])}
+        return self._of(kind, inside)
+
+    def _reference(self, name: str) -> str:
+        """The plain name of a type that was defined before."""
+        if name not in self._named:
+            raise ValueError(f"a type {name!r} that is not defined")
+        found = self._named[name]
+        if found is None:
+            raise ValueError(f"a type {name!r} inside its own definition")
+        self._count(found[1])
+        return found[0]
+
+    def _begin(self, node: Mapping[str, Any]) -> str:
+        """Reserves the name of a type whose definition begins; returns its plain name."""
+        name = node["name"]
+        if name in self._named and self._named[name] is None:
+            raise ValueError(f"a type {name!r} inside its own definition")
+        self._named[name] = None
+        self._n_named += 1
+        return f"t{self._n_named}"
+
+    def _define(self, node: Mapping[str, Any], plain: dict[str, Any], n_types: int) -> dict[str, Any]:
+        self._named[node["name"]] = plain["name"], n_types
+        return plain
+
+    def _may_be_empty(self, kind: Any) -> bool:
+        """Whether a value of a plain type may take no byte at all."""
+        return (
+            not isinstance(kind, list)
+            and (kind.get("name") if isinstance(kind, dict) else kind) in self._empty
+        )
+
+    def _fields(self, fields: Iterable[Mapping[str, Any]], inside: str | None) -> list[dict[str, Any]]:
+        result: list[dict[str, Any]] = []
+        for position, field in enumerate(fields):
+            field_id = field.get("field-id")
+            if inside == "partition":
+                name = f"p{position}"
+                self.partition.append(PartitionColumn(field_id, name, _decimal_scale(field["type"])))
+            elif isinstance(field_id, int) and field_id in self._names:
+                name = self._names[field_id]
+            elif field["name"] in ("key", "value") or (field_id is None and field["name"] in self._known):
+                name = field["name"]
+            else:
+                name, self._n_unknown = f"u{self._n_unknown}", self._n_unknown + 1
+            kind = self._of(field["type"], name)
+            if isinstance(kind, dict) and kind["type"] == "record":
+                result += kind["fields"]
+            else:
+                result.append({"name": name, "type": kind})
+        return result
+
+
+def _decimal_scale(node: Any) -> int | None:
+    for part in node if isinstance(node, list) else [node]:
+        if isinstance(part, dict):
+            if part.get("logicalType") == "decimal":
+                return int(part.get("scale", 0))
+            if isinstance(part.get("type"), dict | list):
+                return _decimal_scale(part["type"])
+    return None

@@ -1,0 +1,95 @@
+"""A table whose files a test damages, and a process of its own that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import puffin_fast as pf
+from tests.memory import MIB, peak_growth
+
+TIMEOUT_S = 60
+N_ROWS = 1_000
+
+SETUP = """
+import pyarrow as pa, pyarrow.parquet, pyarrow.compute
+import puffin_fast as pf
+from puffin_fast import arrow, errors, iceberg, files, puffin
+from puffin_fast.bitmap import PositionBitmap
+import polars, fastavro, zstandard
+from pyiceberg.table import StaticTable
+import pyiceberg.io.pyarrow
+
+polars.read_avro  # imports what it needs lazily
+
+def refuses(kind, function, *names):
+    try:
+        function()
+    except kind as error:
+        for name in names:
+            assert name in str(error), error
+        return error
+    raise AssertionError("not refused")
+"""
+
+
+class HostileTable(NamedTuple):
+    """The files of a table with one data file of `N_ROWS` rows, some of them deleted.
+
+    Attributes:
+        metadata: location of its metadata.
+        manifest_list, data_manifest, delete_manifest, data_file, delete_file: paths.
+    """
+
+    metadata: str
+    manifest_list: Path
+    data_manifest: Path
+    delete_manifest: Path
+    data_file: Path
+    delete_file: Path
+
+
+def _path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+@pytest.fixture(params=["3"])
+def hostile(tmp_path: Path, request: pytest.FixtureRequest) -> HostileTable:
+    """A table of format version 3; parametrize indirectly with "2" for position-delete files."""
+    catalog = SqlCatalog("hostile", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": pa.array(range(N_ROWS), pa.int64())})
+    if request.param == "3":
+        table = pf.iceberg.create_table(catalog, "n.t", rows.schema)
+    else:
+        table = catalog.create_table("n.t", rows.schema, properties={"format-version": request.param})
+    pf.iceberg.append(table, rows)
+    pf.iceberg.delete(table, "id >= 10 and id < 20")
+    table.refresh()
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    by_content = {manifest.content.value: manifest for manifest in snapshot.manifests(table.io)}
+    entries = {kind: manifest.fetch_manifest_entry(table.io)[0] for kind, manifest in by_content.items()}
+    catalog.engine.dispose()
+    return HostileTable(
+        table.metadata_location,
+        _path(snapshot.manifest_list),
+        *(_path(by_content[kind].manifest_path) for kind in (0, 1)),
+        *(_path(entries[kind].data_file.file_path) for kind in (0, 1)),
+    )
+
+
+@pytest.fixture
+def confined() -> Callable[..., int]:
+    """Runs statements in a process with a bound on its address space, beyond what its imports use."""
+
+    def run(action: str, *, limit_mib: int, setup: str = "", **values: Any) -> int:
+        given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+        return peak_growth(f"{SETUP}\n{given}\n{setup}", action, limit_mib, TIMEOUT_S) // MIB
+
+    return run
