@@ -14,7 +14,7 @@ import fastavro
 import pytest
 import zstandard
 
-from puffin_fast.iceberg._avro_blocks import as_long
+from puffin_fast.iceberg.manifest.avro_blocks import as_long
 from tests.hostile.conftest import HostileTable
 
 SYNC = bytes(range(16))

@@ -3,7 +3,7 @@
 An Avro file is a header (magic, a map of metadata with the writer's schema, a sync marker) and blocks.
 Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"), and logical types are
 left raw: a date is its days, a timestamp its microseconds, a uuid its 16 bytes. For that the schema of the
-header is replaced, before the records are read, by a plain one with canonical names (`_avro_schema`).
+header is replaced, before the records are read, by a plain one with canonical names (`avro_schema`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ except ImportError as error:  # pragma: no cover - the extra brings it
 
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from puffin_fast.iceberg._avro_blocks import SYNC_BYTES, Block, as_long, read_blocks
-from puffin_fast.iceberg._avro_schema import PartitionColumn, PlainSchema
+from puffin_fast.iceberg.manifest.avro_blocks import SYNC_BYTES, Block, as_long, read_blocks
+from puffin_fast.iceberg.manifest.avro_schema import PartitionColumn, PlainSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
