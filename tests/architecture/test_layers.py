@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "puffin_fast"
 
 LAYERS = {
     "errors": 0,
-    "limits": 0,
+    "limits": 1,
     "_runtime": 1,
     "_positions": 1,
     "_kernels": 1,
