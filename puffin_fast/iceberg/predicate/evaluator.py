@@ -7,11 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.expressions import BoundTerm
+from pyiceberg.expressions import BoundPredicate, BoundTerm
 from pyiceberg.expressions.literals import Literal
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
+
+from puffin_fast.iceberg.predicate.like import BoundLike
 
 __all__ = ["Matches"]
 
@@ -24,6 +26,12 @@ class Matches(BoundBooleanExpressionVisitor[Any]):
 
     def column(self, term: BoundTerm) -> pa.Array:
         return _storage(self._columns[term.ref().field.field_id])
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> Any:
+        if not isinstance(predicate, BoundLike):
+            return super().visit_bound_predicate(predicate)
+        found = pc.match_like(self.column(predicate.term), predicate.pattern)
+        return pc.invert(found) if predicate.negated else found
 
     def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
         return pc.equal(self.column(term), _scalar(literal.value, term))

@@ -7,7 +7,7 @@ greater than a number, as the metrics by which files are pruned have it; `is_nan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -25,12 +25,7 @@ from pyiceberg.expressions import (
     NotNull,
     Or,
 )
-from pyiceberg.expressions.parser import parse
-from pyiceberg.expressions.visitors import (
-    BooleanExpressionVisitor,
-    rewrite_not,
-    visit,
-)
+from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType
@@ -38,11 +33,15 @@ from pyiceberg.types import DoubleType, FloatType
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import metrics_evaluator
 from puffin_fast.iceberg.predicate.evaluator import Matches
-from puffin_fast.iceberg.predicate.literals import fitting
+from puffin_fast.iceberg.predicate.grammar import parsed
+from puffin_fast.iceberg.predicate.like import BoundLike, Like
+from puffin_fast.iceberg.predicate.literals import check_written, fitting
 
-__all__ = ["Matcher", "RowFilter"]
+__all__ = ["Filter", "Matcher", "RowFilter", "check_names", "parsed"]
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
+
+_Pair: TypeAlias = tuple[BooleanExpression, BooleanExpression]
 
 
 class Matcher(Protocol):
@@ -97,9 +96,7 @@ class RowFilter:
         """
         if isinstance(filter, pc.Expression):
             return cls._of_arrow(filter, schema)
-        if isinstance(filter, str):
-            filter = parsed(filter)
-        if not isinstance(filter, BooleanExpression):
+        if not isinstance(filter, str | BooleanExpression):
             raise InvalidInputError(
                 "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
                 f"{type(filter).__name__}"
@@ -108,7 +105,7 @@ class RowFilter:
         columns = _Columns()
         visit(bound, columns)
         return cls(
-            expression=fits,
+            expression=visit(fits, _Prunable()),
             field_ids=tuple(sorted(columns.field_ids)),
             everything=isinstance(bound, AlwaysTrue),
             _bound=bound,
@@ -184,39 +181,42 @@ class RowFilter:
         """
         if self._bound is None or self._unsure:
             return AlwaysFalse()
-        return visit(rewrite_not(self.expression), _NullsDoNotMatch())
+        return visit(self.expression, _NullsDoNotMatch())
 
 
-def parsed(text: str) -> BooleanExpression:
-    """A filter's text as PyIceberg's expression, unbound.
+def check_names(schema: Schema, names: Iterable[str], *, case_sensitive: bool) -> None:
+    """Refuses names that without their case name several columns; PyIceberg takes the last.
 
     Raises:
-        InvalidInputError: it does not parse; says where.
+        InvalidInputError: says which columns.
     """
-    try:
-        return parse(text)
-    except Exception as error:
-        at = getattr(error, "column", None)
-        where = "" if at is None else f" at character {at}"
-        raise InvalidInputError(
-            f"filter {text!r}: expected an expression, found something else{where}"
-        ) from error
+    if case_sensitive:
+        return
+    for name in names:
+        found = [known for known in schema.column_names if known.lower() == name.lower()]
+        if len(found) > 1:
+            raise InvalidInputError(f"{name!r}: ambiguous without its case, the table has {', '.join(found)}")
 
 
 def _bound(
-    filter: BooleanExpression, schema: Schema, case_sensitive: bool
+    filter: str | BooleanExpression, schema: Schema, case_sensitive: bool
 ) -> tuple[BooleanExpression, BooleanExpression]:
-    """A filter with literals of its columns' types, and the same bound."""
+    """A filter with literals of its columns' types and without NOT, and the same bound."""
+    is_text = isinstance(filter, str)
+    unbound = parsed(filter) if isinstance(filter, str) else filter
+    shown = repr(filter) if is_text else filter
     try:
-        fits = visit(rewrite_not(filter), _Fits(schema, case_sensitive))
+        fits, _ = visit(unbound, _Fits(schema, case_sensitive, is_text))
         return fits, visit(fits, _Binds(schema, case_sensitive))
     except ValueError as error:
         if "Could not find field" in str(error) or "Could not find column" in str(error):
             known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"filter {filter}: {error}; the table has {known}") from error
-        raise InvalidInputError(f"filter {filter}: {error}") from error
+            raise NotFoundError(f"filter {shown}: {error}; the table has {known}") from error
+        raise InvalidInputError(f"filter {shown}: {error}") from error
     except (TypeError, ArithmeticError) as error:
-        raise InvalidInputError(f"filter {filter}: {error}") from error
+        raise InvalidInputError(f"filter {shown}: {error}") from error
+    except RecursionError as error:
+        raise InvalidInputError("filter: nested too deeply") from error
 
 
 def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
@@ -254,16 +254,40 @@ class _Folds(BooleanExpressionVisitor[BooleanExpression]):
         raise TypeError(f"bound already: {predicate}")
 
 
-class _Fits(_Folds):
-    """Makes literals values of their columns' types."""
+class _Fits(BooleanExpressionVisitor[_Pair]):
+    """Makes literals values of their columns' types, and carries NOT down to the predicates.
 
-    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
-        self._schema = schema
-        self._case_sensitive = case_sensitive
+    The result is true where the filter is, and a second one where its negation is.
+    """
 
-    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
-        field = predicate.term.bind(self._schema, self._case_sensitive).ref().field
-        return fitting(predicate, field.field_type)
+    def __init__(self, schema: Schema, case_sensitive: bool, is_text: bool) -> None:
+        self._schema, self._case_sensitive, self._is_text = schema, case_sensitive, is_text
+
+    def visit_true(self) -> _Pair:
+        return AlwaysTrue(), AlwaysFalse()
+
+    def visit_false(self) -> _Pair:
+        return AlwaysFalse(), AlwaysTrue()
+
+    def visit_not(self, child_result: _Pair) -> _Pair:
+        return child_result[1], child_result[0]
+
+    def visit_and(self, left_result: _Pair, right_result: _Pair) -> _Pair:
+        return And(left_result[0], right_result[0]), Or(left_result[1], right_result[1])
+
+    def visit_or(self, left_result: _Pair, right_result: _Pair) -> _Pair:
+        return Or(left_result[0], right_result[0]), And(left_result[1], right_result[1])
+
+    def visit_unbound_predicate(self, predicate: Any) -> _Pair:
+        check_names(self._schema, [predicate.term.name], case_sensitive=self._case_sensitive)
+        kind = predicate.term.bind(self._schema, self._case_sensitive).ref().field.field_type
+        if self._is_text:
+            check_written(predicate, kind)
+        negated = fitting(~predicate, kind)
+        return fitting(predicate, kind), negated
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> _Pair:
+        raise TypeError(f"bound already: {predicate}")
 
 
 class _Binds(_Folds):
@@ -314,9 +338,18 @@ class _Columns(BooleanExpressionVisitor[None]):
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
         reference = predicate.term.ref()
+        self.unsure |= isinstance(predicate, BoundLike)
         self.field_ids.add(reference.field.field_id)
         self.unsure |= isinstance(reference.field.field_type, FloatType | DoubleType)
         self.unsure |= reference.accessor.inner is not None
+
+
+class _Prunable(_Folds):
+    """Puts in the place of LIKE what metrics can say of it."""
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        weaker: BooleanExpression = predicate.weakened() if isinstance(predicate, Like) else predicate
+        return weaker
 
 
 class _NullsDoNotMatch(_Folds):

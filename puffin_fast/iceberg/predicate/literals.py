@@ -6,7 +6,9 @@ holds the bounds of a 32-bit float against a double, and infinity for more than 
 
 from __future__ import annotations
 
+import re
 import struct
+from datetime import UTC, datetime
 from decimal import Context, Decimal
 from math import isinf
 from typing import Any
@@ -27,16 +29,45 @@ from pyiceberg.expressions.literals import (
     DecimalLiteral,
     FloatLiteral,
     Literal,
+    LongLiteral,
+    StringLiteral,
+    TimeLiteral,
     TimestampLiteral,
 )
-from pyiceberg.types import DateType, DecimalType, FloatType, IcebergType, IntegerType, LongType
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 
-__all__ = ["fitting"]
+from puffin_fast.iceberg.predicate.like import Like
+
+__all__ = ["check_written", "fitting"]
 
 _WIDE = Context(prec=2 * 38)
 """Python rounds to 28 digits by default; Iceberg's decimals have up to 38."""
 
 MICROS_PER_DAY = 24 * 60 * 60 * 1_000_000
+
+_TIME = r"(?P<time>\d\d:\d\d(?::\d\d)?)(?:\.(?P<fraction>\d{1,9}))?"
+_TIMESTAMP = re.compile(
+    rf"(?P<date>\d{{4}}-\d\d-\d\d)(?:[T ]{_TIME})?(?P<zone> ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?"
+)
+
+_WRITTEN: dict[type[IcebergType], str] = {
+    DateType: "'2024-01-15'",
+    TimeType: "'10:30:00'",
+    TimestampType: "'2024-01-15 10:30:00'",
+    TimestamptzType: "'2024-01-15 10:30:00+00:00'",
+}
+"""How text writes values that PyIceberg also takes as numbers of days or microseconds."""
 
 
 def fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
@@ -49,6 +80,8 @@ def fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression
     Raises:
         ValueError, TypeError, ArithmeticError: a literal that is no value of the type.
     """
+    if isinstance(predicate, Like):
+        return predicate.simplified() if isinstance(kind, StringType) else predicate
     if isinstance(predicate, LiteralPredicate):
         return type(predicate)(predicate.term, _fitting(predicate.literal, kind))
     if not isinstance(predicate, SetPredicate):
@@ -60,7 +93,59 @@ def fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression
     return AlwaysFalse() if isinstance(predicate, In) else NotNull(term=predicate.term)
 
 
+def check_written(predicate: UnboundPredicate, kind: IcebergType) -> None:
+    """Refuses a number in a filter's text where the column has dates or times.
+
+    Raises:
+        TypeError: there is one.
+    """
+    literals: Any = ()
+    if isinstance(predicate, LiteralPredicate):
+        literals = (predicate.literal,)
+    elif isinstance(predicate, SetPredicate):
+        literals = predicate.literals
+    written = _WRITTEN.get(type(kind))
+    for literal in literals:
+        if written and isinstance(literal, LongLiteral | DecimalLiteral):
+            raise TypeError(f"expected a {kind} such as {written}, found the number {literal.value}")
+
+
+def _of_text(text: str, kind: IcebergType) -> Literal[Any] | None:
+    """What text says, where PyIceberg reads less of it; None for other types."""
+    if isinstance(kind, DecimalType):
+        return DecimalLiteral(Decimal(text))
+    if isinstance(kind, TimeType):
+        found = re.fullmatch(_TIME, text)
+        if found is None:
+            raise ValueError(f"{text!r} is no {kind}; expected for example {_WRITTEN[TimeType]}")
+        return TimeLiteral(_micros(f"1970-01-01 {found['time']}", found["fraction"], text))
+    if not isinstance(kind, TimestampType | TimestamptzType):
+        return None
+    zoned, found = isinstance(kind, TimestamptzType), _TIMESTAMP.fullmatch(text)
+    if found is None or bool(found["zone"]) != zoned:
+        with_or_without = "with" if zoned else "without"
+        example = _WRITTEN[type(kind)]
+        raise ValueError(
+            f"{text!r} is no {kind}; expected one {with_or_without} a time zone such as {example}"
+        )
+    zone = (found["zone"] or "Z").strip().replace("UTC", "Z")
+    return TimestampLiteral(
+        _micros(f"{found['date']} {found['time'] or '00:00'}", found["fraction"], text, zone)
+    )
+
+
+def _micros(second: str, fraction: str | None, text: str, zone: str = "Z") -> int:
+    """Microseconds since 1970 of a date with a time, and the digits behind its seconds."""
+    digits = (fraction or "").ljust(6, "0")
+    if digits[6:].strip("0"):
+        raise ValueError(f"{text!r} has nanoseconds, the column microseconds")
+    since = datetime.fromisoformat(f"{second}{zone}") - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + int(digits[:6])
+
+
 def _fitting(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
+    if isinstance(literal, StringLiteral):
+        literal = _of_text(literal.value, kind) or literal
     if isinstance(kind, DecimalType) and isinstance(literal, DecimalLiteral):
         scaled = literal.value.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
         literal = DecimalLiteral(scaled) if scaled == literal.value else literal

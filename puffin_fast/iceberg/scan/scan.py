@@ -16,7 +16,7 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
-from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.iceberg.predicate.filters import RowFilter, check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
 
@@ -149,6 +149,7 @@ def _selected(
         return extra, schema
     if not rest:
         return extra, type(schema)(schema_id=schema.schema_id)
+    check_names(schema, rest, case_sensitive=case_sensitive)
     try:
         return extra, schema.select(*rest, case_sensitive=case_sensitive)
     except ValueError as error:

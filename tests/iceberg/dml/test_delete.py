@@ -208,7 +208,7 @@ def test_null_rows_survive_filters_that_metrics_seem_to_prove(
 REFUSED: dict[str, tuple[Any, type[PuffinFastError], str]] = {
     "unknown column": ("nothing = 1", NotFoundError, "nothing"),
     "unknown column in arrow": (pc.field("nothing") == 1, NotFoundError, "nothing"),
-    "no expression": ("id =", InvalidInputError, "expected an expression"),
+    "no expression": ("id =", InvalidInputError, "expected a literal"),
     "literal of a wrong type": ("id = 'a'", InvalidInputError, "long"),
     "arrow that is no condition": (pc.field("id") + 1, InvalidInputError, "boolean"),
     "no filter": (7, InvalidInputError, "int"),

@@ -1,0 +1,132 @@
+"""SQL's LIKE as a predicate: PyIceberg has only `StartsWith`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyiceberg.expressions import (
+    BoundPredicate,
+    BoundTerm,
+    EqualTo,
+    NotNull,
+    StartsWith,
+    UnboundPredicate,
+    UnboundTerm,
+)
+from pyiceberg.expressions.literals import literal
+from pyiceberg.schema import Schema
+from pyiceberg.types import StringType
+
+__all__ = ["BoundLike", "Like"]
+
+_PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>.)", re.DOTALL)
+
+
+class Like(UnboundPredicate):
+    """A string column that matches, or when negated does not match, a pattern.
+
+    Attributes:
+        pattern: ``%`` is any text, ``_`` one character, a backslash takes the next character literally.
+        negated: NOT LIKE.
+    """
+
+    pattern: str
+    negated: bool
+
+    def __init__(self, term: str | UnboundTerm, pattern: str, negated: bool = False) -> None:
+        super().__init__(term, pattern=pattern, negated=negated)
+
+    @classmethod
+    def of(cls, term: UnboundTerm, pattern: str, escape: str) -> Like:
+        """A LIKE with another escape character.
+
+        Raises:
+            ValueError: an escape that is not one character, or that stands before anything but ``%``, ``_``
+                or itself.
+        """
+        if len(escape) != 1:
+            raise ValueError(f"ESCAPE: expected one character, found {escape!r}")
+        parts, characters = [], iter(pattern)
+        for character in characters:
+            if character == escape:
+                following = next(characters, "")
+                if not following or following not in ("%", "_", escape):
+                    raise ValueError(
+                        f"LIKE {pattern!r}: expected %, _ or {escape} after the escape character {escape}, "
+                        f"found {following or 'the end'}; write {escape}{escape} for {escape} itself"
+                    )
+                parts.append(f"\\{following}")
+            else:
+                parts.append("\\\\" if character == "\\" else character)
+        return cls(term, "".join(parts))
+
+    def __eq__(self, other: Any) -> bool:
+        same = isinstance(other, Like) and self.term == other.term
+        return same and (self.pattern, self.negated) == (other.pattern, other.negated)
+
+    def __repr__(self) -> str:
+        return f"{'NOT ' * self.negated}Like(term={self.term!r}, pattern={self.pattern!r})"
+
+    __str__ = __repr__
+
+    def __invert__(self) -> Like:
+        return Like(self.term, self.pattern, not self.negated)
+
+    def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundLike:
+        """Binds the column, which must be a string.
+
+        Raises:
+            TypeError: it is none.
+        """
+        term = self.term.bind(schema, case_sensitive)
+        kind = term.ref().field.field_type
+        if not isinstance(kind, StringType):
+            raise TypeError(f"LIKE: expected a column of type string, found {kind}")
+        return BoundLike(term, self.pattern, self.negated)
+
+    @property
+    def as_bound(self) -> type[BoundPredicate]:
+        return BoundLike
+
+    def simplified(self) -> UnboundPredicate:
+        """The same as PyIceberg's equality or prefix test, where the pattern is no more than that."""
+        prefix, rest = self._split()
+        if rest not in ("", "%"):
+            return self
+        value = literal(prefix)
+        plain = StartsWith(term=self.term, value=value) if rest else EqualTo(term=self.term, value=value)
+        return ~plain if self.negated else plain
+
+    def weakened(self) -> UnboundPredicate:
+        """What PyIceberg can test by bounds, true at least where this is."""
+        prefix, _ = self._split()
+        if prefix and not self.negated:
+            return StartsWith(term=self.term, value=literal(prefix))
+        return NotNull(term=self.term)
+
+    def _split(self) -> tuple[str, str]:
+        """The text before the first wildcard, and the pattern from there on."""
+        prefix = ""
+        for part in _PART.finditer(self.pattern):
+            if part["wildcard"]:
+                return prefix, self.pattern[part.start() :]
+            prefix += part["escaped"] or part["plain"]
+        return prefix, ""
+
+
+class BoundLike(BoundPredicate):
+    """`Like` of a column of a schema."""
+
+    pattern: str
+    negated: bool
+
+    def __init__(self, term: BoundTerm, pattern: str, negated: bool) -> None:
+        super().__init__(term, pattern=pattern, negated=negated)
+
+    def __invert__(self) -> BoundLike:
+        return BoundLike(self.term, self.pattern, not self.negated)
+
+    @property
+    def as_unbound(self) -> type[UnboundPredicate]:
+        return Like
