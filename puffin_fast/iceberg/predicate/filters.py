@@ -1,8 +1,9 @@
 """Row filters: a PyIceberg expression, its text or a PyArrow expression, evaluated on Arrow columns.
 
 Three-valued logic as in SQL: a comparison with NULL is unknown, and so are NOT IN, <> and NOT LIKE 'x%' of
-a NULL; a row matches only where the whole filter is true. NaN equals nothing and is neither smaller nor
-greater than a number, as the metrics by which files are pruned have it; `is_nan` finds it.
+a NULL; a row matches only where the whole filter is true. NaN is compared as IEEE 754, PyArrow and PyIceberg
+do: ``=``, ``<``, ``<=``, ``>``, ``>=`` and IN are false of NaN, so their negations are true of it.
+docs/filters.md describes the text.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from pyiceberg.expressions import (
     And,
     BooleanExpression,
     BoundPredicate,
+    GreaterThan,
+    GreaterThanOrEqual,
+    IsNaN,
     IsNull,
+    LessThan,
+    LessThanOrEqual,
     NotNull,
     Or,
 )
@@ -257,7 +263,9 @@ class _Folds(BooleanExpressionVisitor[BooleanExpression]):
 class _Fits(BooleanExpressionVisitor[_Pair]):
     """Makes literals values of their columns' types, and carries NOT down to the predicates.
 
-    The result is true where the filter is, and a second one where its negation is.
+    The result is true where the filter is, and a second one where its negation is. A comparison is false of
+    NaN, so its negation is true of NaN: ``not (x <= 0)`` becomes ``x > 0 or x is nan``, for PyIceberg's
+    evaluators of metrics too.
     """
 
     def __init__(self, schema: Schema, case_sensitive: bool, is_text: bool) -> None:
@@ -284,6 +292,9 @@ class _Fits(BooleanExpressionVisitor[_Pair]):
         if self._is_text:
             check_written(predicate, kind)
         negated = fitting(~predicate, kind)
+        ordered = isinstance(predicate, LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual)
+        if ordered and isinstance(kind, FloatType | DoubleType):
+            negated = Or(negated, IsNaN(term=predicate.term))
         return fitting(predicate, kind), negated
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> _Pair:
