@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
+from puffin_fast.spark.dataframe.register import register
 from puffin_fast.spark.dataframe.transforms import decode_vectors, encode_deletes, union_vectors
 from puffin_fast.spark.dataframe.write import write_deletion_vectors
-from puffin_fast.spark.session.sessions import register
 
 if TYPE_CHECKING:
     from puffin_fast.spark.table.compact import compact

@@ -1,10 +1,8 @@
-"""What every job that writes has in common: the version that it needs, threads, and the way to its commit."""
+"""What every job that writes has in common: the format version that it needs, and its commit."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pydantic import ValidationError as InvalidMetadata
@@ -25,10 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["on_threads", "refresh", "refresh_v3", "run_job"]
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+__all__ = ["refresh", "refresh_v3", "run_job"]
 
 
 class _Planned(Protocol):
@@ -144,24 +139,3 @@ def run_job(
         merge=merge,
     )
     return (None if committed is not None and committed.repeated else planned), committed
-
-
-def on_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None
-) -> Iterator[Result]:
-    """Results in the order of the items.
-
-    Args:
-        work: called on threads.
-        items: all of them.
-        threads: at most so many; the number of processors by default.
-    """
-    workers = min(threads or os.cpu_count() or 1, len(items))
-    if workers <= 1:
-        yield from map(work, items)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="puffin-fast") as pool:
-        try:
-            yield from pool.map(work, items)
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast import arrow
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes

@@ -14,10 +14,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast._runtime.streams import in_order
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.commit.protocol import remove_files
 from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.files import read_ranges
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.deletes.loader import within

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import Key, key_of
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.datafile.columns import Columns
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.folder import files_below
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
 from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges, write_changes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite

@@ -10,9 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
-from puffin_fast.iceberg.commit.job import on_threads
 from puffin_fast.iceberg.datafile.columns import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.iceberg.plan.files import only_path, resolve

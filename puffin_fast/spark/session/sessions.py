@@ -27,7 +27,6 @@ __all__ = [
     "check_dataframe",
     "own_errors",
     "pyspark_version",
-    "register",
     "session_of",
     "tagged",
     "take",
@@ -132,19 +131,6 @@ def take(df: DataFrame, name: str, types: tuple[str, ...], *, to: str, cast: str
         raise InvalidInputError(f"column {name!r}: expected {' or '.join(types)}, found {has}")
     column = functions.col("`" + name.replace("`", "``") + "`")
     return (column.cast(cast) if cast else column).alias(to)
-
-
-def register(spark: SparkSession) -> None:
-    """Makes ``spark.read.format("puffin")`` known to a session; see `puffin_fast.spark.source`.
-
-    Raises:
-        InvalidInputError: not a session.
-        MissingExtraError: PySpark is not installed.
-    """
-    session = session_of(spark)
-    from puffin_fast.spark.dataframe.source import PuffinDataSource
-
-    session.dataSource.register(PuffinDataSource)
 
 
 _OURS = re.compile(

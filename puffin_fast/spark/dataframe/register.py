@@ -1,0 +1,25 @@
+"""The data source made known to a Spark session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from puffin_fast.spark.session.sessions import session_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes ``spark.read.format("puffin")`` known to a session; see `puffin_fast.spark.dataframe.source`.
+
+    Raises:
+        InvalidInputError: not a session.
+        MissingExtraError: PySpark is not installed.
+    """
+    session = session_of(spark)
+    from puffin_fast.spark.dataframe.source import PuffinDataSource
+
+    session.dataSource.register(PuffinDataSource)
