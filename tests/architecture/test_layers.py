@@ -217,3 +217,13 @@ def test_a_file_has_one_noun(path: Path) -> None:
     lines = path.read_text().splitlines()
     opening = "\n".join(lines[:40])
     assert len(lines) <= 400 or "lines" in opening, "past 400 lines: split, or say why not in its first lines"
+
+
+def test_modules_named_by_strings_exist() -> None:
+    """Spark's executors import modules by name: no import statement would find a wrong one."""
+    for path in MODULES:
+        for name in re.findall(r'"puffin_fast\.((?:spark|iceberg)[\w.]*)"', path.read_text()):
+            place = PACKAGE.joinpath(*name.split("."))
+            assert place.is_dir() or place.with_suffix(".py").exists(), (
+                f"{identify(path)}: puffin_fast.{name}"
+            )

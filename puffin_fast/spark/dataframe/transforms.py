@@ -24,7 +24,7 @@ times this and the task's largest vector together, beside 125 MB of imports."""
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 30
 
 ROWS = "file_path string, pos long"
-_HERE = "puffin_fast.spark"
+_WORKER = "puffin_fast.spark.worker"
 
 
 def check_memory(task_memory: int) -> int:
@@ -60,7 +60,7 @@ def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -
         take(df, file_path, ("string",), to="file_path"), take(df, pos, INTEGERS, to="pos", cast="long")
     )
     body = over_batches(
-        f"{_HERE}._combine", "combine", names=(file_path, pos), memory=check_memory(task_memory)
+        f"{_WORKER}.combine", "combine", names=(file_path, pos), memory=check_memory(task_memory)
     )
     return by_file(rows.mapInArrow(body, PARTIALS))
 
@@ -92,7 +92,7 @@ def encode_deletes(
     from puffin_fast.spark.worker.merge import VECTORS
 
     partials = partial_vectors(df, file_path, pos, task_memory)
-    return partials.mapInArrow(over_batches(f"{_HERE}._merge", "merge", memory=task_memory), VECTORS)
+    return partials.mapInArrow(over_batches(f"{_WORKER}.merge", "merge", memory=task_memory), VECTORS)
 
 
 def union_vectors(
@@ -121,7 +121,7 @@ def union_vectors(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
     body = over_batches(
-        f"{_HERE}._merge", "merge_whole", names=(file_path, blob), memory=check_memory(task_memory)
+        f"{_WORKER}.merge", "merge_whole", names=(file_path, blob), memory=check_memory(task_memory)
     )
     return by_file(vectors).mapInArrow(body, VECTORS)
 
@@ -145,4 +145,4 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
-    return vectors.mapInArrow(over_batches(f"{_HERE}._explode", "explode", names=(file_path, blob)), ROWS)
+    return vectors.mapInArrow(over_batches(f"{_WORKER}.explode", "explode", names=(file_path, blob)), ROWS)
