@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.files import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
+    from puffin_fast.theta import ThetaSketch
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "PuffinFastError",
     "PuffinReader",
     "PuffinWriter",
+    "ThetaSketch",
     "arrow",
     "dv",
     "errors",
@@ -48,6 +50,7 @@ _HOMES = {
     "PuffinReader": "puffin_fast.puffin",
     "PuffinWriter": "puffin_fast.puffin",
     "DeletionVectorLocation": "puffin_fast.files",
+    "ThetaSketch": "puffin_fast.theta",
     "read_vector": "puffin_fast.files",
     "read_vectors": "puffin_fast.files",
     "write_vectors": "puffin_fast.files",

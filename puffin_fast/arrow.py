@@ -19,8 +19,19 @@ from puffin_fast._kernels import batch
 from puffin_fast._positions import MAX_POSITION, as_position, as_positions, checked_indices, refuse_position
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.theta import ThetaSketch
 
-__all__ = ["cardinality", "contains", "decode", "encode", "encode_grouped", "mask", "union"]
+__all__ = [
+    "cardinality",
+    "contains",
+    "decode",
+    "encode",
+    "encode_grouped",
+    "mask",
+    "theta_sketch",
+    "theta_union",
+    "union",
+]
 
 _INT32_MAX = (1 << 31) - 1
 _MOST_ROWS = (1 << 60) - 1
@@ -345,3 +356,26 @@ def _gather(
         return positions, np.searchsorted(ids, np.arange(n_groups + 1)).astype(np.int64)
     items, offsets = batch.group(ids, positions, n_groups)
     return np.frombuffer(memoryview(items), positions.dtype), np.frombuffer(memoryview(offsets), np.int64)
+
+
+def theta_sketch(values: Any, iceberg_type: Any = None) -> ThetaSketch:
+    """The sketch of a column's distinct values, as `ThetaSketch.from_arrow`."""
+    return ThetaSketch.from_arrow(values, iceberg_type)
+
+
+def theta_union(sketches: Any) -> ThetaSketch:
+    """The sketch of the values of all sketches of a column of serialised ones.
+
+    Args:
+        sketches: binary values, each a compact theta sketch (`apache-datasketches-theta-v1`).
+
+    Raises:
+        InvalidInputError: not binary, or a null.
+        CorruptDataError, UnsupportedError: as `ThetaSketch.from_bytes`; the message names the row.
+    """
+    data, offsets, n = _blobs(sketches, "sketches")
+    view = memoryview(data)
+    return ThetaSketch.union(
+        ThetaSketch.from_bytes(view[offsets[row] : offsets[row + 1]], path=f"sketches: row {row}")
+        for row in range(n)
+    )

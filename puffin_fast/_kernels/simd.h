@@ -29,8 +29,8 @@
 #define PF_WIDE ",prefer-vector-width=512"
 #endif
 #define PF_AVX512                                                                                            \
-    __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,"        \
-                          "avx512vbmi2,avx512vpopcntdq" PF_WIDE)))
+    __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,"          \
+                          "avx512vbmi,avx512vbmi2,avx512vpopcntdq" PF_WIDE)))
 #else
 #define PF_X86 0
 #endif
@@ -59,9 +59,9 @@ static int pf_choose_level(void) {
         __builtin_cpu_supports("popcnt"))
         level = PF_LEVEL_AVX2;
     if (level == PF_LEVEL_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-        __builtin_cpu_supports("avx512vpopcntdq"))
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+        __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vpopcntdq"))
         level = PF_LEVEL_AVX512;
 #endif
     const char *cap = getenv("PUFFIN_FAST_SIMD");

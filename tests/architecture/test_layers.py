@@ -55,7 +55,7 @@ FOREIGN = {
     "tenacity": {"iceberg", "spark"},
     "pyspark": {"spark", "cli"},
     "pandas": {"spark"},
-    "datasketches": {"theta"},
+    "datasketches": set(),
     "click": {"cli"},
     "rich": {"cli", "iceberg"},
     "duckdb": {"cli"},

@@ -1,0 +1,237 @@
+"""Theta sketches: the 4096 smallest distinct hashes of the values of Arrow buffers, and theta.
+
+An `Accumulator` takes buffers of values and hashes of other sketches, in any order and number, and gives the compact
+form's fields: theta and the hashes, ascending.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from puffin_fast._kernels.bytes cimport load64
+from puffin_fast._kernels.order cimport sort_u64
+from puffin_fast._kernels.views cimport pointer
+
+cdef extern from "theta.h" nogil:
+    enum:
+        PF_THETA_FULL
+        PF_THETA_K
+    ctypedef struct pf_theta:
+        uint64_t theta
+        size_t count
+        uint64_t hashes[PF_THETA_FULL]
+        uint64_t slots[1]
+    ctypedef struct pf_strings:
+        const uint8_t* data
+        uint64_t data_size
+        const uint8_t* offsets
+        int wide
+    int pf_choose_level()
+    void pf_theta_start(pf_theta* sketch)
+    void pf_theta_add(pf_theta* sketch, const uint64_t* hashes, size_t n)
+    void pf_theta_add_words(pf_theta* sketch, const uint8_t* values, size_t width, const uint8_t* validity,
+                            size_t bit, size_t n)
+    int pf_theta_add_strings(pf_theta* sketch, const pf_strings* source, const uint8_t* validity, size_t bit, size_t n)
+    void pf_theta_cut(pf_theta* sketch)
+    size_t pf_theta_gather(pf_theta* sketch)
+    void pf_theta_lower(pf_theta* sketch, uint64_t theta)
+    int pf_mark_used(const uint8_t* indices, size_t width, const uint8_t* validity, size_t bit, size_t n,
+                     uint8_t* used, size_t n_used)
+
+K = PF_THETA_K
+"""How many hashes a sketch retains at most."""
+
+
+cdef class Views:
+    """Buffers that are held until `close`."""
+
+    cdef Py_buffer views[3]
+    cdef int n
+
+    def __cinit__(self):
+        self.n = 0
+
+    cdef const Py_buffer* open(self, buffer, int flags=PyBUF_SIMPLE) except NULL:
+        PyObject_GetBuffer(buffer, &self.views[self.n], flags)
+        self.n += 1
+        return &self.views[self.n - 1]
+
+    cdef const uint8_t* items(self, buffer, size_t width, size_t first, size_t n, str what) except NULL:
+        """Where item `first` of n items of so many bytes is."""
+        cdef const Py_buffer* view = self.open(buffer)
+        if first > <size_t>view.len // width or n > <size_t>view.len // width - first:
+            raise ValueError(f"{what}: {n} items of {width} bytes from {first} on are not inside {view.len} bytes")
+        return pointer(view) + width * first
+
+    cdef int validity(self, buffer, size_t first, size_t n, const uint8_t** bits) except -1:
+        """The bits from the first one of the buffer on; NULL when all values are valid."""
+        cdef const Py_buffer* view
+        bits[0] = NULL
+        if buffer is not None:
+            view = self.open(buffer)
+            if first > 8 * <size_t>view.len or n > 8 * <size_t>view.len - first:
+                raise ValueError(f"validity: {n} bits from {first} on are not inside {view.len} bytes")
+            bits[0] = pointer(view)
+        return 0
+
+    cdef void close(self):
+        while self.n > 0:
+            self.n -= 1
+            PyBuffer_Release(&self.views[self.n])
+
+
+cdef class Accumulator:
+    """The smallest distinct hashes of everything that was added. One call at a time."""
+
+    cdef pf_theta* sketch
+    cdef bint busy
+
+    def __cinit__(self):
+        self.sketch = <pf_theta*>malloc(sizeof(pf_theta))
+        if self.sketch == NULL:
+            raise MemoryError("a theta sketch")
+        pf_theta_start(self.sketch)
+
+    def __dealloc__(self):
+        free(self.sketch)
+
+    cdef int claim(self) except -1:
+        """Raises while another thread's call, which has released the GIL, runs."""
+        if self.busy:
+            raise ValueError("an accumulator takes one call at a time, and another thread's has not returned")
+        self.busy = True
+        return 0
+
+    def add_words(self, values, size_t width, validity, size_t first, size_t n):
+        """Adds values of 4 or 8 bytes, or decimals of 16.
+
+        Args:
+            values: a contiguous buffer.
+            width: bytes of a value: 4, 8 or 16.
+            validity: one bit a value, least significant first; None when all are valid.
+            first: the first value.
+            n: how many.
+        """
+        cdef Views views = Views()
+        cdef const uint8_t* at
+        cdef const uint8_t* bits
+        if width not in (4, 8, 16):
+            raise ValueError(f"width: expected 4, 8 or 16, found {width}")
+        self.claim()
+        try:
+            at = views.items(values, width, first, n, "values")
+            views.validity(validity, first, n, &bits)
+            with nogil:
+                pf_theta_add_words(self.sketch, at, width, bits, first, n)
+        finally:
+            self.busy = False
+            views.close()
+
+    def add_strings(self, data, offsets, bint wide, validity, size_t first, size_t n):
+        """Adds byte strings; empty ones are skipped. False when offsets leave the data.
+
+        Args:
+            data: a contiguous buffer.
+            offsets: n + 1 offsets from the one of the first value on.
+            wide: 8-byte offsets, else 4-byte ones.
+            validity, first, n: as `add_words`.
+        """
+        cdef Views views = Views()
+        cdef const Py_buffer* view
+        cdef const uint8_t* bits
+        cdef pf_strings source
+        cdef int status
+        self.claim()
+        try:
+            view = views.open(data)
+            source.data = pointer(view)
+            source.data_size = view.len
+            source.offsets = views.items(offsets, 8 if wide else 4, first, n + 1, "offsets")
+            source.wide = wide
+            views.validity(validity, first, n, &bits)
+            with nogil:
+                status = pf_theta_add_strings(self.sketch, &source, bits, first, n)
+            return status == 0
+        finally:
+            self.busy = False
+            views.close()
+
+    def add_hashes(self, hashes, size_t start, uint64_t theta):
+        """Adds the hashes of another sketch, ascending words at hashes[start:], and lowers theta to that sketch's.
+
+        Args:
+            hashes: a contiguous buffer of bytes.
+            start: a byte offset.
+            theta: of that sketch; its hashes are below it.
+        """
+        cdef Views views = Views()
+        cdef const uint8_t* at
+        cdef size_t n = (len(hashes) - start) // 8 if start <= len(hashes) else 0
+        cdef size_t i
+        cdef uint64_t hash
+        self.claim()
+        try:
+            at = pointer(views.open(hashes)) + start
+            with nogil:
+                pf_theta_lower(self.sketch, theta)
+                for i in range(n):
+                    hash = load64(at + 8 * i)
+                    if hash >= self.sketch.theta:
+                        break
+                    pf_theta_add(self.sketch, &hash, 1)
+        finally:
+            self.busy = False
+            views.close()
+
+    def result(self):
+        """(theta, the hashes as little-endian words, ascending)."""
+        cdef size_t count
+        cdef uint64_t theta
+        self.claim()
+        try:
+            with nogil:
+                count = pf_theta_gather(self.sketch)
+                if self.sketch.count != count:  # the table follows theta
+                    pf_theta_cut(self.sketch)
+                    count = pf_theta_gather(self.sketch)
+                sort_hashes(self.sketch.hashes, count)
+            theta = self.sketch.theta
+            return theta, PyBytes_FromStringAndSize(<const char*>self.sketch.hashes, 8 * count)
+        finally:
+            self.busy = False
+
+
+cdef void sort_hashes(uint64_t* hashes, size_t count) noexcept nogil:
+    cdef uint64_t spare[PF_THETA_FULL]
+    sort_u64(hashes, spare, count)
+
+
+def mark_used(indices, size_t width, validity, size_t first, size_t n, used):
+    """Sets used[i] = 1 for each index i of a dictionary array; False when an index is not below len(used).
+
+    Args:
+        indices: a contiguous buffer.
+        width: bytes of an index: 1, 2, 4 or 8; taken as unsigned.
+        validity, first, n: as `Accumulator.add_words`.
+        used: a writable buffer, one byte for each entry of the dictionary.
+    """
+    cdef Views views = Views()
+    cdef const Py_buffer* target
+    cdef const uint8_t* at
+    cdef const uint8_t* bits
+    cdef int status
+    if width not in (1, 2, 4, 8):
+        raise ValueError(f"width: expected 1, 2, 4 or 8, found {width}")
+    try:
+        at = views.items(indices, width, first, n, "indices")
+        views.validity(validity, first, n, &bits)
+        target = views.open(used, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        with nogil:
+            status = pf_mark_used(at, width, bits, first, n, <uint8_t*>target.buf, target.len)
+        return status == 0
+    finally:
+        views.close()
+
+
+pf_choose_level()
