@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
-from pyiceberg.partitioning import (
-    PARTITION_FIELD_ID_START,
-    UNPARTITIONED_PARTITION_SPEC,
-    PartitionField,
-    PartitionSpec,
-)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.transforms import IdentityTransform, parse_transform
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
@@ -30,6 +23,7 @@ from puffin_fast.iceberg.compat.pyiceberg_catalog import (
 )
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
+from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.manifest import ManifestEntry
 
 if TYPE_CHECKING:
@@ -38,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["append", "create_table", "upgrade"]
 
 FORMAT_VERSION = "format-version"
-
-_TRANSFORM = re.compile(r"(?P<transform>[a-z]+(?:\[\d+\])?)\((?P<column>.+)\)")
 
 
 def create_table(
@@ -58,13 +50,15 @@ def create_table(
         name: ``"namespace.table"``; the namespace must be there.
         schema: PyIceberg's or Arrow's; ids are assigned anew, as PyIceberg does.
         partition_spec: PyIceberg's (its source ids are those of a PyIceberg schema), or texts such as
-            ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``.
+            ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
+            spelling ``"days(time)"``, ``"bucket(16, id)"``.
         location: folder of the table; by default the warehouse's.
         properties: table properties.
 
     Raises:
         NotFoundError: the namespace, or a column of the partition spec.
-        InvalidInputError: the table exists, or a property contradicts format version 3.
+        InvalidInputError: the table exists, a property contradicts format version 3, or a transform is unknown
+            or does not take its column's type.
         UnsupportedError: a PyIceberg that is not known.
     """
     settings = dict(properties or {})
@@ -73,8 +67,7 @@ def create_table(
     shown = name if isinstance(name, str) else ".".join(name)
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
-    if not isinstance(partition_spec, PartitionSpec):
-        partition_spec = _partition_spec(partition_spec, schema)
+    partition_spec = checked_partition_spec(partition_spec, schema)
     with v3_metadata(catalog):
         try:
             return catalog.create_table(
@@ -84,28 +77,6 @@ def create_table(
             raise NotFoundError(f"{shown}: {error}; catalog.create_namespace makes it") from error
         except TableAlreadyExistsError as error:
             raise InvalidInputError(f"{shown}: {error}") from error
-
-
-def _partition_spec(texts: Sequence[str], schema: Schema) -> PartitionSpec:
-    fields = []
-    for number, text in enumerate(texts):
-        found = _TRANSFORM.fullmatch(text)
-        column = found["column"] if found else text
-        try:
-            transform = parse_transform(found["transform"]) if found else IdentityTransform()
-            source = schema.find_field(column)
-        except ValueError as error:
-            raise NotFoundError(f"partition_spec {text!r}: {error}") from error
-        kind = re.sub(r"\W.*", "", found["transform"]) if found else ""
-        fields.append(
-            PartitionField(
-                source_id=source.field_id,
-                field_id=PARTITION_FIELD_ID_START + number,
-                transform=transform,
-                name=f"{column}_{kind}" if kind else column,
-            )
-        )
-    return PartitionSpec(*fields)
 
 
 def append(
