@@ -5,14 +5,15 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _common, demo, maintain, puffin, table
+from puffin_fast.cli import _options, demo, maintain, puffin, table
+from puffin_fast.cli._common import ErrorReportingGroup
 
 __all__ = ["main"]
 
 
-@click.group(cls=_common.ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(version)s")
-@_common.catalog_options
+@_options.catalog
 @click.pass_context
 def main(context: click.Context, /, **catalog: str | None) -> None:
     """Deletion vectors: Puffin files and Iceberg tables.

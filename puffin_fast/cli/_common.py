@@ -1,6 +1,9 @@
-"""What all commands share: errors become one line, answers are tables or JSON, catalogs come from options.
+"""What all commands share: errors as one line, answers as text or JSON.
 
-Exit codes: 0 done, 1 an error of ours or a check that failed, 2 wrong usage, 130 interrupted.
+A command returns an `Answer`; `answers` prints it. Whatever else is printed meanwhile, by this package or by others,
+goes to standard error, so that standard output holds the answer alone.
+
+Exit codes: 0 done, 1 an error of this package or a check that failed, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -8,37 +11,30 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console, RenderableType
 from rich.table import Table as Grid
+from rich.text import Text
 
-from puffin_fast.errors import InvalidInputError, MissingExtraError, NotFoundError, PuffinFastError
+from puffin_fast._text import printable
+from puffin_fast.cli._values import json_value, shown_value
+from puffin_fast.errors import PuffinFastError
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
-__all__ = [
-    "ErrorReportingGroup",
-    "catalog_options",
-    "console",
-    "grid",
-    "open_table",
-    "output_option",
-    "print_json",
-    "show",
-]
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "rows_answer"]
 
 INTERRUPTED = 130
 
+WIDE = 1 << 16
+"""Columns of a console that is no terminal: rows are never folded."""
+
 
 class ErrorReportingGroup(click.Group):
-    """The group of all commands: where an error of the package's tree leaves as one line."""
+    """The group of all commands: prints an error of the package as one line on standard error."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -49,117 +45,87 @@ class ErrorReportingGroup(click.Group):
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
-        click.echo(f"{ctx.info_name}: error: {' '.join(message.split())}", err=True)
+        click.echo(f"{ctx.info_name}: error: {printable(' '.join(message.split()))}", err=True)
         return ctx.exit(1)
 
 
-# Answers -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Answer:
+    """What a command found or did.
+
+    Attributes:
+        json: the document that ``--output json`` prints.
+        text: what is printed else, in this order: sentences (str), or what rich renders.
+        failed: the command ends with exit code 1.
+    """
+
+    json: object
+    text: Sequence[RenderableType]
+    failed: bool = False
 
 
-def console() -> Console:
-    """Where tables go: as wide as the terminal, or as wide as they need when nobody watches."""
-    return Console() if sys.stdout.isatty() else Console(width=240)
+def answers(command: Callable[..., Answer]) -> Callable[..., None]:
+    """Adds ``--output text|json`` to a command, and prints the `Answer` that it returns."""
+
+    @click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Form of the answer.",
+    )
+    @wraps(command)
+    def run(*arguments: Any, output: str, **options: Any) -> None:
+        with redirect_stdout(sys.stderr):
+            answer = command(*arguments, **options)
+        if output == "json":
+            click.echo(json.dumps(json_value(answer.json), indent=2))
+        else:
+            console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+            for part in answer.text:
+                console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=True)
+        if answer.failed:
+            click.get_current_context().exit(1)
+
+    return run
 
 
-def output_option(command: Command) -> Command:
-    """``--output text|json``."""
-    choice = click.Choice(["text", "json"])
-    return click.option(
-        "--output", type=choice, default="text", show_default=True, help="Form of the answer."
-    )(command)
+def rows_answer(
+    rows: Iterable[Mapping[str, object]],
+    *,
+    title: str | None = None,
+    nothing: str = "",
+    null: str = "",
+    failed: bool = False,
+) -> Answer:
+    """Rows as a table, or as a JSON array.
 
-
-def print_json(answer: object) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(answer, indent=2, default=str))
-
-
-def grid(rows: Iterable[Mapping[str, object]], *, title: str | None = None) -> Grid:
-    """A table with the keys of the first row as its columns; numbers to the right, None as nothing."""
+    Args:
+        rows: all with the same keys.
+        title: above the table.
+        nothing: the sentence that is printed when there are no rows.
+        null: how None is shown.
+        failed: as in `Answer`.
+    """
     rows = list(rows)
-    table = Grid(title=title, title_justify="left", title_style="bold")
-    for key, value in (rows[0] if rows else {}).items():
-        table.add_column(key, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    return Answer(rows, [grid(rows, title=title, null=null) if rows else nothing], failed)
+
+
+def grid(rows: Iterable[Mapping[str, object]], *, title: str | None = None, null: str = "") -> Grid:
+    """A table with the keys of the first row as its columns, numbers to the right; a `Text` stays as it is."""
+    rows = list(rows)
+    table = Grid(
+        title=None if title is None else Text(printable(title)), title_justify="left", title_style="bold"
+    )
+    for key in rows[0] if rows else ():
+        numbers = all(isinstance(row[key], int | float | None) for row in rows)
+        table.add_column(Text(printable(key)), justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row.values()))
+        table.add_row(*(_cell(value, null) for value in row.values()))
     return table
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    if isinstance(value, Mapping):
-        return "\n".join(f"{key} = {item}" for key, item in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(str(item) for item in value)
-    return str(value)
-
-
-def show(rows: Sequence[Mapping[str, object]], output: str, *, title: str | None = None) -> None:
-    """Rows as the user asked for them: a table, or a JSON array."""
-    if output == "json":
-        print_json(rows)
-    else:
-        console().print(grid(rows, title=title))
-
-
-# Catalogs ------------------------------------------------------------------------------------------------
-
-_CATALOG_OPTIONS = {
-    "catalog": "Name of the catalog in PyIceberg's configuration.",
-    "uri": "Address of the catalog: sqlite:///…, http://…, thrift://…",
-    "credential": "Credential of the catalog.",
-    "warehouse": "Warehouse of the catalog.",
-    "ugi": "Hadoop user and group of a Hive catalog.",
-}
-
-
-def catalog_options(command: Command) -> Command:
-    """The options that name a catalog, as PyIceberg's command line has them."""
-    for name, text in reversed(_CATALOG_OPTIONS.items()):
-        command = click.option(f"--{name}", help=text)(command)
-    return command
-
-
-def open_catalog(options: Mapping[str, str | None]) -> Catalog:
-    """The catalog that the options name, those of the group filled in from those of the command.
-
-    Raises:
-        MissingExtraError: without PyIceberg.
-        InvalidInputError: when PyIceberg cannot open it.
-    """
-    try:
-        from pyiceberg.catalog import load_catalog
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
-    given = {**(click.get_current_context().obj or {}), **{k: v for k, v in options.items() if v is not None}}
-    name = given.pop("catalog", None)
-    properties = {key: value for key, value in given.items() if value is not None}
-    try:
-        return load_catalog(name, **properties)
-    except Exception as error:  # whatever a catalog's client raises, its message is all that a shell needs
-        raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
-
-
-def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
-    """The table of that name.
-
-    Raises:
-        NotFoundError: when the catalog has no such table.
-        InvalidInputError: when the catalog cannot be asked.
-    """
-    catalog = open_catalog(options)
-    from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
-
-    try:
-        return catalog.load_table(identifier)
-    except (NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError) as error:
-        raise NotFoundError(f"table {identifier}: not in catalog {catalog.name}") from error
-    except Exception as error:  # as above: a catalog that does not answer
-        raise InvalidInputError(f"table {identifier}: {error}") from error
+def _cell(value: object, null: str) -> Text:
+    if isinstance(value, Text):
+        return value
+    return Text(null, style="dim") if value is None else Text(shown_value(value))

@@ -1,11 +1,18 @@
-"""Files of rows that a command reads or writes: Parquet, Arrow or CSV, streamed, told by their suffix."""
+"""Files of rows that a command reads or writes: Parquet, Arrow or CSV by their suffix, streamed.
+
+A CSV file has a header. An empty field is NULL, and ``""`` is empty text; UUIDs are text, binary and fixed values
+hexadecimal digits, as in the table specification's "JSON single-value serialization". Lists, maps and structs have no
+form in CSV.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
@@ -16,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["rows", "write"]
 
 KNOWN = ".parquet, .arrow, .feather or .csv"
+
+FIRST_YEAR, LAST_YEAR = "0001", "9999"
+"""Years that the CSV reader takes."""
 
 
 @contextmanager
@@ -31,7 +41,6 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
         InvalidInputError: the file is not what its suffix says.
     """
     import pyarrow as pa
-    import pyarrow.csv as csv
     import pyarrow.parquet as pq
 
     try:
@@ -44,55 +53,180 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
                     batches = (ipc.get_batch(number) for number in range(ipc.num_record_batches))
                     yield pa.RecordBatchReader.from_batches(ipc.schema, batches)
             case ".csv":
-                convert = csv.ConvertOptions(column_types=_types(schema), strings_can_be_null=False)
-                yield csv.open_csv(path, convert_options=convert)
+                yield _read_csv(path, schema)
             case suffix:
                 raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except pa.ArrowInvalid as error:
         raise InvalidInputError(f"{path}: {error}") from error
 
 
-def _types(schema: Schema) -> dict[str, Any]:
-    """Arrow types of the columns that a CSV file can hold, by dotted name."""
-    from pyiceberg.types import PrimitiveType
-
-    from puffin_fast.iceberg.datafile.conversion import storage_type
-
-    names = {schema.find_column_name(field_id): schema.find_type(field_id) for field_id in schema.field_ids}
-    return {
-        name: storage_type(kind)
-        for name, kind in names.items()
-        if name is not None and isinstance(kind, PrimitiveType)
-    }
-
-
 def write(path: Path, reader: pa.RecordBatchReader) -> int:
-    """Writes a stream of rows, and says how many there were.
+    """Writes a stream of rows; a file that exists is replaced when all of them are written.
+
+    Returns:
+        The number of rows.
 
     Raises:
         UnsupportedError: the suffix is not known.
-        InvalidInputError: the format has no room for a column.
+        InvalidInputError: the format cannot hold a column; no file is written.
     """
     import pyarrow as pa
     import pyarrow.csv as csv
     import pyarrow.parquet as pq
 
-    writers = {
+    writers: dict[str, Callable[..., Any]] = {
         ".parquet": pq.ParquetWriter,
         ".arrow": pa.ipc.new_file,
         ".feather": pa.ipc.new_file,
         ".csv": csv.CSVWriter,
     }
-    make = writers.get(path.suffix.lower())
-    if make is None:
-        raise UnsupportedError(f"{path}: expected {KNOWN}, found {path.suffix or 'no suffix'}")
-    n_rows = 0
+    suffix = path.suffix.lower()
+    if suffix not in writers:
+        raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
+    if suffix == ".csv":
+        reader = _for_csv(path, reader)
+    n_rows, part = 0, path.with_name(f".{path.name}.part")
     try:
-        with make(str(path), reader.schema) as writer:
+        with writers[suffix](str(part), reader.schema) as writer:
             for batch in reader:
                 writer.write_batch(batch)
                 n_rows += batch.num_rows
+        os.replace(part, path)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        path.unlink(missing_ok=True)
         raise InvalidInputError(f"{path}: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
     return n_rows
+
+
+# CSV ---------------------------------------------------------------------------------------------------------
+
+
+def _read_csv(path: Path, schema: Schema) -> pa.RecordBatchReader:
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    wanted = _types(schema)
+    read = {name: pa.string() if _is_bytes(kind) else kind for name, kind in wanted.items()}
+    convert = csv.ConvertOptions(
+        column_types=read, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+
+    def opened(**options: Any) -> pa.RecordBatchReader:
+        parse = csv.ParseOptions(newlines_in_values=True, **options)
+        return csv.open_csv(path, parse_options=parse, convert_options=convert)
+
+    reader = opened()
+    if len(reader.schema) == 1:  # an empty line is a row: NULL
+        reader.close()
+        reader = opened(ignore_empty_lines=False)
+    types = {name: wanted[name] for name in reader.schema.names if name in wanted and _is_bytes(wanted[name])}
+    if not types:
+        return reader
+    found = pa.schema([field.with_type(types.get(field.name, field.type)) for field in reader.schema])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            columns = [
+                _of_text(path, name, column, types[name]) if name in types else column
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=found)
+
+    return pa.RecordBatchReader.from_batches(found, batches())
+
+
+def _types(schema: Schema) -> dict[str, Any]:
+    """Arrow types of the columns that a CSV file can hold, by dotted name."""
+    from pyiceberg.types import PrimitiveType
+
+    from puffin_fast.iceberg.datafile.conversion import arrow_type
+
+    names = {schema.find_column_name(field_id): schema.find_type(field_id) for field_id in schema.field_ids}
+    return {
+        name: arrow_type(kind)
+        for name, kind in names.items()
+        if name is not None and isinstance(kind, PrimitiveType)
+    }
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return str(getattr(kind, "extension_name", "")) == "arrow.uuid"
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    """Whether CSV holds a type as hexadecimal digits, or as a UUID."""
+    import pyarrow as pa
+
+    return _is_uuid(kind) or any(
+        check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    )
+
+
+def _of_text(path: Path, name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    parse: Callable[[str], bytes] = (lambda text: UUID(text).bytes) if _is_uuid(kind) else bytes.fromhex
+    values: list[bytes | None] = []
+    for text in column.to_pylist():
+        try:
+            values.append(None if text is None else parse(text))
+        except ValueError:
+            expected = "a UUID" if _is_uuid(kind) else "hexadecimal digits"
+            raise InvalidInputError(f"{path}: column {name}: expected {expected}, found {text!r}") from None
+    storage = kind.storage_type if _is_uuid(kind) else kind
+    try:
+        array = pa.array(values, storage)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(f"{path}: column {name}: {error}") from error
+    return pa.ExtensionArray.from_storage(kind, array) if _is_uuid(kind) else array
+
+
+def _for_csv(path: Path, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The same rows with UUIDs and binary values as text.
+
+    Raises:
+        InvalidInputError: CSV has no form for a column, or, when it is read, for a value.
+    """
+    import pyarrow as pa
+
+    for field in reader.schema:
+        if pa.types.is_nested(field.type):
+            raise InvalidInputError(
+                f"{path}: CSV has no form for column {field.name} ({field.type}): select other columns, "
+                "or write .parquet or .arrow"
+            )
+    schema = pa.schema(
+        [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in reader.schema]
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            columns = [
+                _as_text(path, name, column)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _as_text(path: Path, name: str, column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if _is_bytes(column.type):
+        uuids = _is_uuid(column.type)
+        values = (column.storage if uuids else column).to_pylist()
+        form: Callable[[bytes], str] = (lambda value: str(UUID(bytes=value))) if uuids else bytes.hex
+        return pa.array([None if value is None else form(value) for value in values], pa.string())
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        ends = pc.min_max(column)
+        for end in ends.values():
+            year = str(end.cast(pa.string())).partition("-")[0] if end.is_valid else FIRST_YEAR
+            if len(year) != 4 or not FIRST_YEAR <= year <= LAST_YEAR:
+                raise InvalidInputError(
+                    f"{path}: CSV has no form for {end.cast(pa.string())} in column {name}: years from "
+                    f"{FIRST_YEAR} to {LAST_YEAR} have one; write .parquet or .arrow"
+                )
+    return column

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import RenderableType
 
-from puffin_fast.cli import _common
+from puffin_fast.cli._common import Answer, answers, grid
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Story:
         row = {"stage": name, "table": "", "rows": None, **facts}
         began = time.perf_counter()
         yield row
-        row["seconds"] = time.perf_counter() - began
+        row["seconds"] = round(time.perf_counter() - began, 3)
         self.stages.append(row)
         click.echo(f"{row['seconds']:7.2f} s  {name} {row['table']}", err=True)
 
@@ -166,7 +167,7 @@ def _tell(
                 "vectors": len(vectors),
                 "bytes of vectors": n_bytes,
                 "bytes as position deletes": other,
-                "times smaller": other / n_bytes,
+                "times smaller": round(other / n_bytes, 2),
             }
         )
 
@@ -200,6 +201,7 @@ def _picture(story: Story, path: Path) -> bool:
 
 
 @click.command()
+@answers
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -216,8 +218,7 @@ def _picture(story: Story, path: Path) -> bool:
     show_envvar=True,
     help="TPC-H scale factor of lineitem (1: 6 million rows); 0 leaves it out.",
 )
-@_common.output_option
-def demo(folder: Path, scale: float, output: str) -> None:
+def demo(folder: Path, scale: float) -> Answer:
     """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and proves the result."""
     from puffin_fast.cli import _demo_data
     from puffin_fast.cli._demo_proof import referee
@@ -240,15 +241,8 @@ def demo(folder: Path, scale: float, output: str) -> None:
                 _tell(story, data, session, connection, catalog)
     finally:
         session.stop()
-    if output == "json":
-        _common.print_json({"tables": story.tables, "stages": story.stages})
-        return
-    console = _common.console()
-    console.print(_common.grid(story.stages, title="stages"))
-    console.print(
-        _common.grid(
-            story.tables, title="deletion vectors, and the same deletes as Parquet position-delete files"
-        )
-    )
+    title = "deletion vectors, and the same deletes as Parquet position-delete files"
+    text: list[RenderableType] = [grid(story.stages, title="stages"), grid(story.tables, title=title)]
     if _picture(story, folder / "demo.png"):
-        console.print(f"picture: {folder / 'demo.png'}", soft_wrap=True)
+        text.append(f"picture: {folder / 'demo.png'}")
+    return Answer({"tables": story.tables, "stages": story.stages}, text)

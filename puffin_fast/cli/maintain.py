@@ -8,36 +8,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import RenderableType
 
-from puffin_fast.cli import _common
+from puffin_fast.cli import _options
+from puffin_fast.cli._common import Answer, answers, grid, rows_answer
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from puffin_fast.iceberg import RewriteResult
 
 __all__ = ["compact", "convert", "orphan_files", "repair", "report"]
 
-branch_option = click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Read and count everything, write nothing.")
-job_id_option = click.option("--job-id", help="Recorded in the summary; a job done before is not done again.")
-read_branch_option = click.option("--branch", help="A branch or tag, instead of the current snapshot.")
-snapshot_option = click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
+
+def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
+    """What a job on delete files did."""
+    text: list[RenderableType] = []
+    if result.repeated:
+        text.append(f"{name}: {job}: nothing done: snapshot {result.snapshot_id} is of this job")
+    elif result.snapshot_id is None and not (result.dry_run and _changes(result)):
+        text.append(f"{name}: {job}: nothing to do")
+    else:
+        shown = {**asdict(result), "seconds": round(result.seconds, 3)}
+        del shown["left"]
+        text.append(grid({"what": key.replace("_", " "), job: value} for key, value in shown.items()))
+    return [*text, *(f"left: {sentence}" for sentence in result.left)]
 
 
-def _show(name: str, job: str, result: RewriteResult, output: str) -> None:
-    if output == "json":
-        _common.print_json({"table": name, "job": job, **asdict(result)})
-        return
-    shown = {key: value for key, value in asdict(result).items() if key != "left"}
-    console = _common.console()
-    console.print(_common.grid([{"what": key.replace("_", " "), job: value} for key, value in shown.items()]))
-    for sentence in result.left:
-        console.print(f"left: {sentence}", soft_wrap=True, markup=False)
+def _changes(result: RewriteResult) -> bool:
+    """Whether a dry run would commit something."""
+    return bool(
+        result.vectors_written
+        or result.vectors_removed
+        or result.position_delete_files_removed
+        or result.equality_delete_files_removed
+        or result.data_files_dropped
+    )
 
 
 @click.command()
-@click.argument("table")
-@read_branch_option
-@snapshot_option
+@answers
+@_options.on_table
+@_options.snapshot
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),
@@ -48,140 +60,82 @@ def _show(name: str, job: str, result: RewriteResult, output: str) -> None:
 @click.option(
     "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw it, too: .png, .svg or .pdf."
 )
-@_common.catalog_options
-@_common.output_option
-def report(
-    table: str,
-    branch: str | None,
-    snapshot_id: int | None,
-    share: float,
-    picture: Path | None,
-    output: str,
-    **catalog: str | None,
-) -> None:
+def report(table: Table, share: float, picture: Path | None, **snapshot: Any) -> Answer:
     """Which files of TABLE (namespace.name) are worth rewriting, and what its deletes cost."""
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    found = iceberg.report(opened, branch=branch, snapshot_id=snapshot_id, share=share)
+    found = iceberg.report(table, share=share, **snapshot)
     if picture is not None:
         found.picture(picture)
-    if output == "json":
-        answer = {"table": table, "totals": found.totals, "advice": found.advice}
-        _common.print_json({**answer, "files": found.files.to_pylist()})
-    else:
-        _common.console().print(found)
+    answer = {"table": found.name, "totals": found.totals, "advice": found.advice}
+    return Answer({**answer, "files": found.files.to_pylist()}, [found])
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option(
     "--only",
     type=click.Choice(["position", "equality"]),
     help="Only this kind of delete files; both by default.",
 )
-@branch_option
-@job_id_option
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
-def convert(
-    table: str,
-    only: str | None,
-    branch: str,
-    job_id: str | None,
-    dry_run: bool,
-    output: str,
-    **catalog: str | None,
-) -> None:
+@_options.commit
+def convert(table: Table, only: str | None, job_id: str | None, **commit: Any) -> Answer:
     """Turns position-delete and equality-delete files of TABLE into deletion vectors.
 
     One commit for each kind that is there. The rows stay the same.
     """
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
+    name = ".".join(table.name())
     jobs = {"position": iceberg.convert_position_deletes, "equality": iceberg.convert_equality_deletes}
-    results: list[dict[str, Any]] = []
-    for kind, job in jobs.items():
+    results, text = [], []
+    for kind, convert_deletes in jobs.items():
         if only in (None, kind):
-            named = None if job_id is None else f"{job_id}-{kind}"
-            result = job(opened, branch=branch, job_id=named, dry_run=dry_run)
-            if output == "text":
-                _show(table, f"convert {kind} deletes", result, output)
-            results.append({"table": table, "job": f"convert {kind} deletes", **asdict(result)})
-    if output == "json":
-        _common.print_json(results)
+            job, named = f"convert {kind} deletes", None if job_id is None else f"{job_id}-{kind}"
+            result = convert_deletes(table, job_id=named, **commit)
+            results.append({"table": name, "job": job, **asdict(result)})
+            text += _text(name, job, result)
+    return Answer(results, text)
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option(
     "--target-file-size", type=click.IntRange(min=1), help="Bytes of vectors in a Puffin file; 64 MiB."
 )
-@branch_option
-@job_id_option
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
-def compact(
-    table: str,
-    target_file_size: int | None,
-    branch: str,
-    job_id: str | None,
-    dry_run: bool,
-    output: str,
-    **catalog: str | None,
-) -> None:
+@_options.commit
+def compact(table: Table, **options: Any) -> Answer:
     """Packs the vectors of TABLE into few Puffin files and drops dangling ones."""
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    result = iceberg.compact(
-        opened, target_file_size=target_file_size, branch=branch, job_id=job_id, dry_run=dry_run
-    )
-    _show(table, "compact", result, output)
+    name, result = ".".join(table.name()), iceberg.compact(table, **options)
+    return Answer({"table": name, "job": "compact", **asdict(result)}, _text(name, "compact", result))
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option(
     "--keep-superseded", is_flag=True, help="Leave rows that came back under a vector in the table."
 )
-@branch_option
-@job_id_option
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
-@click.pass_context
-def repair(
-    context: click.Context,
-    /,
-    table: str,
-    keep_superseded: bool,
-    branch: str,
-    job_id: str | None,
-    dry_run: bool,
-    output: str,
-    **catalog: str | None,
-) -> None:
+@_options.commit
+def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
     """Mends what `verify` finds: several vectors of a data file merged, lost deletes found again.
 
     Exit code 1 when something had to be left as it is.
     """
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    result = iceberg.repair(
-        opened, branch=branch, superseded=not keep_superseded, job_id=job_id, dry_run=dry_run
-    )
-    _show(table, "repair", result, output)
-    if result.left:
-        context.exit(1)
+    name, result = ".".join(table.name()), iceberg.repair(table, superseded=not keep_superseded, **commit)
+    answer = {"table": name, "job": "repair", **asdict(result)}
+    return Answer(answer, _text(name, "repair", result), failed=bool(result.left))
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
@@ -190,14 +144,13 @@ def repair(
     help="Days: younger files may belong to a commit that is on its way.",
 )
 @click.option("--heads-only", is_flag=True, help="As if all snapshots but the heads were expired.")
-@_common.catalog_options
-@_common.output_option
-def orphan_files(table: str, older_than: float, heads_only: bool, output: str, **catalog: str | None) -> None:
+def orphan_files(table: Table, older_than: float, heads_only: bool) -> Answer:
     """Lists files in TABLE's folder that no snapshot needs; removes none."""
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
+    name = ".".join(table.name())
     found = iceberg.orphan_files(
-        opened, older_than=timedelta(days=older_than), keep=[] if heads_only else None
+        table, older_than=timedelta(days=older_than), keep=[] if heads_only else None
     )
-    _common.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} files")
+    nothing = f"{name}: no orphan files older than {older_than:g} days"
+    return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)

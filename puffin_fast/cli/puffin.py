@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
-from puffin_fast.cli import _common
+from puffin_fast._text import printable
+from puffin_fast.cli import _options
+from puffin_fast.cli._catalog import open_table
+from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.puffin import BlobMetadata, PuffinReader
@@ -63,10 +68,20 @@ def _describe(index: int, blob: BlobMetadata) -> dict[str, Any]:
     }
 
 
+def _lines(row: Mapping[str, object]) -> dict[str, object]:
+    """A row with the entries of each mapping one below the other."""
+    return {
+        name: Text("\n".join(f"{printable(key)} = {shown_value(item)}" for key, item in value.items()))
+        if isinstance(value, Mapping)
+        else value
+        for name, value in row.items()
+    }
+
+
 @click.command()
+@answers
 @click.argument("file")
-@_common.output_option
-def inspect(file: str, output: str) -> None:
+def inspect(file: str) -> Answer:
     """What a Puffin FILE holds: blobs, properties, containers, sizes.
 
     A damaged blob is shown with what is wrong with it; `verify` is the command that fails then.
@@ -85,48 +100,36 @@ def inspect(file: str, output: str) -> None:
             "file-footer-size-in-bytes": reader.footer_size,
             "properties": dict(reader.metadata.properties),
         }
-    if output == "json":
-        _common.print_json({**summary, "blobs": blobs})
-        return
-    console = _common.console()
-    console.print(_common.grid([summary]))
-    if blobs:
-        console.print(_common.grid(blobs))
+    text = [grid([_lines(summary)]), grid(map(_lines, blobs)) if blobs else f"{file}: no blobs"]
+    return Answer({**summary, "blobs": blobs}, text)
 
 
 @click.command()
+@answers
 @click.argument("target")
-@click.option("--branch", help="Of a table: a branch or tag, instead of the current snapshot.")
-@click.option("--snapshot-id", type=int, help="Of a table: a snapshot, instead of the current one.")
-@_common.catalog_options
-@_common.output_option
-@click.pass_context
-def verify(
-    context: click.Context,
-    /,
-    target: str,
-    branch: str | None,
-    snapshot_id: int | None,
-    output: str,
-    **catalog: str | None,
-) -> None:
+@_options.snapshot
+@_options.catalog
+def verify(target: str, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET, a Puffin file or a table (namespace.name).
 
-    Of a file all blobs are read: lengths, magic, checksum, cardinality. Of a table every vector is held
-    against manifest, footer and data file, and missing, duplicate, dangling, mismatching and superseded deletes
-    are listed. What has a slash, ends in .puffin or is there as a file is a file.
+    Of a file all blobs are read: lengths, magic, checksum, cardinality. Of a table every vector is compared with
+    manifest, footer and data file, and missing, duplicate, dangling, mismatching and superseded deletes are listed.
+    What has a slash, ends in .puffin or exists as a file is a file.
 
     Exit code 1 when something is wrong.
     """
     if "/" in target or target.endswith(".puffin") or Path(target).exists():
-        all_right = _verify_file(target, output)
-    else:
-        all_right = _verify_table(target, catalog, branch, snapshot_id, output)
-    if not all_right:
-        context.exit(1)
+        return _verify_file(target)
+    catalog = {name: options.pop(name) for name in _options.CATALOG}
+    table = open_table(target, catalog)
+    from puffin_fast import iceberg
+
+    found = [asdict(finding) for finding in iceberg.verify(table, **options)]
+    title, nothing = f"{target}: {len(found)} findings", f"{target}: nothing wrong found"
+    return rows_answer(found, title=title, nothing=nothing, failed=bool(found))
 
 
-def _verify_file(file: str, output: str) -> bool:
+def _verify_file(file: str) -> Answer:
     rows = []
     with PuffinReader(file) as reader:
         for index, blob in enumerate(reader.blobs):
@@ -138,20 +141,6 @@ def _verify_file(file: str, output: str) -> bool:
                 row["n_bytes"] = None
                 row["error"] = str(error)
             rows.append(row)
-    _common.show(rows, output, title=f"{file}: {len(rows)} blobs")
-    return not any(row["error"] for row in rows)
-
-
-def _verify_table(
-    name: str,
-    catalog: Mapping[str, str | None],
-    branch: str | None,
-    snapshot_id: int | None,
-    output: str,
-) -> bool:
-    opened = _common.open_table(name, catalog)
-    from puffin_fast import iceberg
-
-    found = iceberg.verify(opened, branch=branch, snapshot_id=snapshot_id)
-    _common.show([asdict(finding) for finding in found], output, title=f"{name}: {len(found)} findings")
-    return not found
+    wrong = sum(row["error"] is not None for row in rows)
+    title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
+    return rows_answer(rows, title=title, nothing=f"{file}: no blobs, nothing wrong", failed=wrong > 0)

@@ -1,188 +1,156 @@
-"""Commands on one Iceberg table."""
+"""Commands on the rows of one Iceberg table."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from puffin_fast.cli import _common, _files
+from puffin_fast.cli import _files, _options
+from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._values import rows_of
 from puffin_fast.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from puffin_fast.iceberg import DeleteResult
+    from puffin_fast.iceberg import DeleteResult, UpsertResult
 
 __all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade", "upsert"]
 
-branch_option = click.option("--branch", default="main", show_default=True, help="The branch to commit to.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Count the rows, write nothing.")
-job_id_option = click.option("--job-id", help="Recorded in the summary; a job done before is not done again.")
-
 SHOWN = 20
-"""Rows that `scan` shows when nobody says how many."""
+"""Rows that `scan` shows when ``--limit`` is not given."""
+
+case_option = click.option("--case-insensitive", is_flag=True, help="Column names may differ in case.")
+conflict_option = click.option(
+    "--on-conflict",
+    type=click.Choice(["refuse", "merge"]),
+    default="refuse",
+    show_default=True,
+    help="When another commit deleted from the same data files meanwhile.",
+)
+file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def session() -> SparkSession:
-    """The session that the environment describes (spark-defaults.conf, SPARK_REMOTE), else a local one."""
+    """The session that the environment describes (spark-defaults.conf, SPARK_REMOTE), else a local one.
+
+    The workers of a local session run this interpreter, unless PYSPARK_PYTHON names another.
+    """
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "pyspark", extra="spark") from error
-    return SparkSession.builder.appName("puffin-fast").getOrCreate()
+    found = SparkSession.builder.appName("puffin-fast").getOrCreate()
+    if not {"SPARK_REMOTE", "PYSPARK_PYTHON"} & os.environ.keys():
+        context = found.sparkContext
+        if str(context.master).startswith("local"):
+            context.pythonExec = sys.executable
+    return found
 
 
-def _here(table: Table, where: str, branch: str) -> DeleteResult:
-    from puffin_fast import iceberg
-
-    return iceberg.delete(table, where, branch=branch)
-
-
-def _on_spark(table: Table, where: str, branch: str) -> DeleteResult:
-    from puffin_fast import spark
-
-    return spark.delete(session(), table, where, branch=branch)
-
-
-def _count(table: Table, where: str, branch: str) -> int:
-    """Rows that a filter matches, read batch by batch."""
-    from puffin_fast import iceberg
-
-    return sum(batch.num_rows for batch in iceberg.scan(table, where, branch=branch).to_batches())
+def _changed(table: Table, result: DeleteResult | UpsertResult, *, dry_run: bool, **facts: object) -> Answer:
+    """What a job on rows did."""
+    name = ".".join(table.name())
+    counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
+    if result.repeated:
+        text: Any = f"{name}: nothing done: snapshot {result.snapshot_id} is of this job"
+    elif not dry_run and result.snapshot_id is None:
+        text = f"{name}: nothing done: no row to change"
+    else:
+        shown = {**counts, "seconds": round(result.seconds, 3)}
+        text = grid([shown], title="dry run: nothing was written" if dry_run else None)
+    return Answer([counts], [text])
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option(
-    "--where", required=True, help="Rows to delete, as PyIceberg writes filters: 'a > 5 and b is null'."
+    "--row-filter", required=True, help="Rows to delete, as PyIceberg writes filters: 'a > 5 and b is null'."
 )
-@branch_option
+@case_option
+@conflict_option
 @click.option("--spark", is_flag=True, help="Search and encode on Spark's executors.")
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
-def delete(
-    table: str, where: str, branch: str, spark: bool, dry_run: bool, output: str, **catalog: str | None
-) -> None:
+@_options.commit
+def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, **commit: Any) -> Answer:
     """Deletes rows of TABLE (namespace.name) with deletion vectors, in one commit.
 
     A filter that matches nothing commits nothing.
     """
-    opened = _common.open_table(table, catalog)
-    if dry_run:
-        rows = _count(opened, where, branch)
-        _common.show([{"table": table, "where": where, "branch": branch, "rows_deleted": rows}], output)
-        return
-    result = _on_spark(opened, where, branch) if spark else _here(opened, where, branch)
-    _common.show([{"table": table, "where": where, "branch": branch, **asdict(result)}], output)
+    commit["case_sensitive"] = not case_insensitive
+    if spark:
+        from puffin_fast import spark as on_spark
+
+        result = on_spark.delete(session(), table, row_filter, **commit)
+    else:
+        from puffin_fast import iceberg
+
+        result = iceberg.delete(table, row_filter, **commit)
+    facts = {"row_filter": row_filter, "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
 @click.command("delete-keys")
-@click.argument("table")
-@click.argument("keys", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--on",
-    multiple=True,
-    help="Key column, in TABLE and in KEYS; repeatable. By default the identifier fields.",
-)
+@answers
+@_options.on_table
+@click.argument("keys", type=file_type)
+@_options.key
 @click.option("--null-safe", is_flag=True, help="Null equals null; else a key with a null matches no row.")
-@branch_option
-@job_id_option
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
-def delete_keys(
-    table: str,
-    keys: Path,
-    on: tuple[str, ...],
-    null_safe: bool,
-    branch: str,
-    job_id: str | None,
-    dry_run: bool,
-    output: str,
-    **catalog: str | None,
-) -> None:
+@conflict_option
+@_options.commit
+def delete_keys(table: Table, keys: Path, on: tuple[str, ...], **commit: Any) -> Answer:
     """Deletes the rows of TABLE (namespace.name) whose key stands in the file KEYS, in one commit.
 
-    KEYS is Parquet, Arrow or CSV by its suffix; a CSV file's columns are read as TABLE has them.
+    KEYS is Parquet, Arrow or CSV by its suffix; the columns of a CSV file are read in TABLE's types.
     """
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    with _files.rows(keys, opened.schema()) as rows:
-        result = iceberg.delete_keys(
-            opened,
-            rows,
-            on or None,
-            null_safe=null_safe,
-            branch=branch,
-            job_id=job_id,
-            dry_run=dry_run,
-        )
-    _common.show([{"table": table, "keys": str(keys), "branch": branch, **asdict(result)}], output)
+    with _files.rows(keys, table.schema()) as rows:
+        result = iceberg.delete_keys(table, rows, on or None, **commit)
+    facts = {"keys": str(keys), "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
 @click.command()
-@click.argument("table")
-@click.argument("data", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--on",
-    multiple=True,
-    help="Key column, in TABLE and in DATA; repeatable. By default the identifier fields.",
-)
-@click.option("--no-update", is_flag=True, help="Leave rows that are there alone.")
+@answers
+@_options.on_table
+@click.argument("data", type=file_type)
+@_options.key
+@click.option("--no-update", is_flag=True, help="Leave the rows that TABLE has as they are.")
 @click.option("--no-insert", is_flag=True, help="Leave out rows whose key TABLE does not have.")
-@branch_option
-@job_id_option
-@dry_run_option
-@_common.catalog_options
-@_common.output_option
+@conflict_option
+@_options.commit
 def upsert(
-    table: str,
-    data: Path,
-    on: tuple[str, ...],
-    no_update: bool,
-    no_insert: bool,
-    branch: str,
-    job_id: str | None,
-    dry_run: bool,
-    output: str,
-    **catalog: str | None,
-) -> None:
+    table: Table, data: Path, on: tuple[str, ...], no_update: bool, no_insert: bool, **commit: Any
+) -> Answer:
     """Replaces the rows of TABLE (namespace.name) by those of the file DATA with the same key, inserts the others.
 
-    DATA is Parquet, Arrow or CSV by its suffix, with all columns of TABLE; a CSV file's columns are read as
-    TABLE has them. One commit; rows that are the same already are left as they are.
+    DATA is Parquet, Arrow or CSV by its suffix, with all columns of TABLE; the columns of a CSV file are read
+    in TABLE's types. One commit; rows that are the same already are left as they are.
     """
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    with _files.rows(data, opened.schema()) as rows:
-        result = iceberg.upsert(
-            opened,
-            rows,
-            on or None,
-            update=not no_update,
-            insert=not no_insert,
-            branch=branch,
-            job_id=job_id,
-            dry_run=dry_run,
-        )
-    _common.show([{"table": table, "data": str(data), "branch": branch, **asdict(result)}], output)
+    with _files.rows(data, table.schema()) as rows:
+        result = iceberg.upsert(table, rows, on or None, update=not no_update, insert=not no_insert, **commit)
+    facts = {"data": str(data), "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
 @click.command()
-@click.argument("table")
-@click.option("--where", default="true", help="Rows wanted: 'a > 5 and b is null'.")
-@click.option("--columns", help="Names, with commas between; also _file, _pos, _row_id. All by default.")
-@click.option("--branch", help="A branch or tag, instead of the current snapshot.")
-@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
+@answers
+@_options.on_table
+@click.option("--row-filter", default="true", help="Rows wanted: 'a > 5 and b is null'.")
+@click.option(
+    "--selected-fields", help="Names, with commas between; also _file, _pos, _row_id. All columns by default."
+)
+@case_option
+@_options.snapshot
 @click.option("--limit", type=click.IntRange(min=0), help=f"Rows; {SHOWN} by default when they are shown.")
 @click.option("--count", is_flag=True, help="Only how many rows there are.")
 @click.option(
@@ -190,77 +158,61 @@ def upsert(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write them to a .parquet, .arrow or .csv file; all rows by default.",
 )
-@_common.catalog_options
-@_common.output_option
 def scan(
-    table: str,
-    where: str,
-    columns: str | None,
-    branch: str | None,
-    snapshot_id: int | None,
+    table: Table,
+    row_filter: str,
+    selected_fields: str | None,
+    case_insensitive: bool,
     limit: int | None,
     count: bool,
     to: Path | None,
-    output: str,
-    **catalog: str | None,
-) -> None:
+    **snapshot: Any,
+) -> Answer:
     """Rows of TABLE (namespace.name), all its deletes applied."""
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    names = ("*",) if columns is None else tuple(name.strip() for name in columns.split(","))
+    name = ".".join(table.name())
+    names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
     if limit is None and to is None and not count:
         limit = SHOWN
-    found = iceberg.scan(opened, where, names, branch=branch, snapshot_id=snapshot_id, limit=limit)
+    found = iceberg.scan(
+        table, row_filter, names, case_sensitive=not case_insensitive, limit=limit, **snapshot
+    )
     if to is not None:
-        rows = _files.write(to, found.to_reader())
-        _common.show([{"table": table, "file": str(to), "rows": rows}], output)
-    elif count:
+        written = {"table": name, "file": str(to), "rows": _files.write(to, found.to_reader())}
+        return rows_answer([written])
+    if count:
         n_rows = sum(batch.num_rows for batch in found.to_batches())
-        _common.show([{"table": table, "where": where, "rows": n_rows}], output)
-    else:
-        _common.show(list(_plain(found.to_batches())), output)
-
-
-def _plain(batches: Iterator[Any]) -> Iterator[dict[str, object]]:
-    """Rows without what JSON has no word for: NaN and infinities become text."""
-    for batch in batches:
-        for row in batch.to_pylist():
-            yield {
-                name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-                for name, value in row.items()
-            }
+        return rows_answer([{"table": name, "row_filter": row_filter, "rows": n_rows}])
+    rows = (row for batch in found.to_batches() for row in rows_of(batch))
+    return rows_answer(rows, nothing=f"{name}: no rows", null="NULL")
 
 
 @click.command()
-@click.argument("table")
-@click.option("--branch", help="A branch or tag, instead of the current snapshot.")
-@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
-@_common.catalog_options
-@_common.output_option
-def deletes(
-    table: str, branch: str | None, snapshot_id: int | None, output: str, **catalog: str | None
-) -> None:
+@answers
+@_options.on_table
+@_options.snapshot
+def deletes(table: Table, **snapshot: Any) -> Answer:
     """What is deleted where in TABLE (namespace.name): a row for each delete file and its data file."""
-    opened = _common.open_table(table, catalog)
     from puffin_fast import iceberg
 
-    found = iceberg.deletes(opened, branch=branch, snapshot_id=snapshot_id)
-    _common.show(found.to_pylist(), output, title=f"{table}: {found.num_rows} deletes")
+    name = ".".join(table.name())
+    found = iceberg.deletes(table, **snapshot)
+    return rows_answer(
+        found.to_pylist(), title=f"{name}: {found.num_rows} deletes", nothing=f"{name}: no deletes"
+    )
 
 
 @click.command()
-@click.argument("table")
+@answers
+@_options.on_table
 @click.option("--dry-run", is_flag=True, help="Say what would be done.")
-@_common.catalog_options
-@_common.output_option
-def upgrade(table: str, dry_run: bool, output: str, **catalog: str | None) -> None:
+def upgrade(table: Table, dry_run: bool) -> Answer:
     """Raises TABLE (namespace.name) to format version 3, which has deletion vectors; rewrites nothing."""
-    opened = _common.open_table(table, catalog)
-    before = opened.metadata.format_version
-    after = max(before, 3)
-    if not dry_run:
-        from puffin_fast import iceberg
+    from puffin_fast import iceberg
 
-        after = iceberg.upgrade(opened).metadata.format_version
-    _common.show([{"table": table, "before": before, "after": after, "dry_run": dry_run}], output)
+    name, before = ".".join(table.name()), table.metadata.format_version
+    iceberg.upgrade(table, dry_run=dry_run)
+    row = {"table": name, "before": before, "after": max(before, 3), "dry_run": dry_run}
+    text = grid([row]) if before < 3 else f"{name}: nothing done: format version {before} already"
+    return Answer([row], [text])

@@ -16,6 +16,7 @@ LAYERS = {
     "limits": 1,
     "_runtime": 1,
     "_positions": 1,
+    "_text": 1,
     "_kernels": 1,
     "bitmap": 2,
     "dv": 3,

@@ -27,7 +27,9 @@ def count(options: Options) -> int:
 
 
 def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) -> None:
-    result = run("delete", "ns.t", "--where", "id >= 10 and id < 30", "--output", "json", *catalog_options)
+    result = run(
+        "delete", "ns.t", "--row-filter", "id >= 10 and id < 30", "--output", "json", *catalog_options
+    )
     assert result.exit_code == 0, result.output
     (said,) = json.loads(result.output)
     assert said["rows_deleted"] == 20
@@ -36,14 +38,14 @@ def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) ->
 
 
 def test_catalog_options_may_stand_before_the_command(run: Run, catalog_options: Options) -> None:
-    assert run(*catalog_options, "delete", "ns.t", "--where", "id = 1").exit_code == 0
+    assert run(*catalog_options, "delete", "ns.t", "--row-filter", "id = 1").exit_code == 0
     assert count(catalog_options) == 999
 
 
 def test_a_dry_run_counts_and_leaves_the_table(run: Run, catalog_options: Options) -> None:
     before = open_table(catalog_options).metadata_location
     result = run(
-        "delete", "ns.t", "--where", "word = 'w1'", "--dry-run", "--output", "json", *catalog_options
+        "delete", "ns.t", "--row-filter", "word = 'w1'", "--dry-run", "--output", "json", *catalog_options
     )
     assert json.loads(result.output)[0]["rows_deleted"] == 143
     assert open_table(catalog_options).metadata_location == before
@@ -51,7 +53,7 @@ def test_a_dry_run_counts_and_leaves_the_table(run: Run, catalog_options: Option
 
 def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options: Options) -> None:
     before = open_table(catalog_options).metadata_location
-    result = run("delete", "ns.t", "--where", "id < 0", "--output", "json", *catalog_options)
+    result = run("delete", "ns.t", "--row-filter", "id < 0", "--output", "json", *catalog_options)
     assert result.exit_code == 0
     assert json.loads(result.output)[0]["rows_deleted"] == 0
     assert open_table(catalog_options).metadata_location == before
@@ -60,11 +62,11 @@ def test_a_filter_that_matches_nothing_commits_nothing(run: Run, catalog_options
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("ns.t", "--where", "nothing = 1"), "nothing"),
-        (("ns.t", "--where", "id ="), "id ="),
-        (("ns.t", "--where", "id = 1", "--branch", "twig"), "twig"),
-        (("ns.other", "--where", "id = 1"), "ns.other"),
-        (("other.t", "--where", "id = 1"), "other.t"),
+        (("ns.t", "--row-filter", "nothing = 1"), "nothing"),
+        (("ns.t", "--row-filter", "id ="), "id ="),
+        (("ns.t", "--row-filter", "id = 1", "--branch", "twig"), "twig"),
+        (("ns.other", "--row-filter", "id = 1"), "ns.other"),
+        (("other.t", "--row-filter", "id = 1"), "other.t"),
     ],
 )
 def test_errors_are_one_line_that_names_the_cause(
@@ -79,7 +81,7 @@ def test_errors_are_one_line_that_names_the_cause(
 
 
 def test_a_catalog_that_cannot_be_opened_is_one_line(run: Run, tmp_path: Path) -> None:
-    result = run("delete", "ns.t", "--where", "id = 1", "--uri", "nonsense://x")
+    result = run("delete", "ns.t", "--row-filter", "id = 1", "--uri", "nonsense://x")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
 
@@ -90,7 +92,7 @@ def test_a_delete_without_a_filter_is_wrong_usage(run: Run, catalog_options: Opt
 
 @pytest.mark.spark
 def test_delete_through_spark_does_the_same(run: Run, spark: object, catalog_options: Options) -> None:
-    arguments = ("--where", "id >= 10 and id < 30", "--spark", "--output", "json")
+    arguments = ("--row-filter", "id >= 10 and id < 30", "--spark", "--output", "json")
     result = run("delete", "ns.t", *arguments, *catalog_options)
     assert result.exit_code == 0, result.output
     assert json.loads(result.output)[0]["rows_deleted"] == 20

@@ -136,10 +136,10 @@ def test_bad_keys_are_one_line_and_change_nothing(
 
 
 def test_scan_shows_counts_and_writes(run: Run, catalog_options: Options, tmp_path: Path) -> None:
-    run("delete", "ns.t", "--where", "id < 10", *catalog_options)
-    shown = said(run("scan", "ns.t", "--columns", "id,_pos", "--output", "json", *catalog_options))
+    run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options)
+    shown = said(run("scan", "ns.t", "--selected-fields", "id,_pos", "--output", "json", *catalog_options))
     assert shown == [{"id": i, "_pos": i} for i in range(10, 30)]
-    assert "w3" in run("scan", "ns.t", "--where", "word = 'w3'", *catalog_options).output
+    assert "w3" in run("scan", "ns.t", "--row-filter", "word = 'w3'", *catalog_options).output
     (counted,) = said(run("scan", "ns.t", "--count", "--output", "json", *catalog_options))
     assert counted["rows"] == 990
     for suffix in (".parquet", ".arrow", ".csv"):
@@ -155,8 +155,8 @@ def test_scan_shows_counts_and_writes(run: Run, catalog_options: Options, tmp_pa
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("scan", "ns.t", "--where", "nothing = 1"),
-        ("scan", "ns.t", "--columns", "nothing"),
+        ("scan", "ns.t", "--row-filter", "nothing = 1"),
+        ("scan", "ns.t", "--selected-fields", "nothing"),
         ("scan", "ns.t", "--branch", "twig"),
         ("scan", "ns.t", "--snapshot-id", "7"),
         ("scan", "ns.t", "--to", "x.txt"),
@@ -172,7 +172,7 @@ def test_errors_are_one_line(run: Run, catalog_options: Options, arguments: tupl
 
 def test_deletes_are_listed(run: Run, catalog_options: Options) -> None:
     assert said(run("deletes", "ns.t", "--output", "json", *catalog_options)) == []
-    run("delete", "ns.t", "--where", "id < 10", *catalog_options)
+    run("delete", "ns.t", "--row-filter", "id < 10", *catalog_options)
     (listed,) = said(run("deletes", "ns.t", "--output", "json", *catalog_options))
     assert (listed["kind"], listed["deleted"], listed["rows"]) == ("vector", 10, 1000)
     assert "vector" in run("deletes", "ns.t", *catalog_options).output
@@ -191,6 +191,6 @@ def test_upgrade_raises_the_version(run: Run, catalog_options: Options, version:
     (done,) = said(run(*arguments))
     assert (done["before"], done["after"]) == (int(version), 3)
     assert open_table(catalog_options).metadata.format_version == 3
-    run("delete", "ns.t", "--where", "id = 1", *catalog_options)
+    run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
     assert count(catalog_options) == 999
     catalog.close()

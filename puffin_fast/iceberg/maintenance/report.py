@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from rich.table import Table as Grid
+from rich.text import Text
 
+from puffin_fast._text import printable
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import only_path, resolve
@@ -67,18 +69,18 @@ class Report:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
-        yield f"[bold]{self.name}[/bold]: {totals}"
+        yield Text.assemble((printable(self.name), "bold"), f": {totals}")
         if self.files.num_rows:
             grid = Grid()
             for column in self.files.schema:
                 right = not pa.types.is_string(column.type)
                 grid.add_column(column.name, justify="right" if right else "left", overflow="fold")
             for row in self.files.slice(0, SHOWN).to_pylist():
-                grid.add_row(*(_text(value) for value in row.values()))
+                grid.add_row(*(Text(_text(value)) for value in row.values()))
             yield grid
             if (more := self.files.num_rows - SHOWN) > 0:
                 yield f"… and {more:,} more data files with deletes"
-        yield from (f"- {sentence}" for sentence in self.advice)
+        yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
         """Draws how the deletes lie: data files by deleted share, and the most wasteful ones.
@@ -227,4 +229,4 @@ def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.1%}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

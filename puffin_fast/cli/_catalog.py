@@ -1,0 +1,83 @@
+"""The catalog that the options of a command name, and a table in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from puffin_fast.errors import InvalidInputError, MissingExtraError, NotFoundError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+__all__ = ["open_table"]
+
+_SQL = ("sqlite", "postgresql", "mysql")
+"""How the addresses of SQL catalogs begin."""
+
+
+def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
+    """Loads a table.
+
+    Args:
+        identifier: ``namespace.name``.
+        options: of the catalog, those of the command; those of the group fill in what they leave out.
+
+    Raises:
+        MissingExtraError: PyIceberg is not installed.
+        NotFoundError: the catalog does not have the table, or the file of a SQLite catalog does not exist.
+        InvalidInputError: PyIceberg cannot open the catalog, or it does not answer.
+    """
+    catalog = _open_catalog(options)
+    from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return catalog.load_table(identifier)
+    except (NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError) as error:
+        raise NotFoundError(
+            f"table {identifier}: not in catalog {catalog.name!r}; --catalog and --uri name another"
+        ) from error
+    except Exception as error:  # a catalog's client raises errors of its own
+        raise InvalidInputError(f"table {identifier}: {error}") from error
+
+
+def _open_catalog(options: Mapping[str, str | None]) -> Catalog:
+    try:
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.utils.config import Config
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
+    given = {**(click.get_current_context().obj or {}), **{k: v for k, v in options.items() if v is not None}}
+    name = given.pop("catalog", None)
+    properties = {key: value for key, value in given.items() if value is not None}
+    try:
+        config = Config()
+        configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
+        uri = str(properties.get("uri") or configured.get("uri") or "")
+        _check_sqlite(uri)
+        if uri.startswith(_SQL):  # no command writes a catalog's tables into another database
+            properties["init_catalog_tables"] = "false"
+        return load_catalog(name, **properties)
+    except NotFoundError:
+        raise
+    except Exception as error:  # as above
+        raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
+
+
+def _check_sqlite(uri: str) -> None:
+    """Refuses a SQLite file that does not exist: SQLite would create it.
+
+    Raises:
+        NotFoundError: the file does not exist.
+    """
+    if not uri.startswith("sqlite"):
+        return
+    from sqlalchemy.engine import make_url
+
+    path = make_url(uri).database or ""
+    if path not in ("", ":memory:") and not path.startswith("file:") and not Path(path).exists():
+        raise NotFoundError(f"{uri}: {Path(path).absolute()} does not exist")

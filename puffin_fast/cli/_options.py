@@ -1,0 +1,97 @@
+"""The options that commands share, each defined once; their names are those of the Python API's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from puffin_fast.cli._catalog import open_table
+
+__all__ = ["CATALOG", "catalog", "commit", "key", "on_table", "snapshot"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+CATALOG = {
+    "catalog": "Name of the catalog in PyIceberg's configuration.",
+    "uri": "Address of the catalog: sqlite:///…, http://…, thrift://…",
+    "credential": "Credential of the catalog.",
+    "warehouse": "Warehouse of the catalog.",
+    "ugi": "Hadoop user and group of a Hive catalog.",
+}
+
+
+def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one decorator, in this order in the help."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def catalog(command: Command) -> Command:
+    """The options that name a catalog, as PyIceberg's command line has them."""
+    return _all_of(*(click.option(f"--{name}", help=text) for name, text in CATALOG.items()))(command)
+
+
+def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument TABLE and the options of its catalog; the command takes the `Table` as its first argument."""
+
+    @click.argument("table", metavar="TABLE")
+    @catalog
+    @wraps(command)
+    def run(*, table: str, **options: Any) -> Any:
+        catalog_options = {name: options.pop(name) for name in CATALOG}
+        return command(open_table(table, catalog_options), **options)
+
+    return run
+
+
+def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = dict(text.partition("=")[::2] for text in texts)
+    if any("=" not in text for text in texts) or "" in pairs:
+        raise click.BadParameter("expected KEY=VALUE", context, option)
+    return pairs or None
+
+
+def _time(context: click.Context, option: click.Parameter, text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+commit = _all_of(
+    click.option("--branch", default="main", show_default=True, help="The branch to commit to."),
+    click.option("--job-id", help="Recorded in the summary; a job done before is not done again."),
+    click.option(
+        "--snapshot-properties",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_pairs,
+        help="An entry for the snapshot's summary; repeatable.",
+    ),
+    click.option("--dry-run", is_flag=True, help="Count what would change, write nothing."),
+)
+"""Of commands that commit a snapshot: branch, job_id, snapshot_properties, dry_run."""
+
+snapshot = _all_of(
+    click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one."),
+    click.option("--branch", help="The head of a branch, instead of the current snapshot."),
+    click.option("--tag", help="The snapshot of a tag."),
+    click.option(
+        "--as-of",
+        callback=_time,
+        help="What was current then: a timestamp with a time zone, or milliseconds since 1970.",
+    ),
+)
+"""Of commands that read a snapshot: snapshot_id, branch, tag, as_of."""
+
+key = click.option(
+    "--on",
+    multiple=True,
+    help="Key column, in TABLE and in the file; repeatable. By default the identifier fields.",
+)
+"""The columns of a key."""

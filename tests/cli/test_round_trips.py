@@ -1,0 +1,187 @@
+"""Rows written by ``scan --to`` and read by ``upsert``: every value is the same, or the format is refused."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+from pyiceberg.catalog import load_catalog
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from puffin_fast import iceberg
+from puffin_fast.cli import _files
+from puffin_fast.errors import InvalidInputError
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+UTC = datetime.UTC
+VALUES: dict[str, tuple[IcebergType, list[Any]]] = {
+    "boolean": (BooleanType(), [True, False]),
+    "int": (IntegerType(), [-(2**31), 2**31 - 1]),
+    "long": (LongType(), [-(2**63), 2**63 - 1]),
+    "float": (FloatType(), [0.1, float("nan"), float("-inf"), 1e-45]),
+    "double": (DoubleType(), [0.1, float("nan"), -0.0, 5e-324]),
+    "decimal": (DecimalType(9, 2), [Decimal("-0.01"), Decimal("1234567.80")]),
+    "wide decimal": (DecimalType(38, 10), [Decimal("1e-10"), Decimal("9" * 28)]),
+    "date": (DateType(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+    "time": (TimeType(), [datetime.time(0), datetime.time(23, 59, 59, 999_999)]),
+    "timestamp": (
+        TimestampType(),
+        [datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 1)],
+    ),
+    "timestamptz": (TimestamptzType(), [datetime.datetime(1969, 12, 31, tzinfo=UTC), 1]),
+    "timestamp_ns": (TimestampNanoType(), [1, -1]),
+    "timestamptz_ns": (TimestamptzNanoType(), [1, -1]),
+    "string": (StringType(), ["", "NA", "null", 'a,"b"\r\n', " ", "\x00", "ü", "\\N"]),
+    "uuid": (UUIDType(), [bytes(16), bytes(range(16))]),
+    "fixed": (FixedType(3), [b"\x00\xff,", b"abc"]),
+    "binary": (BinaryType(), [b"", b"\x00\xff\n"]),
+}
+NESTED: dict[str, tuple[IcebergType, list[Any]]] = {
+    "list": (ListType(20, IntegerType(), element_required=False), [[], [1, None]]),
+    "map": (MapType(21, StringType(), 22, IntegerType(), value_required=False), [[("a", 1)], []]),
+    "struct": (StructType(NestedField(23, "a", UUIDType(), required=False)), [{"a": bytes(16)}, {"a": None}]),
+}
+
+
+def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+    if pa.types.is_struct(kind):
+        fields = [
+            column(field.type, [None if v is None else v[field.name] for v in values]) for field in kind
+        ]
+        missing = pa.array([value is None for value in values])
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=missing)
+    return pa.array(values, kind)
+
+
+def made(options: Options, values: dict[str, tuple[IcebergType, list[Any]]]) -> Table:
+    """The table ``ns.k``: a key, and for each type its values and a null."""
+    catalog = load_catalog("c", uri=options[3], warehouse=options[5])
+    fields = [
+        NestedField(at, name, kind, required=False) for at, (name, (kind, _)) in enumerate(values.items(), 2)
+    ]
+    table = iceberg.create_table(
+        catalog, "ns.k", Schema(NestedField(1, "id", LongType(), required=False), *fields)
+    )
+    schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+    n_rows = max(len(some) for _, some in values.values()) + 1
+    columns = [pa.array(range(n_rows), pa.int64())]
+    for name, (_, some) in values.items():
+        columns.append(column(schema.field(name).type, some + [None] * (n_rows - len(some))))
+    iceberg.append(table, pa.Table.from_arrays(columns, schema=schema))
+    catalog.close()
+    return table
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".arrow", ".feather"])
+@pytest.mark.parametrize("kind", VALUES)
+def test_each_value_of_each_type_comes_back(
+    run: Run, catalog_options: Options, tmp_path: Path, kind: str, suffix: str
+) -> None:
+    table, path = made(catalog_options, {kind: VALUES[kind]}), tmp_path / f"rows{suffix}"
+    run("scan", "ns.k", "--to", path, *catalog_options)
+    with _files.rows(path, table.schema()) as rows:
+        assert rows.read_all().to_pydict().__repr__() == iceberg.scan(table).to_arrow().to_pydict().__repr__()
+    result = run("upsert", "ns.k", path, "--on", "id", "--output", "json", *catalog_options)
+    assert result.exit_code == 0, result.stderr
+    (done,) = json.loads(result.stdout)
+    counts = [done[name] for name in ("rows_updated", "rows_inserted", "rows_unchanged")]
+    assert counts == [0, 0, len(VALUES[kind][1]) + 1]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_nested_values_come_back(run: Run, catalog_options: Options, tmp_path: Path, suffix: str) -> None:
+    table, path = made(catalog_options, NESTED), tmp_path / f"rows{suffix}"
+    run("scan", "ns.k", "--to", path, *catalog_options)
+    with _files.rows(path, table.schema()) as rows:
+        assert rows.read_all().to_pylist() == iceberg.scan(table).to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_csv_is_refused_for_nested_columns(
+    run: Run, catalog_options: Options, tmp_path: Path, kind: str
+) -> None:
+    made(catalog_options, {kind: NESTED[kind]})
+    result = run("scan", "ns.k", "--to", tmp_path / "rows.csv", *catalog_options)
+    assert result.exit_code == 1
+    assert f"CSV has no form for column {kind}" in result.stderr
+    assert not list(tmp_path.glob("*rows*"))
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")], ids=str)
+@pytest.mark.parametrize("days", [3_000_000, -1_000_000])
+def test_csv_is_refused_for_years_that_it_cannot_hold(tmp_path: Path, kind: pa.DataType, days: int) -> None:
+    values = pa.array([days]).cast(pa.int32()).cast(pa.date32()).cast(kind) if kind == pa.date32() else None
+    if values is None:
+        values = pa.array([days * 86_400_000_000], pa.int64()).cast(kind)
+    path = tmp_path / "rows.csv"
+    path.write_text("before")
+    with pytest.raises(InvalidInputError, match=r"rows.csv: CSV has no form for .* in column x: years"):
+        _files.write(path, pa.table({"x": values}).to_reader())
+    assert path.read_text() == "before"
+    assert [found.name for found in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_a_column_of_one_csv_field_keeps_its_nulls(
+    run: Run, catalog_options: Options, tmp_path: Path
+) -> None:
+    table, path = made(catalog_options, {"string": VALUES["string"]}), tmp_path / "rows.csv"
+    run("scan", "ns.k", "--selected-fields", "string", "--to", path, *catalog_options)
+    with _files.rows(path, table.schema()) as rows:
+        assert rows.read_all()["string"].to_pylist() == [*VALUES["string"][1], None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("uuid", "x", "expected a UUID, found 'x'"),
+        ("binary", "0g", "expected hexadecimal digits, found '0g'"),
+        ("fixed", "00", "column fixed"),
+        ("int", "NA", "rows.csv"),
+    ],
+)
+def test_text_that_is_no_value_of_its_column_is_refused(
+    run: Run, catalog_options: Options, tmp_path: Path, kind: str, text: str, expected: str
+) -> None:
+    made(catalog_options, {kind: VALUES[kind]})
+    path = tmp_path / "rows.csv"
+    path.write_text(f"id,{kind}\n1,{text}\n")
+    result = run("upsert", "ns.k", path, "--on", "id", *catalog_options)
+    assert result.exit_code == 1
+    assert expected in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -1,0 +1,230 @@
+"""What is printed: values that can be typed back, no control characters, one line where nothing was done."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import (
+    BinaryType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestamptzType,
+    UUIDType,
+)
+
+import puffin_fast as pf
+from puffin_fast import iceberg
+from puffin_fast._text import printable
+from tests.cli.test_table import open_table
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+HOSTILE = "a\x1b[2J\x1b]0;owned\x07\x9b31mb\r\n\u202ec[red]:smile:"
+
+
+@pytest.fixture
+def kinds(catalog_options: Options) -> Table:
+    """The table ``ns.k``: one row of several types, and a row of nulls."""
+    catalog = load_catalog("c", uri=catalog_options[3], warehouse=catalog_options[5])
+    types = {
+        "year": IntegerType(),
+        "rate": DoubleType(),
+        "f": FloatType(),
+        "at": TimestamptzType(),
+        "ns": TimestampNanoType(),
+        "u": UUIDType(),
+        "bytes": BinaryType(),
+        "word": StringType(),
+        "s": StructType(NestedField(20, "a", IntegerType(), required=False)),
+        "l": ListType(21, TimestampNanoType(), element_required=False),
+    }
+    fields = [NestedField(at, name, kind, required=False) for at, (name, kind) in enumerate(types.items(), 1)]
+    table = iceberg.create_table(catalog, "ns.k", Schema(*fields))
+    instant = 1_705_276_800_000_000
+    columns = {
+        "year": pa.array([2024, None], pa.int32()),
+        "rate": pa.array([0.0012, None], pa.float64()),
+        "f": pa.array([0.1, None], pa.float32()),
+        "at": pa.array([instant, None], pa.timestamp("us", "UTC")),
+        "ns": pa.array([instant * 1000 + 1, None], pa.timestamp("ns")),
+        "u": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16), None], pa.binary(16))),
+        "bytes": pa.array([b"\x00\xff", None], pa.large_binary()),
+        "word": pa.array([HOSTILE, None], pa.large_string()),
+        "s": pa.array([{"a": 1}, None], pa.struct([("a", pa.int32())])),
+        "l": pa.array([[1, None], None], pa.large_list(pa.timestamp("ns"))),
+    }
+    iceberg.append(table, pa.table(columns))
+    catalog.close()
+    return table
+
+
+EXPECTED = {
+    "year": 2024,
+    "rate": 0.0012,
+    "f": 0.1,
+    "at": "2024-01-15T00:00:00+00:00",
+    "ns": "2024-01-15T00:00:00.000000001",
+    "u": "00000000-0000-0000-0000-000000000000",
+    "bytes": "00ff",
+    "word": HOSTILE,
+    "s": {"a": 1},
+    "l": ["1970-01-01T00:00:00.000000001", None],
+}
+
+
+@pytest.mark.usefixtures("kinds")
+def test_json_holds_each_value(run: Run, catalog_options: Options) -> None:
+    result = run("scan", "ns.k", "--output", "json", *catalog_options)
+    assert json.loads(result.stdout) == [EXPECTED, dict.fromkeys(EXPECTED)]
+
+
+@pytest.mark.usefixtures("kinds")
+def test_text_shows_each_value_as_it_is_typed(run: Run, catalog_options: Options) -> None:
+    output = run("scan", "ns.k", *catalog_options).stdout
+    for name, value in EXPECTED.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        assert printable(text) in output, name
+    assert output.count("NULL") == len(EXPECTED)
+
+
+@pytest.mark.parametrize("name", ["year", "rate", "f", "at", "u"])
+@pytest.mark.usefixtures("kinds")
+def test_a_value_that_is_shown_can_be_typed_back(run: Run, catalog_options: Options, name: str) -> None:
+    value = EXPECTED[name]
+    literal = f"'{value}'" if isinstance(value, str) else value
+    result = run("scan", "ns.k", "--row-filter", f"{name} = {literal}", "--count", *catalog_options)
+    assert re.search(r"│ +1 │", result.stdout)
+
+
+@pytest.mark.usefixtures("kinds")
+def test_control_characters_do_not_reach_the_terminal(run: Run, catalog_options: Options) -> None:
+    result = run("scan", "ns.k", *catalog_options)
+    assert r"a\x1b[2J\x1b]0;owned\x07\x9b31mb\r\n\u202ec[red]:smile:" in result.stdout
+    wrong = run("delete", "ns.k", "--row-filter", f"'{HOSTILE}' = 1", *catalog_options)
+    assert wrong.exit_code == 1
+    for text in (result.stdout, wrong.stderr):
+        assert all(part.isprintable() for part in text.split("\n")), text
+
+
+def test_properties_of_a_puffin_file_do_not_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.puffin"
+    with pf.PuffinWriter(path, properties={"k" + HOSTILE: HOSTILE}) as writer:
+        writer.add(b"x", type=HOSTILE, properties={HOSTILE: HOSTILE})
+    for command in ("inspect", "verify"):
+        output = run(command, path).stdout
+        assert r"\x1b[2J" in output
+        assert all(line.isprintable() for line in output.split("\n"))
+        assert json.loads(run(command, path, "--output", "json").stdout)
+
+
+def test_a_snapshot_id_can_be_pasted_back(run: Run, catalog_options: Options) -> None:
+    output = run("delete", "ns.t", "--row-filter", "id = 1", *catalog_options).stdout
+    snapshot_id = open_table(catalog_options).metadata.current_snapshot_id
+    assert str(snapshot_id) in output
+    result = run("scan", "ns.t", "--snapshot-id", snapshot_id, "--count", *catalog_options)
+    assert "999" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("verify", "ns.t"), "ns.t: nothing wrong found"),
+        (("orphan-files", "ns.t"), "ns.t: no orphan files older than 3 days"),
+        (("deletes", "ns.t"), "ns.t: no deletes"),
+        (("delete", "ns.t", "--row-filter", "id < 0"), "ns.t: nothing done: no row to change"),
+        (("compact", "ns.t"), "ns.t: compact: nothing to do"),
+        (("repair", "ns.t"), "ns.t: repair: nothing to do"),
+        (("convert", "ns.t", "--only", "position"), "ns.t: convert position deletes: nothing to do"),
+        (
+            ("convert", "ns.t", "--only", "position", "--dry-run"),
+            "ns.t: convert position deletes: nothing to do",
+        ),
+        (("upgrade", "ns.t"), "ns.t: nothing done: format version 3 already"),
+        (("scan", "ns.t", "--row-filter", "id < 0"), "ns.t: no rows"),
+    ],
+)
+def test_what_finds_or_changes_nothing_says_so_in_one_line(
+    run: Run, catalog_options: Options, arguments: tuple[str, ...], sentence: str
+) -> None:
+    result = run(*arguments, *catalog_options)
+    assert (result.exit_code, result.stdout) == (0, sentence + "\n")
+
+
+def test_a_job_that_was_done_before_says_so_in_one_line(run: Run, catalog_options: Options) -> None:
+    arguments = ("delete", "ns.t", "--row-filter", "id = 1", "--job-id", "j", *catalog_options)
+    run(*arguments)
+    head = open_table(catalog_options).metadata.current_snapshot_id
+    assert run(*arguments).stdout == f"ns.t: nothing done: snapshot {head} is of this job\n"
+
+
+def test_a_dry_run_says_that_nothing_was_written(run: Run, catalog_options: Options) -> None:
+    output = run("delete", "ns.t", "--row-filter", "id = 1", "--dry-run", *catalog_options).stdout
+    assert "dry run: nothing was written" in output
+
+
+def test_nothing_but_the_answer_is_on_standard_output(
+    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = iceberg.delete
+
+    def loud(*arguments: object, **options: object) -> object:
+        print("a table of differences")
+        return delete(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(iceberg, "delete", loud)
+    result = run("delete", "ns.t", "--row-filter", "id = 1", "--output", "json", *catalog_options)
+    assert json.loads(result.stdout)[0]["rows_deleted"] == 1
+    assert "a table of differences" in result.stderr
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///{folder}/mistyped.db", "sqlite+pysqlite:///{folder}/mistyped.db"])
+def test_a_mistyped_sqlite_path_creates_no_database(run: Run, tmp_path: Path, uri: str) -> None:
+    result = run("scan", "ns.t", "--uri", uri.format(folder=tmp_path))
+    assert result.exit_code == 1
+    assert "mistyped.db does not exist" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_is_no_catalog_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    path.touch()
+    assert run("scan", "ns.t", "--uri", f"sqlite:///{path}").exit_code == 1
+    assert path.stat().st_size == 0
+
+
+def test_a_table_that_another_catalog_has_is_found_by_its_name(run: Run, catalog_options: Options) -> None:
+    result = run("scan", "ns.t", *catalog_options[2:])
+    assert result.exit_code == 1
+    assert "not in catalog 'default'; --catalog and --uri name another" in result.stderr
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
+    text = Path(__file__).parents[2].joinpath("README.md").read_text()
+    example = next(
+        block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "create_table" in block
+    )
+    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, timeout=120)
+    (line,) = re.findall(r"^puffin-fast delete .*$", text, re.M)
+    command = [str(Path(sys.executable).with_name("puffin-fast")), *shlex.split(line)[1:], "--output", "json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["rows_deleted"] == 20
