@@ -11,7 +11,7 @@ from puffin_fast.iceberg.manifest import (
     EQUALITY_DELETES,
     ManifestEntry,
     ManifestFile,
-    read_manifest_list,
+    manifests_of,
     read_manifests,
 )
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID
@@ -83,7 +83,7 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
     def manifests(snapshot: Snapshot | None) -> dict[str, ManifestFile]:
         if snapshot is None:
             return {}
-        return {m.path: m for m in read_manifest_list(table.io, snapshot.manifest_list)}
+        return {m.path: m for m in manifests_of(table.io, snapshot)}
 
     before, after = manifests(base), manifests(head)
 

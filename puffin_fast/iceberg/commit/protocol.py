@@ -44,6 +44,7 @@ from puffin_fast.iceberg.compat.pyiceberg_catalog import (
     is_locked,
 )
 from puffin_fast.iceberg.manifest import write_manifest_list
+from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -83,15 +84,16 @@ def head_of(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> Snapshot | No
     Raises:
         NotFoundError: no such branch.
         InvalidInputError: a tag: it never moves.
+        CorruptDataError: the metadata does not have its snapshot.
     """
     reference = metadata.refs.get(branch)
     if reference is None:
         if branch == MAIN_BRANCH:
-            return None
+            return snapshot_of(metadata)
         raise NotFoundError(f"branch {branch!r}: the table has {', '.join(sorted(metadata.refs)) or 'none'}")
     if reference.snapshot_ref_type != SnapshotRefType.BRANCH:
         raise InvalidInputError(f"{branch!r} is a tag; expected a branch")
-    return metadata.snapshot_by_id(reference.snapshot_id)
+    return snapshot_of(metadata, branch)
 
 
 def repeated(metadata: TableMetadata, branch: str, job_id: str | None) -> Snapshot | None:

@@ -16,7 +16,7 @@ from puffin_fast.iceberg.manifest import (
     EXISTING,
     ManifestEntry,
     ManifestFile,
-    read_manifest_list,
+    manifests_of,
     read_manifests,
     write_manifest,
 )
@@ -54,7 +54,7 @@ class SnapshotManifests:
         Raises:
             ConflictError: an entry to remove is not live in the head.
         """
-        current = [] if head is None else read_manifest_list(self._table.io, head.manifest_list)
+        current = [] if head is None else manifests_of(self._table.io, head)
         current = [manifest for manifest in current if manifest.may_be_live]
         result = []
         for content in (DATA, DELETES):

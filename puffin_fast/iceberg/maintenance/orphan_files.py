@@ -14,7 +14,8 @@ from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
-from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list
+from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
+from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -76,6 +77,8 @@ def orphan_files(
 
 def _kept(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
     metadata = table.metadata
+    for reference in metadata.refs:
+        snapshot_of(metadata, reference)  # of a snapshot that is missing no file would be known
     if keep is None:
         return list(metadata.snapshots)
     wanted = {*keep, *(reference.snapshot_id for reference in metadata.refs.values())}
@@ -98,7 +101,7 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     manifests: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
         found.add(snapshot.manifest_list)
-        manifests.update((m.path, m) for m in read_manifest_list(table.io, snapshot.manifest_list))
+        manifests.update((m.path, m) for m in manifests_of(table.io, snapshot))
 
     def files(manifest: ManifestFile) -> list[str]:
         return [entry.file_path for entry in read_manifest(table.io, manifest, table.specs(), metrics=False)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -15,6 +14,16 @@ from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 from puffin_fast.iceberg.datafile.columns import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.maintenance.finding import (
+    CORRUPT,
+    DANGLING,
+    DUPLICATE,
+    MISMATCH,
+    MISSING,
+    SUPERSEDED,
+    Finding,
+)
+from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.plan.files import only_path, resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.puffin import PuffinReader
@@ -30,32 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "verify"]
 
-MISSING, DUPLICATE, DANGLING, MISMATCH, HIDDEN = "missing", "duplicate", "dangling", "mismatch", "superseded"
-CORRUPT = "corrupt"
-
 MAGIC = b"PFA1"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong with a table's deletes.
-
-    Attributes:
-        kind: ``missing`` (a file is not there), ``duplicate`` (several vectors of a data file), ``dangling``
-            (about no live data file), ``mismatch`` (manifest, footer, blob and data file disagree),
-            ``superseded`` (position deletes that a vector hides and does not hold: these rows came back),
-            ``corrupt`` (bytes that are no vector, no Puffin or no Parquet file).
-        data_file: whose deletes, where that is known.
-        path: the delete file, or the data file itself.
-        offset: of the vector, where one is meant.
-        message: what was expected and found.
-    """
-
-    kind: str
-    data_file: str | None
-    path: str
-    offset: int | None
-    message: str
 
 
 def verify(
@@ -74,7 +58,8 @@ def verify(
     of its Puffin file, which must name the same range, data file and cardinality (a file that is no Puffin
     file has none: the range counts); its positions against the rows of its data file; the data file itself,
     there and with as many rows as the manifest says; that no data file has two vectors, and that a vector
-    holds all positions of the position-delete files that it hides; delete files that are about nothing.
+    holds all positions of the position-delete files that it hides; delete files that are about nothing; the
+    counts of snapshot summary, manifest list and manifests.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
@@ -87,7 +72,7 @@ def verify(
 
     Raises:
         NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
-        CorruptDataError: manifests that cannot be read.
+        CorruptDataError: metadata that cannot be read.
     """
     snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
@@ -95,7 +80,7 @@ def verify(
     for vector in found.vectors():
         by_file[vector.file_path].append(vector)
     current = DeleteLoader(table.io)
-    result: list[Finding] = []
+    result = list(check_metadata(table, snapshot, threads))
     for puffin in on_threads(partial(_check_puffin, table.io), list(by_file.values()), threads):
         result += puffin
     told = {(said.path, said.offset) for said in result if said.offset is not None or said.kind == CORRUPT}
@@ -249,7 +234,7 @@ def _check_hidden(
         lost = lost - bitmap
     if lost:
         yield Finding(
-            HIDDEN,
+            SUPERSEDED,
             path,
             entry.file_path,
             None,

@@ -23,7 +23,12 @@ from puffin_fast.iceberg.manifest.entries import (
     PartitionSummary,
     partition_type,
 )
-from puffin_fast.iceberg.manifest.reader import read_manifest, read_manifest_list, read_manifests
+from puffin_fast.iceberg.manifest.reader import (
+    manifests_of,
+    read_manifest,
+    read_manifest_list,
+    read_manifests,
+)
 from puffin_fast.iceberg.manifest.writer import write_manifest, write_manifest_list
 
 __all__ = [
@@ -38,6 +43,7 @@ __all__ = [
     "ManifestEntry",
     "ManifestFile",
     "PartitionSummary",
+    "manifests_of",
     "partition_type",
     "read_manifest",
     "read_manifest_list",

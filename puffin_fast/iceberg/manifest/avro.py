@@ -87,7 +87,9 @@ class AvroFile:
         schema: the flattened record with canonical names; fields are read in this order, each takes a byte or more.
         constants: the fields that take no bytes (null, a fixed of size 0), and their only value.
         blocks: numbers of records, and their bytes.
+        branches: as `PlainSchema` has them.
         n_bytes: bytes of the blocks, as stored in the file.
+        file_size: bytes of the file.
     """
 
     path: str
@@ -96,7 +98,9 @@ class AvroFile:
     schema: dict[str, Any]
     constants: Mapping[str, bytes | None]
     blocks: tuple[Block, ...]
+    branches: Mapping[str, int]
     n_bytes: int
+    file_size: int
 
     @property
     def n_records(self) -> int:
@@ -253,14 +257,13 @@ def _too_long(path: str, limit: int) -> LimitExceededError:
     return LimitExceededError(f"{path}: more than {limit} bytes, the limit for a manifest or a manifest list")
 
 
-def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int | None = None) -> AvroFile:
+def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
     """Reads an Avro file whose fields are known by id.
 
     Args:
         io: PyIceberg's file access.
         path: the file.
         names: field id to the name that the fields shall have.
-        n_bytes: the length that the metadata states; a shorter file is refused.
 
     Raises:
         CorruptDataError: the bytes are no Avro file.
@@ -269,10 +272,6 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int |
         UnsupportedError: a codec that is not there.
     """
     data = read_bytes(io, path)
-    if n_bytes is not None and len(data) < n_bytes:
-        raise CorruptDataError(
-            "file is shorter than its metadata says", path=path, expected=n_bytes, found=len(data)
-        )
     if data[: len(_MAGIC)] != _MAGIC:
         raise CorruptDataError("magic of an Avro file", path=path, offset=0, expected=_MAGIC, found=data[:4])
     try:
@@ -297,7 +296,15 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str], *, n_bytes: int |
         if n_records * max(len(schema["fields"]), 1) > len(content):
             raise _too_many(path, n_records, len(content), len(schema["fields"]))
     return AvroFile(
-        path, metadata, tuple(plain.partition), schema, plain.constants, tuple(blocks), len(data) - start
+        path,
+        metadata,
+        tuple(plain.partition),
+        schema,
+        plain.constants,
+        tuple(blocks),
+        plain.branches,
+        len(data) - start,
+        len(data),
     )
 
 

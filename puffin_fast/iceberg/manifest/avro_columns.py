@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest.avro import AvroFile, encoded, one_block
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) 
         CorruptDataError: the bytes are no such records.
         UnsupportedError: a codec that is not there.
     """
+    names = {*names, *file.branches}
     wanted = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
     found = _by_polars(file, wanted, lazy)
     if found is None:
@@ -82,6 +84,11 @@ def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) 
         for name, kind in wanted.items():
             if _is_map(kind):
                 found[name] = [_dict(pairs) for pairs in found[name]]
+    for name, branch in file.branches.items():
+        if not {branch}.issuperset(found.pop(name)):
+            raise CorruptDataError(
+                "data_file of a manifest entry", path=file.path, expected="a record", found="null"
+            )
     constants = {name: [value] * file.n_records for name, value in file.constants.items() if name in names}
     return found | constants
 
@@ -92,8 +99,12 @@ def _dict(pairs: list[dict[str, Any]] | None) -> dict[Any, Any] | None:
 
 def _is_map(kind: Any) -> bool:
     for part in kind if isinstance(kind, list) else [kind]:
-        if isinstance(part, dict) and part["type"] == "array" and isinstance(part["items"], dict):
-            return {field["name"] for field in part["items"].get("fields", ())} == {"key", "value"}
+        if isinstance(part, dict) and part["type"] == "array":
+            items = part["items"] if isinstance(part["items"], list) else [part["items"]]
+            records = [item for item in items if isinstance(item, dict)]
+            return any(
+                {f["name"] for f in record.get("fields", ())} == {"key", "value"} for record in records
+            )
     return False
 
 

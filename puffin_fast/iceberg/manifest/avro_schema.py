@@ -34,6 +34,8 @@ class PlainSchema:
     Attributes:
         partition: the partition struct's fields.
         constants: fields of the root record that take no bytes, and their only value; they are left out of it.
+        branches: fields that hold the branch of a union in which a record was flattened, and the branch that
+            each record must have.
     """
 
     def __init__(self, names: Mapping[int, str]) -> None:
@@ -46,6 +48,7 @@ class PlainSchema:
         self._n_named = self._n_unknown = self._n_types = self._depth = 0
         self.partition: list[PartitionColumn] = []
         self.constants: dict[str, bytes | None] = {}
+        self.branches: dict[str, int] = {}
 
     def root(self, node: Any) -> dict[str, Any]:
         """The plain schema of the file's records.
@@ -156,11 +159,23 @@ class PlainSchema:
             else:
                 name, self._n_unknown = f"u{self._n_unknown}", self._n_unknown + 1
             kind = self._of(field["type"], name)
+            if name == "data_file" and isinstance(kind, list):
+                kind, branch = _only_record(kind)
+                self.branches[f"b{position}"] = branch
+                result.append({"name": f"b{position}", "type": "long"})
             if isinstance(kind, dict) and kind["type"] == "record":
                 result += kind["fields"]
             else:
                 result.append({"name": name, "type": kind})
         return result
+
+
+def _only_record(union: list[Any]) -> tuple[Any, int]:
+    """The one record of a union, and its branch, which the bytes have as a long before the record."""
+    found = [(kind, n) for n, kind in enumerate(union) if isinstance(kind, dict) and kind["type"] == "record"]
+    if len(found) != 1:
+        raise ValueError(f"a union of {len(found)} records")
+    return found[0]
 
 
 def _decimal_scale(node: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -35,8 +36,9 @@ from puffin_fast.iceberg.manifest.entries import (
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["Columns", "Keeps", "read_manifest", "read_manifest_list", "read_manifests"]
+__all__ = ["Columns", "Keeps", "manifests_of", "read_manifest", "read_manifest_list", "read_manifests"]
 
 Columns: TypeAlias = "dict[str, Any]"
 """Field name to the values of a manifest's entries, by canonical names."""
@@ -85,6 +87,26 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
     return result
 
 
+def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests of a snapshot; a list that is empty although the snapshot's summary counts files is refused.
+
+    Raises:
+        CorruptDataError: the file is no manifest list, or lost its manifests.
+        NotFoundError: there is no such file.
+    """
+    manifests = read_manifest_list(io, snapshot.manifest_list)
+    if not manifests and snapshot.summary is not None:
+        for name in ("total-data-files", "total-delete-files"):
+            if (snapshot.summary.get(name) or "0").strip("0"):
+                raise CorruptDataError(
+                    "manifests of a snapshot",
+                    path=snapshot.manifest_list,
+                    expected=f"{name} {snapshot.summary[name]} (snapshot {snapshot.snapshot_id})",
+                    found="none",
+                )
+    return manifests
+
+
 def read_manifest(
     io: FileIO,
     manifest: ManifestFile,
@@ -107,10 +129,11 @@ def read_manifest(
             bounds of data files, too: as `Nested` where they come by columns, as dicts where not.
 
     Raises:
-        CorruptDataError: the file is no manifest, is shorter than stated, or lacks a required field.
+        CorruptDataError: the file is no manifest, lacks a required field, or does not hold as many entries of
+            each status as the manifest list says.
         NotFoundError: there is no such file.
     """
-    file = read_avro(io, manifest.path, ENTRY_NAMES, n_bytes=manifest.length)
+    file = read_avro(io, manifest.path, ENTRY_NAMES)
     names = set(ENTRY_FIELDS)
     if not metrics:
         names -= set(METRICS)
@@ -122,6 +145,7 @@ def read_manifest(
     columns: Columns = read_columns(file, names | partition, lazy=keeps is not None)
     try:
         _check(columns, manifest)
+        _check_counts(columns["status"], manifest, file.file_size)
         if not names.issuperset(BOUNDS) and _need_bounds(columns):
             columns |= read_columns(file, BOUNDS)
         _inherit(columns, manifest)
@@ -166,6 +190,28 @@ def _check(columns: Columns, manifest: ManifestFile) -> None:
             raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
     formats = {name: name.upper() for name in set(columns["file_format"])}
     columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
+
+
+def _check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) -> None:
+    """Refuses entries that are missing or too many; the file's length counts only where counts are unknown."""
+    found = Counter(status)
+    for state, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
+        expected = getattr(manifest, f"{name}_files_count")
+        if expected is None:
+            if file_size < manifest.length:
+                raise CorruptDataError(
+                    "file is shorter than its metadata says",
+                    path=manifest.path,
+                    expected=manifest.length,
+                    found=file_size,
+                )
+        elif found[state] != expected:
+            raise CorruptDataError(
+                f"{name} entries of a manifest",
+                path=manifest.path,
+                expected=f"{expected} (manifest list)",
+                found=found[state],
+            )
 
 
 def _need_bounds(columns: Columns) -> bool:

@@ -27,8 +27,8 @@ from puffin_fast.iceberg.manifest import (
     DATA,
     ManifestEntry,
     ManifestFile,
+    manifests_of,
     partition_type,
-    read_manifest_list,
     read_manifests,
 )
 from puffin_fast.iceberg.manifest.avro_columns import Nested
@@ -52,6 +52,7 @@ __all__ = [
     "plan_files",
     "plan_snapshot",
     "resolve",
+    "snapshot_of",
 ]
 
 MAX_FORMAT_VERSION = 3
@@ -100,6 +101,7 @@ def resolve(
         NotFoundError: no such snapshot or reference.
         InvalidInputError: more than one of the four, a branch that is a tag, a tag that is a branch, or a
             datetime without time zone.
+        CorruptDataError: a reference to a snapshot that the metadata does not have.
         UnsupportedError: a format version above 3.
     """
     if metadata.format_version > MAX_FORMAT_VERSION:
@@ -111,23 +113,24 @@ def resolve(
     if len(given) > 1:
         raise InvalidInputError(f"expected one of {', '.join(choices)}, found {' and '.join(given)}")
     if branch is not None:
-        if branch == MAIN_BRANCH and branch not in metadata.refs:
-            return None, metadata.schema()
-        return _snapshot(metadata, _referenced(metadata, SnapshotRefType.BRANCH, branch)), metadata.schema()
+        if branch != MAIN_BRANCH or branch in metadata.refs:
+            _check_reference(metadata, SnapshotRefType.BRANCH, branch)
+        return snapshot_of(metadata, branch), metadata.schema()
     if tag is not None:
-        snapshot_id = _referenced(metadata, SnapshotRefType.TAG, tag)
+        _check_reference(metadata, SnapshotRefType.TAG, tag)
+        tagged = snapshot_of(metadata, tag)
+        snapshot_id = None if tagged is None else tagged.snapshot_id
     if as_of is not None:
         snapshot_id = _as_of(metadata, as_of)
     if snapshot_id is None:
-        return metadata.current_snapshot(), metadata.schema()
+        return snapshot_of(metadata), metadata.schema()
     snapshot = _snapshot(metadata, snapshot_id)
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
     own = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
     return snapshot, own or metadata.schema()
 
 
-def _referenced(metadata: TableMetadata, kind: SnapshotRefType, name: str) -> int:
-    """The snapshot id that a branch or a tag points to."""
+def _check_reference(metadata: TableMetadata, kind: SnapshotRefType, name: str) -> None:
     reference = metadata.refs.get(name)
     if reference is None:
         known = sorted(name for name, other in metadata.refs.items() if other.snapshot_ref_type == kind)
@@ -136,7 +139,34 @@ def _referenced(metadata: TableMetadata, kind: SnapshotRefType, name: str) -> in
         raise InvalidInputError(
             f"{name!r}: expected a {kind.value}, found a {reference.snapshot_ref_type.value}"
         )
-    return reference.snapshot_id
+
+
+def snapshot_of(metadata: TableMetadata, reference: str = MAIN_BRANCH) -> Snapshot | None:
+    """The snapshot that a branch or tag points to; None for the main branch of a table without snapshots.
+
+    Raises:
+        CorruptDataError: the metadata has no such snapshot, or its current snapshot is not main's.
+    """
+    named = metadata.refs.get(reference)
+    snapshot_id = None if named is None else named.snapshot_id
+    if reference == MAIN_BRANCH and snapshot_id != metadata.current_snapshot_id:
+        raise CorruptDataError(
+            "current snapshot of a table",
+            path=metadata.location,
+            expected=f"{snapshot_id} (branch {reference!r})",
+            found=metadata.current_snapshot_id or "none",
+        )
+    if snapshot_id is None:
+        return None
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise CorruptDataError(
+            f"snapshot of {reference!r}",
+            path=metadata.location,
+            expected=snapshot_id,
+            found=f"none of this id among {len(metadata.snapshots)} snapshots",
+        )
+    return snapshot
 
 
 def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
@@ -209,7 +239,7 @@ def plan_snapshot(
     pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
     manifests = [
         manifest
-        for manifest in read_manifest_list(table.io, snapshot.manifest_list)
+        for manifest in manifests_of(table.io, snapshot)
         if manifest.may_be_live and pruning.keeps_manifest(manifest)
     ]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]

@@ -15,7 +15,7 @@ from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
     ManifestEntry,
-    read_manifest_list,
+    manifests_of,
     read_manifests,
 )
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask, unused
@@ -148,7 +148,7 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     result = DeleteInventory()
     if snapshot is None:
         return result
-    manifests = [m for m in read_manifest_list(table.io, snapshot.manifest_list) if m.may_be_live]
+    manifests = [m for m in manifests_of(table.io, snapshot) if m.may_be_live]
     index, specs = _Index(table.metadata), table.specs()
     deletes = [manifest for manifest in manifests if manifest.content != DATA]
     for _, entries in read_manifests(table.io, deletes, specs):

@@ -1,0 +1,105 @@
+"""Numbers that Iceberg's metadata states twice, compared: summary, manifest list, manifests.
+
+```
+metadata.json: references, snapshot summary -> manifest list: length and counts -> manifest: entries
+```
+The counts of entries in a manifest are compared by every reader (`read_manifest`); here is the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.iceberg.maintenance.finding import MISMATCH, MISSING, STALE, Finding
+from puffin_fast.iceberg.manifest import (
+    ADDED,
+    DATA,
+    DELETED,
+    EQUALITY_DELETES,
+    EXISTING,
+    POSITION_DELETES,
+    ManifestEntry,
+    ManifestFile,
+    manifests_of,
+    read_manifest,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["check_metadata"]
+
+TOTAL_FILES = {
+    "total-data-files": (DATA,),
+    "total-delete-files": (POSITION_DELETES, EQUALITY_DELETES),
+}
+TOTAL_RECORDS = {
+    "total-records": (DATA,),
+    "total-position-deletes": (POSITION_DELETES,),
+    "total-equality-deletes": (EQUALITY_DELETES,),
+}
+"""Names of a snapshot summary and the content of the files that they count."""
+
+
+def check_metadata(table: Table, snapshot: Snapshot | None, threads: int | None = None) -> Iterator[Finding]:
+    """Compares references with snapshots, and the numbers of a snapshot with those of its manifests.
+
+    Args:
+        table: of format version 1 to 3.
+        snapshot: which; None for an empty branch.
+        threads: manifests read at a time; the number of processors by default.
+
+    Raises:
+        CorruptDataError, NotFoundError: damaged or missing metadata.
+    """
+    metadata = table.metadata
+    for name, reference in metadata.refs.items():
+        if metadata.snapshot_by_id(reference.snapshot_id) is None:
+            message = (
+                f"{table.metadata_location}: {name!r}: expected snapshot {reference.snapshot_id}, found none"
+            )
+            yield Finding(MISSING, None, table.metadata_location, None, message)
+    if snapshot is None:
+        return
+    specs = table.specs()
+
+    def read(manifest: ManifestFile) -> tuple[int, list[ManifestEntry]]:
+        entries = read_manifest(table.io, manifest, specs, live_only=False, metrics=False)
+        return len(table.io.new_input(manifest.path)), entries
+
+    files: Counter[int] = Counter()
+    records: Counter[int] = Counter()
+    manifests = manifests_of(table.io, snapshot)
+    for manifest, (size, entries) in zip(manifests, on_threads(read, manifests, threads), strict=True):
+        if size != manifest.length:
+            message = f"{manifest.path}: expected {manifest.length} bytes (manifest list), found {size}"
+            yield Finding(STALE, None, manifest.path, None, message)
+        yield from _check_rows(manifest, entries)
+        for entry in entries:
+            if entry.is_live:
+                files[entry.content] += 1
+                records[entry.content] += entry.record_count
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    for totals, found in ((TOTAL_FILES, files), (TOTAL_RECORDS, records)):
+        for name, contents in totals.items():
+            expected, actual = summary.get(name), sum(found[content] for content in contents)
+            if expected is not None and expected != str(actual):
+                path = snapshot.manifest_list
+                message = f"{path}: {name}: expected {expected} (snapshot summary), found {actual}"
+                yield Finding(STALE, None, path, None, message)
+
+
+def _check_rows(manifest: ManifestFile, entries: list[ManifestEntry]) -> Iterator[Finding]:
+    found: Counter[int] = Counter()
+    for entry in entries:
+        found[entry.status] += entry.record_count
+    for state, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
+        expected = getattr(manifest, f"{name}_rows_count")
+        if expected is not None and expected != found[state]:
+            numbers = f"expected {expected} (manifest list), found {found[state]}"
+            message = f"{manifest.path}: rows of {name} entries: {numbers}"
+            yield Finding(MISMATCH, None, manifest.path, None, message)

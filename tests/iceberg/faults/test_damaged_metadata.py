@@ -1,0 +1,252 @@
+"""Metadata that lost files is refused; metadata that only states a wrong number is read, and `verify` says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import iceberg
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list, write_manifest_list
+from tests.iceberg.conftest import local
+
+
+@pytest.fixture
+def table(racing: SqlCatalog) -> Table:
+    """Ten data files of ten ids, five of them with a vector."""
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    for first in range(0, 100, 10):
+        iceberg.append(table, pa.table({"id": range(first, first + 10)}))
+    iceberg.delete(table, "id in (1, 11, 21, 31, 41)")
+    assert iceberg.verify(table) == []
+    return table
+
+
+def rows(table: Table) -> int:
+    return iceberg.scan(table).to_arrow().num_rows
+
+
+def list_of(table: Table) -> Path:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return local(snapshot.manifest_list)
+
+
+def relist(table: Table, change: Callable[[ManifestFile], ManifestFile | None]) -> None:
+    """Writes the current manifest list anew."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    found = read_manifest_list(table.io, snapshot.manifest_list)
+    write_manifest_list(
+        table.io,
+        snapshot.manifest_list,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        manifests=[changed for manifest in found if (changed := change(manifest)) is not None],
+        first_row_id=0,
+        format_version=3,
+    )
+
+
+def rewrite_metadata(table: Table, change: Callable[[dict[str, Any]], object]) -> None:
+    path = local(table.metadata_location)
+    document = json.loads(path.read_bytes())
+    change(document)
+    path.write_text(json.dumps(document))
+    table.refresh()
+
+
+def refused(table: Table, match: str) -> None:
+    """No verb reads it, and none writes on top of it."""
+    verbs: list[Callable[[], object]] = [
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.verify(table),
+        lambda: iceberg.append(table, pa.table({"id": [1000]})),
+        lambda: iceberg.delete(table, "id = 3"),
+        lambda: iceberg.orphan_files(table),
+    ]
+    before = table.metadata_location
+    for verb in verbs:
+        with pytest.raises(CorruptDataError, match=match):
+            verb()
+    assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize("difference", [-7, 46, 100_000])
+def test_a_stale_length_of_a_manifest_is_a_finding_and_no_reason_to_refuse(
+    table: Table, difference: int
+) -> None:
+    relist(table, lambda manifest: replace(manifest, length=manifest.length + difference))
+    assert rows(table) == 95
+    found = iceberg.verify(table)
+    assert {finding.kind for finding in found} == {"stale"}
+    assert len(found) == 11
+    assert "bytes (manifest list), found" in found[0].message
+    iceberg.append(table, pa.table({"id": [1000]}))
+    assert rows(table) == 96
+
+
+COUNTS = ["added_files_count", "existing_files_count", "deleted_files_count"]
+
+
+@pytest.mark.parametrize("content", [0, 1])
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_manifest_of_more_or_fewer_entries_than_its_list_says_is_refused(
+    table: Table, name: str, content: int
+) -> None:
+    relist(
+        table,
+        lambda m: replace(m, **{name: getattr(m, name) + 1}) if m.content == content else m,
+    )
+    with pytest.raises(CorruptDataError, match=rf"{name[:-12]} entries of a manifest.*\(manifest list\)"):
+        rows(table)
+
+
+def test_where_counts_are_unknown_a_short_manifest_is_refused(table: Table) -> None:
+    manifest = read_manifest_list(table.io, str(list_of(table)))[0]
+    unknown = replace(manifest, added_files_count=None, existing_files_count=None, deleted_files_count=None)
+    assert read_manifest(table.io, unknown) == read_manifest(table.io, manifest)
+    with pytest.raises(CorruptDataError, match="shorter than its metadata says"):
+        read_manifest(table.io, replace(unknown, length=manifest.length + 1))
+
+
+def test_row_counts_are_compared_by_verify(table: Table) -> None:
+    relist(table, lambda m: replace(m, added_rows_count=(m.added_rows_count or 0) + 1) if m.content else m)
+    assert rows(table) == 95
+    (finding,) = iceberg.verify(table)
+    assert finding.kind == "mismatch"
+    assert finding.message.endswith("rows of added entries: expected 6 (manifest list), found 5")
+
+
+def header_bytes(data: bytes) -> int:
+    """Where the blocks of an Avro file begin."""
+    sync = data[-16:]
+    return data.index(sync) + len(sync)
+
+
+def test_a_manifest_list_cut_after_its_header_is_refused(table: Table) -> None:
+    path = list_of(table)
+    data = path.read_bytes()
+    path.write_bytes(data[: header_bytes(data)])
+    refused(table, r"manifests of a snapshot: expected total-data-files 10 \(snapshot \d+\), found none")
+
+
+def test_a_manifest_cut_after_its_header_is_refused(table: Table) -> None:
+    for manifest in read_manifest_list(table.io, str(list_of(table))):
+        path = local(manifest.path)
+        data = path.read_bytes()
+        path.write_bytes(data[: header_bytes(data)])
+        with pytest.raises(CorruptDataError, match=path.name):
+            rows(table)
+        path.write_bytes(data)
+    assert rows(table) == 95
+
+
+def test_a_block_that_counts_below_zero_is_refused(table: Table) -> None:
+    for path in [list_of(table), *(local(m.path) for m in read_manifest_list(table.io, str(list_of(table))))]:
+        data = path.read_bytes()
+        at = header_bytes(data)
+        path.write_bytes(data[:at] + bytes([data[at] | 1]) + data[at + 1 :])  # zigzag: the sign bit
+        with pytest.raises(
+            CorruptDataError, match=rf"{path.name}: offset {at}: count and size of an Avro block"
+        ):
+            rows(table)
+        path.write_bytes(data)
+    assert rows(table) == 95
+
+
+def test_lost_manifests_are_found_by_verify(table: Table) -> None:
+    whole = read_manifest_list(table.io, str(list_of(table)))
+    first = next(manifest.path for manifest in whole if manifest.content == 0)
+    relist(table, lambda manifest: None if manifest.path == first else manifest)
+    messages = " ".join(finding.message for finding in iceberg.verify(table))
+    assert "total-data-files: expected 10 (snapshot summary), found 9" in messages
+    assert "total-records: expected 100 (snapshot summary), found 90" in messages
+    relist(table, lambda manifest: None if manifest.content else manifest)
+    messages = " ".join(finding.message for finding in iceberg.verify(table))
+    assert "total-delete-files: expected 5 (snapshot summary), found 0" in messages
+
+
+def test_a_branch_that_names_a_missing_snapshot_is_refused_and_named(table: Table) -> None:
+    def change(document: dict[str, Any]) -> None:
+        document["refs"]["main"]["snapshot-id"] = document["current-snapshot-id"] = 4711
+
+    rewrite_metadata(table, change)
+    refused(table, "snapshot of 'main': expected 4711, found none of this id among 11 snapshots")
+
+
+def test_a_current_snapshot_that_is_not_mains_is_refused(table: Table) -> None:
+    rewrite_metadata(table, lambda document: document.update({"current-snapshot-id": -1}))
+    refused(table, r"current snapshot of a table: expected \d+ \(branch 'main'\), found none")
+
+
+def test_another_reference_to_a_missing_snapshot_is_a_finding(table: Table) -> None:
+    tag = {"snapshot-id": 4711, "type": "tag"}
+    rewrite_metadata(table, lambda document: document["refs"].update({"old": tag}))
+    assert rows(table) == 95
+    (finding,) = iceberg.verify(table)
+    assert (finding.kind, finding.path) == ("missing", table.metadata_location)
+    assert "'old': expected snapshot 4711, found none" in finding.message
+    with pytest.raises(CorruptDataError, match="snapshot of 'old': expected 4711"):
+        iceberg.scan(table, tag="old")
+    with pytest.raises(CorruptDataError, match="snapshot of 'old': expected 4711"):
+        iceberg.orphan_files(table)
+
+
+def optional(schema: Any, depth: int = 0) -> Any:
+    """A schema in which every field and item may be null, as BigQuery's export writes it."""
+    if isinstance(schema, list):
+        (schema,) = (part for part in schema if part != "null")
+        return optional(schema, depth)
+    if isinstance(schema, dict) and schema["type"] == "record":
+        fields = [
+            {**field, "type": ["null", optional(field["type"], depth + 1)], "default": None}
+            for field in schema["fields"]
+        ]
+        return {**schema, "fields": fields}
+    if isinstance(schema, dict) and schema["type"] == "array":
+        return {**schema, "items": ["null", optional(schema["items"], depth + 1)]}
+    return schema
+
+
+@pytest.mark.parametrize("n_files", [1, 400])
+def test_manifests_whose_fields_are_all_optional_are_read(racing: SqlCatalog, n_files: int) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": [1, 2]}))
+    iceberg.delete(table, "id = 1")
+    for manifest in read_manifest_list(table.io, str(list_of(table))):
+        path = local(manifest.path)
+        with path.open("rb") as stream:
+            reader: Any = fastavro.reader(stream)
+            schema, metadata, records = reader.writer_schema, reader.metadata, list(reader)
+        repeats = n_files if manifest.content == 0 else 1
+        metadata = {name: value for name, value in metadata.items() if not name.startswith("avro.")}
+        changed = BytesIO()
+        names: set[str] = set()
+        fastavro.writer(changed, clean(optional(schema), names), records * repeats, metadata=metadata)
+        path.write_bytes(changed.getvalue())
+    relist(table, lambda m: m if m.content else replace(m, added_files_count=n_files))
+    assert len(iceberg.plan_files(table).tasks) == n_files
+    assert {task.vector is not None for task in iceberg.plan_files(table).tasks} == {True}
+    if n_files == 1:
+        assert iceberg.scan(table, "id > 1").to_arrow()["id"].to_pylist() == [2]
+
+
+def clean(schema: Any, names: set[str]) -> Any:
+    """Without what fastavro adds to a schema that it has parsed."""
+    if isinstance(schema, list):
+        return [clean(part, names) for part in schema]
+    if isinstance(schema, dict):
+        return {k: clean(v, names) for k, v in schema.items() if not k.startswith("__")}
+    return schema
