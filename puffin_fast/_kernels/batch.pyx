@@ -4,8 +4,10 @@ Each function takes contiguous buffers, works without the GIL, and returns `Bloc
 Offsets are int64, n + 1 of them; each function checks that they ascend inside what they point into, since what comes
 through Arrow's C interface may say anything. Scratch is that of the largest single vector.
 
-Blobs are checked and then read where they lie, as Arrow's buffers are immutable by its specification: memory under
-them that another thread writes to during a call is outside of what these functions can guard against.
+Blobs are checked and then read where they lie. Arrow's buffers are immutable by its specification; where another
+thread writes to them during a call nevertheless, no memory but the result's is written to and no other is read, and
+the result is an error or holds some other positions: cursors stop at the blob's end, what is written is bounded by
+what was counted, and unions, whose steps rely on order, work on copies.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
@@ -24,7 +26,7 @@ from puffin_fast._kernels.encode cimport (
 from puffin_fast._kernels.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
 from puffin_fast._kernels.masks cimport fill_bits
 from puffin_fast._kernels.query cimport has
-from puffin_fast._kernels.setops cimport UnionScratch, union_all, union_free, union_ready
+from puffin_fast._kernels.setops cimport UnionScratch, Vector, union_all, union_free, union_ready
 from puffin_fast._kernels.views cimport pointer
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
@@ -39,6 +41,7 @@ cdef enum Limit:
 cdef enum:
     LIST_BYTES = 64             # of a blob, beside two for each position
     TOO_LONG = 100              # beside EncodeStatus: a blob past what its length field may say
+    COPIES_FAILED = 100         # beside FrameFault: no memory for copies of blobs
 
 
 cdef class Block:
@@ -267,7 +270,7 @@ cdef size_t check_all(const uint8_t* data, const int64_t* bounds, size_t n, int6
 
 
 cdef class _Blobs:
-    """A column of checked blobs while a function works on it; where(i) says in errors which one blob i is."""
+    """A column of blobs while a function works on it; where(i) says in errors which one blob i is."""
 
     cdef Py_buffer data_view
     cdef Py_buffer bounds_view
@@ -275,11 +278,12 @@ cdef class _Blobs:
     cdef const uint8_t* data
     cdef const int64_t* bounds
     cdef Block cardinalities
+    cdef size_t n
+    cdef object where
 
     def __cinit__(self, data, offsets, size_t n, where):
-        cdef int code = 0
-        cdef Fault fault
-        cdef size_t bad
+        self.n = n
+        self.where = where
         PyObject_GetBuffer(data, &self.data_view, PyBUF_SIMPLE)
         self.held = 1
         PyObject_GetBuffer(offsets, &self.bounds_view, PyBUF_SIMPLE)
@@ -287,11 +291,22 @@ cdef class _Blobs:
         check_offsets(&self.bounds_view, n, <uint64_t>self.data_view.len)
         self.data = pointer(&self.data_view)
         self.bounds = <const int64_t*>pointer(&self.bounds_view)
-        self.cardinalities = new_block(8 * n)
+
+    cdef size_t size(self, size_t i) noexcept nogil:
+        """Bytes of blob i."""
+        return <size_t>(self.bounds[i + 1] - self.bounds[i])
+
+    cdef int check(self) except -1:
+        """Checks every blob, and counts its positions."""
+        cdef int code = 0
+        cdef Fault fault
+        cdef size_t bad
+        self.cardinalities = new_block(8 * self.n)
         with nogil:
-            bad = check_all(self.data, self.bounds, n, <int64_t*>self.cardinalities.bytes_.data, &code, &fault)
+            bad = check_all(self.data, self.bounds, self.n, <int64_t*>self.cardinalities.bytes_.data, &code, &fault)
         if code != 0:
-            raise corrupt_blob(code, &fault, where(bad), 0)
+            raise corrupt_blob(code, &fault, self.where(bad), 0)
+        return 0
 
     def __dealloc__(self):
         if self.held > 0:
@@ -303,6 +318,7 @@ cdef class _Blobs:
 def cardinality(data, offsets, size_t n, where):
     """The cardinality of each of n blobs, as int64; all are checked."""
     cdef _Blobs blobs = _Blobs(data, offsets, n, where)
+    blobs.check()
     return blobs.cardinalities
 
 
@@ -312,9 +328,11 @@ def decode_blobs(data, offsets, size_t n, where):
     cdef Block ends = new_block(8 * (n + 1))
     cdef Block values
     cdef int64_t* end = <int64_t*>ends.bytes_.data
-    cdef const int64_t* cardinalities = <const int64_t*>blobs.cardinalities.bytes_.data
+    cdef const int64_t* cardinalities
     cdef uint64_t* out
-    cdef size_t i
+    cdef size_t i, bad = n
+    blobs.check()
+    cardinalities = <const int64_t*>blobs.cardinalities.bytes_.data
     end[0] = 0
     for i in range(n):
         end[i + 1] = end[i] + cardinalities[i]
@@ -322,8 +340,40 @@ def decode_blobs(data, offsets, size_t n, where):
     out = <uint64_t*>values.bytes_.data
     with nogil:
         for i in range(n):
-            expand(blobs.data + blobs.bounds[i] + HEAD_BYTES, out + end[i], out + end[i + 1])
+            if expand(blobs.data + blobs.bounds[i] + HEAD_BYTES, blobs.size(i) - FRAME_BYTES, out + end[i],
+                      out + end[i + 1]) != out + end[i + 1]:
+                bad = i
+                break
+    if bad < n:
+        raise changed(where(bad))
     return values, ends
+
+
+cdef object changed(where):
+    return InvalidInputError(f"{where}: changed by another thread while it was read")
+
+
+cdef int take_list(_Blobs blobs, size_t first, size_t n, Bytes* copies, Vector* vectors, Fault* fault,
+                   size_t* bad) noexcept nogil:
+    """Copies of n neighbouring blobs, checked; returns a FrameFault, and which blob has it, or COPIES_FAILED."""
+    cdef Summary summary
+    cdef size_t i, size, at = 0
+    cdef int code
+    copies.size = 0
+    bad[0] = first
+    if not reserve(copies, <size_t>(blobs.bounds[first + n] - blobs.bounds[first])):
+        return COPIES_FAILED
+    for i in range(n):
+        bad[0] = first + i
+        size = blobs.size(first + i)
+        memcpy(copies.data + at, blobs.data + blobs.bounds[first + i], size)
+        code = check_blob(copies.data + at, size, &summary, fault)
+        if code != 0:
+            return code
+        vectors[i].data = copies.data + at + HEAD_BYTES
+        vectors[i].size = size - FRAME_BYTES
+        at += size
+    return 0
 
 
 def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
@@ -342,29 +392,34 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef Py_buffer groups
     cdef UnionScratch scratch
     cdef Writer writer
-    cdef const uint8_t** members = NULL
+    cdef Vector* members = NULL
+    cdef Bytes copies
+    cdef Fault fault
+    cdef int code = 0
     cdef uint8_t* vector
     cdef const int64_t* bounds
     cdef int64_t* end = <int64_t*>ends.bytes_.data
-    cdef size_t i, j, count, size, largest = 1
+    cdef size_t i, count, size, bad = 0, largest = 1
     cdef int status = ENCODED
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
+    memset(&copies, 0, sizeof(Bytes))
     PyObject_GetBuffer(lists, &groups, PyBUF_SIMPLE)
     try:
         check_offsets(&groups, n, n_blobs)
         bounds = <const int64_t*>pointer(&groups)
         for i in range(n):
             largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
-        members = <const uint8_t**>malloc(largest * sizeof(uint8_t*))
+        members = <Vector*>malloc(largest * sizeof(Vector))
         if members == NULL or not union_ready(&scratch, largest):
             raise MemoryError(f"a union of {largest} vectors")
         end[0] = 0
         with nogil:
             for i in range(n):
                 count = <size_t>(bounds[i + 1] - bounds[i])
-                for j in range(count):
-                    members[j] = blobs.data + blobs.bounds[bounds[i] + <int64_t>j] + HEAD_BYTES
+                code = take_list(blobs, <size_t>bounds[i], count, &copies, members, &fault, &bad)
+                if code != 0:
+                    break
                 writer.payload.size = 0
                 writer.records.size = 0
                 writer.cardinality = 0
@@ -384,22 +439,25 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
                     break
                 end[i + 1] = <int64_t>out.bytes_.size
                 (<int64_t*>cardinalities.bytes_.data)[i] = <int64_t>writer.cardinality
-        if status == OUT_OF_MEMORY:
+        if code == COPIES_FAILED or status == OUT_OF_MEMORY:
             raise MemoryError(f"uniting the vectors of row {i}")
+        if code != 0:
+            raise corrupt_blob(code, &fault, where(bad), 0)
         if status == TOO_LONG:
             raise too_long(i)
     finally:
         PyBuffer_Release(&groups)
         free(members)
+        release(&copies)
         union_free(&scratch)
         writer_free(&writer)
     return out, ends, cardinalities
 
 
-cdef bint vector_has(const uint8_t* vector, uint64_t position) noexcept nogil:
+cdef bint vector_has(const uint8_t* vector, size_t size, uint64_t position) noexcept nogil:
     cdef Cursor cursor
     cdef Container container
-    cursor_start(&cursor, vector)
+    cursor_start(&cursor, vector, size)
     while cursor_next(&cursor, &container) and container.key <= position >> 16:
         if container.key == position >> 16:
             return has(&container, position & 0xFFFF)
@@ -412,6 +470,7 @@ def contains_each(data, offsets, size_t n, positions, where):
     cdef Block answers = new_block(n)
     cdef Py_buffer asked
     cdef size_t i
+    blobs.check()
     PyObject_GetBuffer(positions, &asked, PyBUF_SIMPLE)
     try:
         if <size_t>asked.len < 8 * n:
@@ -419,7 +478,8 @@ def contains_each(data, offsets, size_t n, positions, where):
         with nogil:
             for i in range(n):
                 answers.bytes_.data[i] = vector_has(
-                    blobs.data + blobs.bounds[i] + HEAD_BYTES, (<const uint64_t*>asked.buf)[i]
+                    blobs.data + blobs.bounds[i] + HEAD_BYTES, blobs.size(i) - FRAME_BYTES,
+                    (<const uint64_t*>asked.buf)[i]
                 )
     finally:
         PyBuffer_Release(&asked)
@@ -440,6 +500,7 @@ def mask_blobs(data, offsets, size_t n, rows, where):
     cdef uint8_t* out
     cdef const uint8_t* vector
     cdef size_t i, total, largest = 0
+    blobs.check()
     PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
     try:
         check_offsets(&view, n, MOST_ROWS)
@@ -458,10 +519,10 @@ def mask_blobs(data, offsets, size_t n, rows, where):
                 if bounds[i + 1] == bounds[i]:
                     continue
                 if bounds[i] & 7:
-                    fill_bits(vector, <uint64_t>(bounds[i + 1] - bounds[i]), one.bytes_.data)
+                    fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), one.bytes_.data)
                     pf_append_bits(one.bytes_.data, <size_t>(bounds[i + 1] - bounds[i]), out, <size_t>bounds[i])
                 else:
-                    fill_bits(vector, <uint64_t>(bounds[i + 1] - bounds[i]), out + (bounds[i] >> 3))
+                    fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), out + (bounds[i] >> 3))
     finally:
         PyBuffer_Release(&view)
     return bits

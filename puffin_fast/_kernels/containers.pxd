@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from puffin_fast._kernels.bytes cimport (
-    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_RUNS, KEY_BYTES, OFFSETS_MIN_COUNT, RUN, Kind,
+    ARRAY, ARRAY_MAX, BITMAP, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, RUN, Kind, header_size,
     load16, load32, load64, plain_size, run_size,
 )
 
@@ -16,6 +16,7 @@ cdef struct Container:
 
 
 cdef struct Cursor:
+    const uint8_t* stop         # past the last byte: nothing from here on is read
     const uint8_t* at           # key of the next 32-bit bitmap
     uint64_t bitmaps_left
     uint64_t key                # of the open bitmap << 16
@@ -85,10 +86,15 @@ cdef object finish(const Writer* writer)
 cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil
 
 
-cdef inline void cursor_start(Cursor* cursor, const uint8_t* data) noexcept nogil:
-    """Sets a cursor before the first container of bytes that `validate` has accepted."""
+cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) noexcept nogil:
+    """Sets a cursor before the first container of `size` bytes that `validate` has accepted.
+
+    Another thread may have changed them since: a cursor may then give other containers, but none that passes the
+    bytes' end.
+    """
+    cursor.stop = data + size
     cursor.bitmaps_left = load64(data)
-    cursor.at = data + 8
+    cursor.at = data + COUNT_BYTES
     cursor.payload = cursor.at
     cursor.key = 0
     cursor.flags = NULL
@@ -101,8 +107,9 @@ cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogi
     """Moves on to the next container; False past the last. Bitmaps without containers are stepped over."""
     cdef uint32_t cookie
     cdef const uint8_t* descriptor
+    cdef size_t left, need
     while cursor.index == cursor.count:
-        if cursor.bitmaps_left == 0:
+        if cursor.bitmaps_left == 0 or cursor.stop - cursor.payload < KEY_BYTES + 8:
             return False
         cursor.bitmaps_left -= 1
         cursor.key = <uint64_t>load32(cursor.payload) << 16
@@ -113,26 +120,32 @@ cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogi
             cursor.count = (cookie >> 16) + 1
             cursor.flags = cursor.at + 4
             cursor.descriptors = cursor.flags + (cursor.count + 7) // 8
-            cursor.payload = cursor.descriptors + 4 * <size_t>cursor.count
-            if cursor.count >= OFFSETS_MIN_COUNT:
-                cursor.payload += 4 * <size_t>cursor.count
         else:
             cursor.count = load32(cursor.at + 4)
             cursor.flags = NULL
             cursor.descriptors = cursor.at + 8
-            cursor.payload = cursor.descriptors + 8 * <size_t>cursor.count
+        need = header_size(cursor.count, cursor.flags != NULL)
+        if <size_t>(cursor.stop - cursor.at) < need:
+            cursor.count = 0
+            cursor.bitmaps_left = 0
+            return False
+        cursor.payload = cursor.at + need
     descriptor = cursor.descriptors + 4 * <size_t>cursor.index
     container.key = cursor.key | load16(descriptor)
     container.cardinality = <uint32_t>load16(descriptor + 2) + 1
     container.payload = cursor.payload
+    left = cursor.stop - cursor.payload
     if cursor.flags != NULL and (cursor.flags[cursor.index >> 3] >> (cursor.index & 7)) & 1:
         container.kind = RUN
-        container.n_runs = load16(cursor.payload)
+        container.n_runs = load16(cursor.payload) if left >= 2 else 0
         container.payload += 2
-        cursor.payload += run_size(container.n_runs)
+        need = run_size(container.n_runs)
     else:
         container.kind = ARRAY if container.cardinality <= ARRAY_MAX else BITMAP
         container.n_runs = 0
-        cursor.payload += plain_size(container.cardinality)
+        need = plain_size(container.cardinality)
+    if left < need:
+        return False
+    cursor.payload += need
     cursor.index += 1
     return True

@@ -249,18 +249,18 @@ cdef int fail_array(Fault* fault, const uint8_t* data, size_t at, uint32_t cardi
 
 cdef uint32_t bitmap_first(const uint8_t* bits) noexcept nogil:
     cdef uint32_t i = 0, bit = 0
-    while bits[i] == 0:
+    while i < BITMAP_BYTES - 1 and bits[i] == 0:    # the bounds: another thread may clear the bits meanwhile
         i += 1
-    while not (bits[i] >> bit) & 1:
+    while bit < 7 and not (bits[i] >> bit) & 1:
         bit += 1
     return 8 * i + bit
 
 
 cdef uint32_t bitmap_last(const uint8_t* bits) noexcept nogil:
     cdef uint32_t i = BITMAP_BYTES - 1, bit = 7
-    while bits[i] == 0:
+    while i > 0 and bits[i] == 0:
         i -= 1
-    while not (bits[i] >> bit) & 1:
+    while bit > 0 and not (bits[i] >> bit) & 1:
         bit -= 1
     return 8 * i + bit
 

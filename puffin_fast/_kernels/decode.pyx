@@ -2,8 +2,9 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
-from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, BITMAP_WORDS, RUN, load16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, validate,
 )
@@ -15,6 +16,7 @@ cdef extern from "positions.h" nogil:
     void pf_sequence(uint64_t first, size_t n, uint64_t* out)
 
 cdef extern from "bitmaps.h" nogil:
+    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
     size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
 
 
@@ -50,23 +52,34 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
             summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.non_canonical))
 
 
-cdef uint64_t* expand(const uint8_t* data, uint64_t* out, uint64_t* end) noexcept nogil:
-    """All positions of checked bytes, ascending; `end` bounds what may be written. Returns where it stopped."""
+cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t* end) noexcept nogil:
+    """All positions of `size` checked bytes, ascending, at most up to `end`. Returns where it stopped.
+
+    It stops before the end, or at it with more to come, only when another thread changes the bytes meanwhile.
+    """
     cdef Cursor cursor
     cdef Container container
+    cdef uint8_t bits[BITMAP_BYTES]
     cdef uint64_t base
     cdef uint32_t i, length
-    cursor_start(&cursor, data)
+    cursor_start(&cursor, data, size)
     while cursor_next(&cursor, &container):
         base = container.key << 16
         if container.kind == ARRAY:
+            if <size_t>(end - out) < container.cardinality:
+                break
             pf_widen(container.payload, container.cardinality, base, out)
             out += container.cardinality
         elif container.kind == BITMAP:
-            out += pf_expand(container.payload, BITMAP_WORDS, base, out, end - out)
+            memcpy(bits, container.payload, BITMAP_BYTES)   # so that what is counted is what is written
+            if <size_t>(end - out) < pf_bitmap_cardinality(bits):
+                break
+            out += pf_expand(bits, BITMAP_WORDS, base, out, end - out)
         else:
             for i in range(container.n_runs):
                 length = <uint32_t>load16(container.payload + 4 * <size_t>i + 2) + 1
+                if <size_t>(end - out) < length:
+                    return out
                 pf_sequence(base + load16(container.payload + 4 * <size_t>i), length, out)
                 out += length
     return out
@@ -86,7 +99,7 @@ def decode_into(data, size_t start, out, uint64_t cardinality):
             first = <uint64_t*>target.buf
             if cardinality > 0:
                 with nogil:
-                    expand(pointer(&view) + start, first, first + cardinality)
+                    expand(pointer(&view) + start, view.len - start, first, first + cardinality)
         finally:
             PyBuffer_Release(&target)
     finally:

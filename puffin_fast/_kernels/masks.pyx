@@ -19,7 +19,7 @@ cdef extern from "bitmaps.h" nogil:
     void pf_shift_bits(const uint8_t* bits, size_t from_bit, size_t n_bits, uint8_t* out)
 
 
-cdef void fill_bytes(const uint8_t* data, uint64_t first, uint64_t n_rows, uint8_t flip, uint8_t* out) noexcept nogil:
+cdef void fill_bytes(const uint8_t* data, size_t size, uint64_t first, uint64_t n_rows, uint8_t flip, uint8_t* out) noexcept nogil:
     """out[i] = (first + i in the set) XOR flip, for n_rows rows."""
     cdef Cursor cursor
     cdef Container container
@@ -27,7 +27,7 @@ cdef void fill_bytes(const uint8_t* data, uint64_t first, uint64_t n_rows, uint8
     cdef uint32_t i
     cdef uint8_t mark = 1 ^ flip
     memset(out, flip, n_rows)
-    cursor_start(&cursor, data)
+    cursor_start(&cursor, data, size)
     while cursor_next(&cursor, &container):
         base = container.key << 16
         if base >= stop:
@@ -60,16 +60,19 @@ cdef void fill_bytes(const uint8_t* data, uint64_t first, uint64_t n_rows, uint8
                     memset(out + (low - first), mark, high - low)
 
 
-cdef void fill_bits(const uint8_t* data, uint64_t n_rows, uint8_t* out) noexcept nogil:
-    """Bit i of out = i in the set, for n_rows rows; bits past them in the last byte are 0."""
+cdef void fill_bits(const uint8_t* data, size_t size, uint64_t first, uint64_t n_rows, uint8_t* out) noexcept nogil:
+    """Bit i of out = first + i in the set, for n_rows rows from the start of a chunk on; the last byte is filled up with 0."""
     cdef Cursor cursor
     cdef Container container
-    cdef uint64_t base, low, high, n_bytes = (n_rows + 7) // 8, size
+    cdef uint64_t base, low, high, n_bytes = (n_rows + 7) // 8
     cdef uint32_t i
     memset(out, 0, n_bytes)
-    cursor_start(&cursor, data)
+    cursor_start(&cursor, data, size)
     while cursor_next(&cursor, &container):
         base = container.key << 16
+        if base < first:
+            continue
+        base -= first
         if base >= n_rows:
             break
         if container.kind == ARRAY:
@@ -79,8 +82,7 @@ cdef void fill_bits(const uint8_t* data, uint64_t n_rows, uint8_t* out) noexcept
                     break
                 out[low >> 3] |= <uint8_t>(1 << (low & 7))
         elif container.kind == BITMAP:
-            size = min(<uint64_t>BITMAP_BYTES, n_bytes - (base >> 3))
-            memcpy(out + (base >> 3), container.payload, size)
+            memcpy(out + (base >> 3), container.payload, min(<uint64_t>BITMAP_BYTES, n_bytes - (base >> 3)))
         else:
             for i in range(container.n_runs):
                 low = base + load16(container.payload + 4 * <size_t>i)
@@ -100,17 +102,23 @@ def mask_into(data, size_t start, out, uint64_t first, bint invert):
         try:
             if target.len > 0:
                 with nogil:
-                    fill_bytes(pointer(&view) + start, first, <uint64_t>target.len, invert, <uint8_t*>target.buf)
+                    fill_bytes(pointer(&view) + start, view.len - start, first, <uint64_t>target.len, invert, <uint8_t*>target.buf)
         finally:
             PyBuffer_Release(&target)
     finally:
         PyBuffer_Release(&view)
 
 
-def bits_into(data, size_t start, out, uint64_t n_rows):
-    """One bit a row of checked bytes at data[start:]; out has (n_rows + 7) // 8 bytes."""
+def bits_into(data, size_t start, out, uint64_t n_rows, uint64_t first=0):
+    """One bit a row of checked bytes at data[start:], from row `first` on, a multiple of 65,536.
+
+    Args:
+        out: a writable buffer of (n_rows + 7) // 8 bytes.
+    """
     cdef Py_buffer view
     cdef Py_buffer target
+    if first % CHUNK:
+        raise ValueError(f"first row {first} is not a multiple of {CHUNK}")
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
@@ -119,7 +127,7 @@ def bits_into(data, size_t start, out, uint64_t n_rows):
                 raise ValueError(f"out has {target.len} bytes, {(n_rows + 7) // 8} are needed")
             if n_rows > 0:
                 with nogil:
-                    fill_bits(pointer(&view) + start, n_rows, <uint8_t*>target.buf)
+                    fill_bits(pointer(&view) + start, view.len - start, first, n_rows, <uint8_t*>target.buf)
         finally:
             PyBuffer_Release(&target)
     finally:

@@ -97,7 +97,7 @@ cdef class Directory:
         if self.containers == NULL or self.before == NULL:
             raise MemoryError("directory of containers")
         with nogil:
-            cursor_start(&cursor, pointer(&self.view) + start)
+            cursor_start(&cursor, pointer(&self.view) + start, self.view.len - start)
             while i < self.n and cursor_next(&cursor, self.containers + i):
                 self.before[i] = total
                 total += self.containers[i].cardinality

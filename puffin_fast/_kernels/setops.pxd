@@ -4,6 +4,10 @@ from libc.stdint cimport uint8_t
 
 from puffin_fast._kernels.containers cimport Container, Cursor, Writer
 
+cdef struct Vector:
+    const uint8_t* data         # bytes that `validate` has accepted and that nobody changes
+    size_t size
+
 cdef struct Input:
     Cursor cursor
     Container container         # the one the cursor stands on
@@ -18,5 +22,5 @@ cdef struct UnionScratch:
     uint8_t* room
 
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil
-cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
+cdef bint union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
 cdef void union_free(UnionScratch* scratch) noexcept nogil

@@ -140,14 +140,14 @@ cdef enum:
     SCRATCH = 16640             # two full arrays with slack for 64 values, a bitmap, or 4,160 runs
 
 
-cdef bint combine_all(int op, const uint8_t* left, const uint8_t* right, Writer* writer, uint8_t* scratch,
+cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch,
                       bint any_is_enough) noexcept nogil:
     """Writes left OP right; stops after the first container when any is enough. False when memory is out."""
     cdef Cursor x, y
     cdef Container a, b
     cdef bint more_a, more_b
-    cursor_start(&x, left)
-    cursor_start(&y, right)
+    cursor_start(&x, left.data, left.size)
+    cursor_start(&y, right.data, right.size)
     more_a = cursor_next(&x, &a)
     more_b = cursor_next(&y, &b)
     while more_a or more_b:
@@ -187,6 +187,7 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
         (bytes, cardinality); with any_is_enough, whether the result is not empty.
     """
     cdef Py_buffer a, b
+    cdef Vector first, second
     cdef Writer writer
     cdef bint done
     cdef uint8_t* scratch = NULL
@@ -197,9 +198,12 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
             scratch = <uint8_t*>malloc(3 * SCRATCH)
             if not writer_start(&writer, 0 if any_is_enough else expected(op, <size_t>a.len, <size_t>b.len)) or scratch == NULL:
                 raise MemoryError("combining bitmaps")
+            first.data = pointer(&a) + left_start
+            first.size = a.len - left_start
+            second.data = pointer(&b) + right_start
+            second.size = b.len - right_start
             with nogil:
-                done = combine_all(op, pointer(&a) + left_start, pointer(&b) + right_start, &writer, scratch,
-                                   any_is_enough)
+                done = combine_all(op, &first, &second, &writer, scratch, any_is_enough)
             if not done:
                 raise MemoryError("combining bitmaps")
             return writer.cardinality > 0 if any_is_enough else finish(&writer)
@@ -300,14 +304,14 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
     return writer_bits(writer, same[0].key, kept)
 
 
-cdef bint union_all(const uint8_t** data, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
+cdef bint union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
     """Writes the union of n checked bitmaps; `scratch` has been readied for n."""
     cdef Input** heap = scratch.heap
     cdef Container* same = scratch.same
     cdef size_t live = 0, i, found
     cdef uint64_t key
     for i in range(n):
-        cursor_start(&scratch.inputs[live].cursor, data[i])
+        cursor_start(&scratch.inputs[live].cursor, vectors[i].data, vectors[i].size)
         heap[live] = scratch.inputs + live
         live += cursor_next(&scratch.inputs[live].cursor, &scratch.inputs[live].container)
     i = live // 2
@@ -363,20 +367,21 @@ def union_many(list buffers, list starts):
     cdef Writer writer
     cdef bint done
     cdef Py_buffer* views = <Py_buffer*>malloc(max(n, 1) * sizeof(Py_buffer))
-    cdef const uint8_t** data = <const uint8_t**>malloc(max(n, 1) * sizeof(uint8_t*))
+    cdef Vector* vectors = <Vector*>malloc(max(n, 1) * sizeof(Vector))
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
     try:
         for i in range(n):
             total += len(buffers[i])
-        if views == NULL or data == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
+        if views == NULL or vectors == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
             raise MemoryError("uniting bitmaps")
         for i in range(n):
             PyObject_GetBuffer(buffers[i], views + i, PyBUF_SIMPLE)
             held += 1
-            data[i] = pointer(views + i) + <size_t>starts[i]
+            vectors[i].data = pointer(views + i) + <size_t>starts[i]
+            vectors[i].size = views[i].len - <size_t>starts[i]
         with nogil:
-            done = union_all(data, n, &writer, &scratch)
+            done = union_all(vectors, n, &writer, &scratch)
         if not done:
             raise MemoryError("uniting bitmaps")
         return finish(&writer)
@@ -384,7 +389,7 @@ def union_many(list buffers, list starts):
         for i in range(held):
             PyBuffer_Release(views + i)
         free(views)
-        free(data)
+        free(vectors)
         union_free(&scratch)
         writer_end(&writer)
 

@@ -45,7 +45,7 @@ def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
     cdef list parts = []
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        cursor_start(&cursor, pointer(&view) + start)
+        cursor_start(&cursor, pointer(&view) + start, view.len - start)
         more = cursor_next(&cursor, &container)
         while more:
             memset(&writer, 0, sizeof(Writer))
