@@ -17,7 +17,7 @@ __all__ = [
     "as_bytes",
     "as_position",
     "as_positions",
-    "checked_indices",
+    "checked_array",
     "integers_of",
     "refuse_masked",
     "refuse_position",
@@ -63,26 +63,46 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
     return np.require(array, requirements=["C", "A"])
 
 
-def checked_indices(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
-    """The same array; if it is dictionary-encoded, with indices into its dictionary, which nobody has checked yet.
+def checked_array(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
+    """The same array, whose buffers hold what its length, offsets, views and indices say.
+
+    Arrow reads where these point to, and may crash; nobody checks them where an array is made. The offsets of lists
+    and of binary values are left out: they are checked where they are read.
 
     Raises:
-        InvalidInputError: an index points past the dictionary.
+        InvalidInputError: Arrow's validation fails, or an index points past the dictionary.
     """
-    if pa.types.is_dictionary(array.type):
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else (array,):
-            if len(chunk) == chunk.null_count:
-                continue
-            ends, most = pc.min_max(chunk.indices), len(chunk.dictionary) - 1
-            if ends["min"].as_py() < 0 or ends["max"].as_py() > most:
-                raise InvalidInputError(
-                    f"{what}: expected dictionary indices from 0 to {most}, found {ends['min']} to {ends['max']}"
-                )
+    types = pa.types
+    kind = array.type.storage_type if isinstance(array.type, pa.BaseExtensionType) else array.type
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    try:
+        array.validate()
+        if types.is_dictionary(array.type):
+            _check_indices(array, what)
+        if (
+            types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_run_end_encoded(kind)
+            or types.is_dictionary(kind) or types.is_binary_view(value) or types.is_string_view(value)
+            or types.is_string(value) or types.is_large_string(value)
+        ):  # fmt: skip
+            array.validate(full=True)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{what}: {error}") from error
     return array
 
 
+def _check_indices(array: pa.DictionaryArray | pa.ChunkedArray, what: str) -> None:
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else (array,):
+        if len(chunk) == chunk.null_count:
+            continue
+        ends, most = pc.min_max(chunk.indices), len(chunk.dictionary) - 1
+        if ends["min"].as_py() < 0 or ends["max"].as_py() > most:
+            raise InvalidInputError(
+                f"{what}: expected dictionary indices from 0 to {most}, found {ends['min']} to {ends['max']}"
+            )
+
+
 def _of_arrow(array: pa.Array | pa.ChunkedArray, what: str) -> Integers:
-    array = checked_indices(array, what)
+    array = checked_array(array, what)
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
         if isinstance(array, pa.ChunkedArray):  # no chunk at all

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels import batch
-from puffin_fast._positions import MAX_POSITION, as_position, as_positions, checked_indices, refuse_position
+from puffin_fast._positions import MAX_POSITION, as_position, as_positions, checked_array, refuse_position
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch
@@ -53,7 +53,7 @@ def _column(source: Any, what: str) -> pa.Array:
             column = pa.array(source)
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(f"{what}: expected an Arrow array: {error}") from error
-    checked_indices(column, what)
+    checked_array(column, what)
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
             column = column.chunk(0)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels import decode, encode, masks, query, setops, split
+from puffin_fast._kernels.containers import BitmapSummary
 from puffin_fast._positions import (
     MAX_POSITION,
     as_bytes,
@@ -26,8 +27,6 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
-BitmapSummary = tuple[int, int, int, int, int, int, bool]
-"""Cardinality; array, bitmap and run containers; first and last position; whether the form is one never written."""
 _SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
 
 
@@ -193,19 +192,25 @@ class PositionBitmap:
             CorruptDataError: a rule of the format is broken; it says which, where, and what was found.
         """
         data = as_bytes(data, "bitmap")
-        return cls.of_checked(data, 0, len(data), decode.check(data, 0, len(data), path, offset))
+        return cls.of_checked(decode.check(data, 0, len(data), path, offset))
 
     @classmethod
-    def of_checked(cls, data: bytes, start: int, stop: int, facts: BitmapSummary) -> PositionBitmap:
-        """For codecs: the set whose vector stands at data[start:stop], which a kernel's check found sound.
+    def of_checked(cls, summary: BitmapSummary) -> PositionBitmap:
+        """For codecs: the set of bytes that a kernel has checked.
 
         Args:
-            facts: what `_kernels.decode.check` returned for it.
+            summary: what `_kernels.decode.check` or `_kernels.frames.check` returned for `bytes`.
+
+        Raises:
+            InvalidInputError: anything else.
         """
-        self = cls._of(data, facts[0], start, stop)
-        if facts[6]:
+        data = summary.data if type(summary) is BitmapSummary else None
+        if data is None:
+            raise InvalidInputError(f"summary: expected that of checked bytes, found {summary!r}")
+        self = cls._of(data, summary.cardinality, summary.start, summary.stop)
+        if summary.non_canonical:
             return self.canonical()
-        self._checked = facts
+        self._checked = summary
         return self
 
     @classmethod
@@ -245,14 +250,15 @@ class PositionBitmap:
         """The same set in the form that a set built point by point has; smallest where writers were careless."""
         return self.union((self,))
 
-    def _facts(self) -> BitmapSummary:
+    def _summary(self) -> BitmapSummary:
         if self._checked is None:
             self._checked = decode.check(self._data, self._start, self._stop)
         return self._checked
 
     def containers(self) -> ContainerCounts:
         """How many array, bitmap and run containers there are."""
-        return ContainerCounts(*self._facts()[1:4])
+        summary = self._summary()
+        return ContainerCounts(summary.n_arrays, summary.n_bitmaps, summary.n_runs)
 
     # ---- positions ----------------------------------------------------------------------------------------
 
@@ -310,7 +316,7 @@ class PositionBitmap:
 
     def _lookup(self) -> query.Directory:
         if self._directory is None:
-            self._directory = query.Directory(self._data, self._start, sum(self._facts()[1:4]))
+            self._directory = query.Directory(self._data, self._start, sum(self.containers()))
         return self._directory
 
     def contains(self, positions: Any, *, out: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
@@ -348,7 +354,7 @@ class PositionBitmap:
         Raises:
             InvalidInputError: the set is empty.
         """
-        return self._end(4)
+        return self._not_empty().first
 
     def max(self) -> int:
         """The largest position.
@@ -356,12 +362,12 @@ class PositionBitmap:
         Raises:
             InvalidInputError: the set is empty.
         """
-        return self._end(5)
+        return self._not_empty().last
 
-    def _end(self, which: int) -> int:
+    def _not_empty(self) -> BitmapSummary:
         if self._cardinality == 0:
             raise InvalidInputError("an empty bitmap has no smallest and no largest position")
-        return self._facts()[which]
+        return self._summary()
 
     @property
     def cardinality(self) -> int:

@@ -32,7 +32,20 @@ cdef struct Summary:
     uint64_t n_containers[3]    # by Kind
     uint64_t first              # positions; undefined when cardinality is 0
     uint64_t last
-    bint non_canonical                # well-formed, but in a form that is never written (`validate` says which)
+    bint non_canonical          # well-formed, but in a form that is never written (`validate` says which)
+
+
+cdef class BitmapSummary:
+    cdef readonly object data           # the bytes that were checked; None unless a kernel made this object of `bytes`
+    cdef readonly size_t start          # where the bitmap stands in them
+    cdef readonly size_t stop
+    cdef readonly uint64_t cardinality
+    cdef readonly uint64_t n_arrays
+    cdef readonly uint64_t n_bitmaps
+    cdef readonly uint64_t n_runs
+    cdef readonly uint64_t first
+    cdef readonly uint64_t last
+    cdef readonly bint non_canonical
 
 
 cdef struct Fault:
@@ -63,6 +76,7 @@ cdef struct Writer:
 
 
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil
+cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summary* summary)
 cdef object corrupt(const Fault* fault, object path, uint64_t base)
 
 cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil

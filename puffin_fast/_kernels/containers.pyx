@@ -81,6 +81,35 @@ _FAULTS = (
 )
 
 
+cdef class BitmapSummary:
+    """What the check of a serialised bitmap found; only a check makes one that says anything.
+
+    Attributes:
+        data, start, stop: the bitmap stands at data[start:stop]; data is None where it was not `bytes`, which cannot
+            change.
+        cardinality: positions.
+        n_arrays, n_bitmaps, n_runs: containers.
+        first, last: positions; meaningless for the empty set.
+        non_canonical: well-formed, but in a form that is never written.
+    """
+
+
+cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summary* summary):
+    """What `validate` found about data[start:stop]."""
+    cdef BitmapSummary found = BitmapSummary.__new__(BitmapSummary)
+    found.data = data if type(data) is bytes else None
+    found.start = start
+    found.stop = stop
+    found.cardinality = summary.cardinality
+    found.n_arrays = summary.n_containers[<int>ARRAY]
+    found.n_bitmaps = summary.n_containers[<int>BITMAP]
+    found.n_runs = summary.n_containers[<int>RUN]
+    found.first = summary.first
+    found.last = summary.last
+    found.non_canonical = summary.non_canonical
+    return found
+
+
 cdef object corrupt(const Fault* fault, object path, uint64_t base):
     """The exception that says what a `Fault` holds; base is added to its offset."""
     return CorruptDataError(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-def check(
-    data: Any, start: int, stop: int, path: str | None = None, base: int = 0
-) -> tuple[int, int, int, int, int, int, bool]: ...
+from puffin_fast._kernels.containers import BitmapSummary
+
+def check(data: Any, start: int, stop: int, path: str | None = None, base: int = 0) -> BitmapSummary: ...
 def decode_into(data: Any, start: int, out: Any, cardinality: int) -> None: ...

@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, BITMAP_WORDS, RUN, load16
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, validate,
+    Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, summarised, validate,
 )
 from puffin_fast._kernels.views cimport pointer
 
@@ -29,8 +29,7 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
         base: the offset of data[start] in that file, for the error.
 
     Returns:
-        (cardinality, array containers, bitmap containers, run containers, first position, last position, whether
-        the bytes are well-formed but in a form that is never written).
+        A `BitmapSummary`.
 
     Raises:
         CorruptDataError: a rule of the format is broken; nothing is allocated before this is known.
@@ -48,8 +47,7 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
         PyBuffer_Release(&view)
     if fault.code != 0:
         raise corrupt(&fault, path, base)
-    return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
-            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.non_canonical))
+    return summarised(data, start, stop, &summary)
 
 
 cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t* end) noexcept nogil:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from puffin_fast._kernels.containers import BitmapSummary
+
 MAGIC: bytes
 
 def frame(data: Any, start: int, stop: int) -> bytes: ...
-def check(
-    blob: Any, path: str | None = None, offset: int = 0
-) -> tuple[int, int, int, int, int, int, bool]: ...
+def check(blob: Any, path: str | None = None, offset: int = 0) -> BitmapSummary: ...

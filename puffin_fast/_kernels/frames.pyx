@@ -11,8 +11,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
-from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, RUN, load32, load32_be, store32_be
-from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, validate
+from puffin_fast._kernels.bytes cimport load32, load32_be, store32_be
+from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, summarised, validate
 from puffin_fast._kernels.views cimport pointer
 
 from puffin_fast._kernels import checksum
@@ -142,7 +142,7 @@ def check(blob, path=None, uint64_t offset=0):
     """Checks a whole blob: magic, length and checksum before meaning, then every rule of the vector.
 
     Returns:
-        What `decode.check` returns for the vector, which stands at blob[8:-4].
+        The `BitmapSummary` of the vector, which stands at blob[8:-4].
 
     Raises:
         CorruptDataError: the bytes are not a well-formed blob.
@@ -151,13 +151,14 @@ def check(blob, path=None, uint64_t offset=0):
     cdef Summary summary
     cdef Fault fault
     cdef int code
+    cdef size_t size
     PyObject_GetBuffer(blob, &view, PyBUF_SIMPLE)
+    size = <size_t>view.len
     try:
         with nogil:
-            code = check_blob(pointer(&view), <size_t>view.len, &summary, &fault)
+            code = check_blob(pointer(&view), size, &summary, &fault)
     finally:
         PyBuffer_Release(&view)
     if code != SOUND:
         raise corrupt_blob(code, &fault, path, offset)
-    return (summary.cardinality, summary.n_containers[<int>ARRAY], summary.n_containers[<int>BITMAP],
-            summary.n_containers[<int>RUN], summary.first, summary.last, bool(summary.non_canonical))
+    return summarised(blob, HEAD_BYTES, size - CRC_BYTES, &summary)

@@ -33,13 +33,13 @@ def read_bitmap32(
     """
     wide = _HEAD + data[start:stop]
     try:
-        facts = decode.check(wide, 0, len(wide))
+        summary = decode.check(wide, 0, len(wide))
     except CorruptDataError as error:
         at = max((error.offset or 0) - len(_HEAD), 0) + start + offset
         raise CorruptDataError(
             error.what, path=path, offset=at, expected=error.expected, found=error.found
         ) from None
-    return PositionBitmap.of_checked(wide, 0, len(wide), facts)
+    return PositionBitmap.of_checked(summary)
 
 
 def write_bitmap32(bitmap: PositionBitmap, what: str, maximum: int = MAX_POSITION) -> bytes:

@@ -22,9 +22,6 @@ FIELDS = (2147483645,)
 """The `fields` of the blob's metadata: the reserved field id of `_pos`."""
 MAGIC: bytes = frames.MAGIC
 
-_HEAD_BYTES = 4 + len(MAGIC)
-_CRC_BYTES = 4
-
 
 def encode(bitmap: PositionBitmap) -> bytes:
     """The blob of a set.
@@ -52,6 +49,5 @@ def decode(
         CorruptDataError: the bytes are not a well-formed blob, or hold another number of positions.
     """
     blob = as_bytes(blob, "deletion vector")
-    facts = frames.check(blob, path, offset)
-    bitmap = PositionBitmap.of_checked(blob, _HEAD_BYTES, len(blob) - _CRC_BYTES, facts)
+    bitmap = PositionBitmap.of_checked(frames.check(blob, path, offset))
     return counted(bitmap, cardinality, path=path, offset=offset)
