@@ -110,7 +110,7 @@ class Columns:
         field_ids: Iterable[int],
         may_match: Callable[[Any], bool],
     ) -> None:
-        self._runtime = io
+        self._io = io
         self._metadata = metadata
         self._schema = schema
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
@@ -132,7 +132,7 @@ class Columns:
         if entry.file_format != "PARQUET" or entry.key_metadata is not None:
             kind = "an encrypted file" if entry.key_metadata is not None else entry.file_format
             raise UnsupportedError(f"{path}: {kind}; expected PARQUET that is not encrypted")
-        file = open_parquet(self._runtime, path)
+        file = open_parquet(self._io, path)
         footer = file.metadata
         if footer.num_rows != entry.record_count:
             raise CorruptDataError(
@@ -145,7 +145,7 @@ class Columns:
         with reading(path):
             leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
         row_groups = tuple(self._row_groups(footer, known))
-        return OpenedFile(self._runtime, path, file, row_groups, leaves, self._constants(entry))
+        return OpenedFile(self._io, path, file, row_groups, leaves, self._constants(entry))
 
     def _row_groups(self, footer: pq.FileMetaData, known: FileSchema) -> Iterator[tuple[int, int, int]]:
         wanted: Iterable[int] = range(footer.num_row_groups)
@@ -176,7 +176,7 @@ class OpenedFile:
         row_groups: number, first row and row count of those that may hold a match.
     """
 
-    _runtime: FileIO
+    _io: FileIO
     _path: str
     _file: pq.ParquetFile
     row_groups: tuple[tuple[int, int, int], ...]
@@ -202,7 +202,7 @@ class OpenedFile:
             return
         file = self._file
         if n_parts > 1:
-            file = open_parquet(self._runtime, self._path, footer=file.metadata)
+            file = open_parquet(self._io, self._path, footer=file.metadata)
         names = list(dict.fromkeys(name for name, _ in self._leaves.values() if name is not None))
         with reading(self._path):
             for number, first, n_rows in groups[start:stop]:

@@ -49,7 +49,7 @@ class EqualityDeletes:
     """
 
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
-        self._runtime = io
+        self._io = io
         self._metadata = metadata
         self._lock = threading.Lock()
         self._files: dict[str, list[pa.ChunkedArray]] = {}
@@ -92,7 +92,7 @@ class EqualityDeletes:
             raise UnsupportedError(
                 f"{entry.file_path}: {entry.file_format} equality deletes; expected PARQUET"
             )
-        file = open_parquet(self._runtime, entry.file_path)
+        file = open_parquet(self._io, entry.file_path)
         found = FileSchema(
             plain_schema(file.schema_arrow), self._metadata.name_mapping(), path=entry.file_path
         )

@@ -41,7 +41,7 @@ class DeleteLoader:
     """
 
     def __init__(self, io: FileIO) -> None:
-        self._runtime = io
+        self._io = io
         self._lock = threading.Lock()
         self._shared: dict[str, _Once] = {}
 
@@ -58,7 +58,7 @@ class DeleteLoader:
             NotFoundError: a file that is gone.
         """
         if task.vector is not None:
-            read = partial(read_entry, self._runtime) if vectors is None else vectors.take
+            read = partial(read_entry, self._io) if vectors is None else vectors.take
             return within(read(task.vector), task.data)
         return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
 
@@ -70,10 +70,10 @@ class DeleteLoader:
 
     def _file(self, entry: ManifestEntry) -> Mapping[str, PositionBitmap]:
         if only_path(entry) is not None:
-            return _position_deletes(self._runtime, entry)
+            return _position_deletes(self._io, entry)
         with self._lock:
             once = self._shared.setdefault(entry.file_path, _Once())
-        return once.get(lambda: _position_deletes(self._runtime, entry))
+        return once.get(lambda: _position_deletes(self._io, entry))
 
 
 class _Once:
@@ -143,7 +143,7 @@ class ReadAhead:
     """
 
     def __init__(self, io: FileIO, entries: Iterable[ManifestEntry], *, counted: bool = False) -> None:
-        self._runtime, self._counted = io, counted
+        self._io, self._counted = io, counted
         self._found: dict[int, PositionBitmap] = {}
         by_file: dict[str, list[ManifestEntry]] = {}
         for entry in entries:
@@ -171,7 +171,7 @@ class ReadAhead:
             As `read_entry` does.
         """
         found = self._found.pop(id(entry), None)
-        return read_entry(self._runtime, entry, counted=self._counted) if found is None else found
+        return read_entry(self._io, entry, counted=self._counted) if found is None else found
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:

@@ -192,7 +192,7 @@ class PositionFiles:
     ) -> None:
         self.written: list[str] = []
         self.entries: list[ManifestEntry] = []
-        self._runtime, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
+        self._io, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
         self._granularity = _granularity(properties)
         self._codec = _codec(properties)
 
@@ -235,7 +235,7 @@ class PositionFiles:
             path = self._path_of(len(self.written))
             self.written.append(path)
             footers: list[pq.FileMetaData] = []
-            with self._runtime.new_output(path).create() as stream:
+            with self._io.new_output(path).create() as stream:
                 with pq.ParquetWriter(
                     stream,
                     SCHEMA,

@@ -96,7 +96,7 @@ class _Writer:
     def __init__(self, table: Table, schema: Schema) -> None:
         metadata = table.metadata
         self.paths: list[str] = []
-        self._runtime, self._spec, self._schema = table.io, metadata.spec(), schema
+        self._io, self._spec, self._schema = table.io, metadata.spec(), schema
         self._properties = metadata.properties
         self._file_schema = sanitize_column_names(schema)
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
@@ -165,7 +165,7 @@ class _Writer:
         name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
         path = self._locations.new_data_location(name, file.partition)
         self.paths.append(path)
-        output = self._runtime.new_output(path)
+        output = self._io.new_output(path)
         rows = pa.Table.from_batches(file.batches)
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:
             writer.write(pa.Table.from_arrays(rows.columns, schema=self._arrow_schema))

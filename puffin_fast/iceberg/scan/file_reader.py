@@ -96,7 +96,7 @@ class FileReader:
         arrow_schema: pa.Schema,
         case_sensitive: bool = True,
     ) -> None:
-        self._runtime, self._metadata, self._schema = io, metadata, schema
+        self._io, self._metadata, self._schema = io, metadata, schema
         self._fields, self._extra, self._filter = fields, extra, row_filter
         self._arrow_schema = arrow_schema
         self._specs = metadata.specs()
@@ -112,7 +112,7 @@ class FileReader:
         The vectors of data files that are no one else's are read before them, neighbours in one read.
         """
         tasks = [split.task for split in splits if split.count == 1]
-        vectors = ReadAhead(self._runtime, [task.vector for task in tasks if task.vector], counted=True)
+        vectors = ReadAhead(self._io, [task.vector for task in tasks if task.vector], counted=True)
         found: list[pa.RecordBatch] = []
         n_rows = 0
         for split in splits:
@@ -147,7 +147,7 @@ class FileReader:
             return
         file = opened.file
         if split.count > 1:
-            file = open_parquet(self._runtime, task.data.file_path, footer=file.metadata)
+            file = open_parquet(self._io, task.data.file_path, footer=file.metadata)
         with reading(task.data.file_path):
             yield from self._read(task, opened, file, groups[first:last], use_threads=split.alone)
 
@@ -166,7 +166,7 @@ class FileReader:
             raise UnsupportedError(f"{data.file_path}: {data.file_format}; only PARQUET data files are read")
         if data.key_metadata is not None:
             raise UnsupportedError(f"{data.file_path}: an encrypted data file")
-        file = open_parquet(self._runtime, data.file_path)
+        file = open_parquet(self._io, data.file_path)
         footer = file.metadata
         if footer.num_rows != data.record_count:
             raise CorruptDataError(

@@ -214,7 +214,7 @@ class _Deletes(Mapping[str, _Positions]):
     """Data file to its deleted positions, loaded when asked for: in PyIceberg's threads, none past a limit."""
 
     def __init__(self, io: FileIO, tasks: Iterable[FileScanTask]) -> None:
-        self._runtime = io
+        self._io = io
         self._current = DeleteLoader(io)
         self._tasks = {task.file.file_path: task for task in tasks if task.delete_files}
         self._lock = threading.Lock()
@@ -260,11 +260,11 @@ class _Deletes(Mapping[str, _Positions]):
         if len(located) > 1:
             raise _two_vectors(path, located)
         if located:
-            return read_entry(self._runtime, _entry(located[0]))
+            return read_entry(self._io, _entry(located[0]))
         # planned without us: only footers say which vector is meant, and not whether it still counts
         found = []
         for file in (file for file in puffins if not isinstance(file, _DeleteFile)):
-            with PuffinReader(file.file_path, filesystem=self._runtime) as reader:
+            with PuffinReader(file.file_path, filesystem=self._io) as reader:
                 found += [
                     (file.file_path, blob.offset, blob.length)
                     for blob in reader.blobs
@@ -276,7 +276,7 @@ class _Deletes(Mapping[str, _Positions]):
                 "plan again"
             )
         for puffin, offset, length in found:
-            ((_, vector),) = read_ranges(puffin, [(offset, length, None)], filesystem=self._runtime)
+            ((_, vector),) = read_ranges(puffin, [(offset, length, None)], filesystem=self._io)
             return vector
         return None
 
@@ -286,7 +286,7 @@ class _Deletes(Mapping[str, _Positions]):
             if file.file_path not in self._others:
                 self._others[file.file_path] = {
                     path: PositionBitmap.from_positions(positions)
-                    for path, positions in _read_deletes(self._runtime, file).items()
+                    for path, positions in _read_deletes(self._io, file).items()
                 }
             return self._others[file.file_path]
 

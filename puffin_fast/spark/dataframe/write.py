@@ -99,7 +99,7 @@ def write_deletion_vectors(
         MissingExtraError: an executor cannot import this package; names its host and Python.
         UnsupportedError: a streaming DataFrame, or a Python whose PyArrow Spark cannot use.
     """
-    from puffin_fast.spark.worker.pack import WRITTEN
+    from puffin_fast.spark.worker.rows import WRITTEN
 
     place, run = _check_place(location, target_file_size), run_name(job_id, "write")
     partials = partial_vectors(deletes_df, file_path, pos, task_memory)

@@ -13,7 +13,7 @@ from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, re
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread
-from puffin_fast.spark.worker.tasks import REPORT
+from puffin_fast.spark.worker.rows import REPORT
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

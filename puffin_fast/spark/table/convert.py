@@ -26,8 +26,8 @@ from puffin_fast.spark.table.job import (
     spread,
     task_rows,
 )
-from puffin_fast.spark.worker.known_files import MARKED
-from puffin_fast.spark.worker.tasks import REPORT, pack
+from puffin_fast.spark.worker.rows import MARKED, REPORT
+from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -81,8 +81,8 @@ def convert_position_deletes(
         job = Job(table, job_id, "convert", dry_run=dry_run)
         outcomes = job.run(_converted(session, job, conversion.files.values(), task_memory), tasks)
         for path in conversion.files:
-            if path in job.hidden:
-                conversion.leave(Hidden(path, job.hidden[path]))
+            if path in job.superseded:
+                conversion.leave(Hidden(path, job.superseded[path]))
         return Rewritten(VectorChanges.of(outcomes, **conversion.changes()), conversion.left)
 
     return rewrite(

@@ -24,8 +24,8 @@ from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, sessio
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.worker.known_files import MARKED, pack_files
-from puffin_fast.spark.worker.tasks import REPORT
+from puffin_fast.spark.worker.known_files import pack_files
+from puffin_fast.spark.worker.rows import MARKED, REPORT
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

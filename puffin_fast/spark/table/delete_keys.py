@@ -34,8 +34,8 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import MORE, from_spark, spark_type
-from puffin_fast.spark.worker.known_files import MARKED
-from puffin_fast.spark.worker.tasks import REPORT, pack
+from puffin_fast.spark.worker.rows import MARKED, REPORT
+from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

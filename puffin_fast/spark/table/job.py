@@ -18,8 +18,17 @@ from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_na
 from puffin_fast.spark.dataframe.write import collect_written
 from puffin_fast.spark.session.batches import rows_per_batch
 from puffin_fast.spark.session.sessions import tagged
-from puffin_fast.spark.worker.known_files import MARKED
 from puffin_fast.spark.worker.pack import Place
+from puffin_fast.spark.worker.rows import (
+    BY_FILES,
+    DELETE_FILE,
+    MARKED,
+    MARKED_SCHEMA,
+    SUPERSEDED,
+    TASK,
+    UNKNOWN_ROWS,
+    VECTOR,
+)
 from puffin_fast.spark.worker.tasks import Target, pack
 
 if TYPE_CHECKING:
@@ -79,7 +88,8 @@ class Job:
         name: begins the name of each file; a tag of the Spark jobs that it runs.
         dangling: rows that named no data file of the table.
         entries: position-delete files written, in a table of format version 2.
-        hidden: positions that the vector of a data file hides and does not hold, by path.
+        superseded: by path of a data file, the number of positions in position-delete files that its deletion
+            vector supersedes and does not hold.
     """
 
     def __init__(
@@ -97,7 +107,7 @@ class Job:
         self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
         self.dangling = 0
         self.entries: list[ManifestEntry] = []
-        self.hidden: dict[str, int] = {}
+        self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
         """The table for the executors."""
@@ -110,17 +120,17 @@ class Job:
             rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
         outcomes = []
         for row in rows:
-            n_new, n_hidden, entry = (row.pop(name) for name in ("n_new", "n_hidden", "entry"))
+            kind, n_rows, entry = (row.pop(name) for name in ("kind", "n_rows", "entry"))
             data_file = row["data_file"]
-            if n_hidden is not None:
-                self.hidden[data_file] = n_hidden
-            elif data_file is not None:
-                vector = None if row["path"] is None else DeletionVectorLocation(**row)
-                outcomes.append(Outcome(tasks[data_file], n_new, vector, by_files=entry is not None))
-            elif entry is not None:
+            if kind == SUPERSEDED:
+                self.superseded[data_file] = n_rows
+            elif kind == DELETE_FILE:
                 self.entries.append(pickle.loads(entry))
+            elif kind == UNKNOWN_ROWS:
+                self.dangling += n_rows
             else:
-                self.dangling += n_new
+                vector = DeletionVectorLocation(**row) if kind == VECTOR else None
+                outcomes.append(Outcome(tasks[data_file], n_rows, vector, by_files=kind == BY_FILES))
         return outcomes
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> VectorChanges:
@@ -190,9 +200,9 @@ def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
     """
     import pyarrow as pa
 
-    schema = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("extra", pa.binary())])
     extra = pa.array(
         [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks.values()], pa.binary()
     )
-    columns = [pa.array(list(tasks), pa.string()), pa.nulls(len(tasks), pa.binary()), extra]
-    return _frame(session, pa.Table.from_arrays(columns, schema=schema), MARKED)
+    kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())
+    columns = [kind, pa.array(list(tasks), pa.string()), blob, extra]
+    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED_SCHEMA), MARKED)

@@ -9,7 +9,8 @@ from puffin_fast.iceberg.deletes.deletion_vectors import Outcome
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics
-from puffin_fast.spark.worker.tasks import REPORT, pack
+from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

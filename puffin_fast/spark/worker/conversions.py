@@ -17,7 +17,8 @@ from puffin_fast.iceberg.deletes.loader import DeleteLoader, open_position_delet
 from puffin_fast.iceberg.maintenance.compact import moved
 from puffin_fast.iceberg.maintenance.convert import EqualityConverter, Hidden, convert_positions
 from puffin_fast.spark.worker.combine import pieces
-from puffin_fast.spark.worker.tasks import Marked, Row, Target, by_spec, items_of, unpack, written
+from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
+from puffin_fast.spark.worker.tasks import Marked, Target, by_spec, items_of, unpack, written
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -47,7 +48,7 @@ def positions(batches: Batches, *, target: bytes) -> Batches:
     table: Target = unpack(target)
     current = DeleteLoader(table.io)
 
-    def found() -> Iterator[NewDeletes | Row]:
+    def found() -> Iterator[NewDeletes | ReportRow]:
         for file in items_of(batches):
             held = current.by_files(file.data.file_path, file.position_deletes)
             yield from _converted(file, held, current)
@@ -55,10 +56,12 @@ def positions(batches: Batches, *, target: bytes) -> Batches:
     return written(found(), table, only_new=False)
 
 
-def _converted(file: FileDeletes, held: PositionBitmap, current: DeleteLoader) -> Iterator[NewDeletes | Row]:
+def _converted(
+    file: FileDeletes, held: PositionBitmap, current: DeleteLoader
+) -> Iterator[NewDeletes | ReportRow]:
     new = convert_positions(file, held, current)
     if isinstance(new, Hidden):
-        yield Row(new.path, n_hidden=new.n_positions)
+        yield ReportRow(SUPERSEDED, new.path, n_rows=new.n_positions)
     elif new is not None:
         yield new
 
@@ -83,7 +86,7 @@ def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
             number = pc.index_in(grouped["file_path"], value_set=paths)
             known = applies.contains(number.fill_null(len(paths)).to_numpy())
             for part in pieces(grouped.filter(pa.array(known)).select(["file_path", "blob"])):
-                yield part.append_column("extra", pa.nulls(part.num_rows, pa.binary()))
+                yield partial_rows(part)
 
 
 def _grouped(io: FileIO, entry: ManifestEntry) -> Batches:

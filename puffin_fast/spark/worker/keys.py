@@ -16,6 +16,7 @@ import pyarrow as pa
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.predicate.key_columns import keys_in, normal
 from puffin_fast.spark.worker.combine import combine
+from puffin_fast.spark.worker.rows import partial_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
 if TYPE_CHECKING:
@@ -128,5 +129,4 @@ def matched(batches: Batches, *, files: bytes, memory: int) -> Batches:
     """
     paths = pa.array(unpack(files), pa.string())
     rows = (pa.RecordBatch.from_arrays([paths.take(b[0]), b[1]], ["file_path", "pos"]) for b in batches)
-    for batch in combine(rows, names=("file_path", "pos"), memory=memory):
-        yield batch.append_column("extra", pa.nulls(batch.num_rows, pa.binary()))
+    yield from map(partial_rows, combine(rows, names=("file_path", "pos"), memory=memory))

@@ -9,14 +9,9 @@ import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.spark.worker.combine import combine
+from puffin_fast.spark.worker.rows import dangling_row, partial_rows
 
-__all__ = ["MARKED", "dangling_rows", "mark", "pack_files"]
-
-MARKED = "file_path string, blob binary, extra binary"
-"""What is shuffled, as Spark's DDL: partial vectors. ``extra`` is set instead of ``blob`` in rows that carry a
-file's task, and in those without ``file_path``, which count rows of files that the table does not have."""
-
-_NAMES = ["file_path", "blob", "extra"]
+__all__ = ["mark", "pack_files"]
 
 
 def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
@@ -87,13 +82,6 @@ def mark(
     """
     known = _Known(files, strict, names)
     for batch in combine(batches, names=names, memory=memory, screen=known):
-        extra = pa.nulls(batch.num_rows, pa.binary())
-        yield pa.RecordBatch.from_arrays([*batch.columns, extra], _NAMES)
+        yield partial_rows(batch)
     if known.dangling:
-        count = pa.array([known.dangling.to_bytes(8, "little")], pa.binary())
-        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.string()), pa.nulls(1, pa.binary()), count], _NAMES)
-
-
-def dangling_rows(extra: bytes) -> int:
-    """How many rows a row of `MARKED` without a path stands for."""
-    return int.from_bytes(extra, "little")
+        yield dangling_row(known.dangling)

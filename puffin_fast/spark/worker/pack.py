@@ -18,22 +18,9 @@ import pyarrow as pa
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.files import write_vectors
 from puffin_fast.spark.worker.merge import merge
+from puffin_fast.spark.worker.rows import WRITTEN_SCHEMA
 
-__all__ = ["WRITTEN", "WRITTEN_SCHEMA", "Place", "pack", "write_files"]
-
-WRITTEN = "data_file string, path string, offset long, length long, cardinality long, file_size long"
-"""What a task reports, as Spark's DDL."""
-
-WRITTEN_SCHEMA = pa.schema(
-    [
-        pa.field("data_file", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("offset", pa.int64()),
-        pa.field("length", pa.int64()),
-        pa.field("cardinality", pa.int64()),
-        pa.field("file_size", pa.int64()),
-    ]
-)
+__all__ = ["Place", "pack", "write_files"]
 
 
 @dataclass(frozen=True)

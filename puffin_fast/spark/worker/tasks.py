@@ -1,18 +1,19 @@
-"""On the executors: data files of a table lose rows, and their new vectors are written.
+"""On executors: rows of a table's data files are deleted, and the new deletion vectors are written.
 
-What a task needs of the table travels as bytes, read only after this package was found there: a missing
-package is then reported by name, not as a failure to unpickle.
+Tasks receive their part of the table as bytes, and unpickle them only after this package was imported: a missing
+package is then reported by its name, not as an error of pickle.
 """
 
 from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
@@ -20,18 +21,27 @@ from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.position_files import PositionFiles
 from puffin_fast.iceberg.dml.delete import Finder
-from puffin_fast.spark.worker.known_files import dangling_rows
 from puffin_fast.spark.worker.merge import merge
-from puffin_fast.spark.worker.pack import WRITTEN, WRITTEN_SCHEMA, Place, write_files
+from puffin_fast.spark.worker.pack import Place, write_files
+from puffin_fast.spark.worker.rows import (
+    BY_FILES,
+    DANGLING,
+    DELETE_FILE,
+    EMPTIED,
+    PARTIAL,
+    TASK,
+    UNKNOWN_ROWS,
+    ReportRow,
+    report_rows,
+    vector_rows,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
 __all__ = [
-    "REPORT",
     "Marked",
-    "Row",
     "Target",
     "by_spec",
     "extend",
@@ -42,26 +52,11 @@ __all__ = [
     "written",
 ]
 
-REPORT = f"{WRITTEN}, n_new long, n_hidden long, entry binary"
-"""A row per data file that changes, as Spark's DDL; without ``path`` when it lost all its rows. With ``n_hidden``
-the data file stays as it is, because its vector hides so many positions that it does not hold. Without ``data_file``
-it says how many rows named no data file of the table, or gives the pickled ``entry`` of a position-delete file in
-a table that has no vectors; its data files that keep rows have an empty ``entry`` there."""
-
 SORTED = 16 << 20
 """Bytes of vectors that are held to be sorted by partition spec, in tables that had several."""
 
 ITEM = 4 << 10
 """Bytes of a data file's task in memory, about."""
-
-REPORT_SCHEMA = pa.schema(
-    [
-        *WRITTEN_SCHEMA,
-        pa.field("n_new", pa.int64()),
-        pa.field("n_hidden", pa.int64()),
-        pa.field("entry", pa.binary()),
-    ]
-)
 
 
 def pack(value: Any) -> bytes:
@@ -118,7 +113,7 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
     found = (NewDeletes.merge(task, positions, current) for task, positions in united)
     yield from deleted(found, table)
     if marked.dangling:
-        yield _report([Row(n_new=marked.dangling)])
+        yield from report_rows([ReportRow(UNKNOWN_ROWS, n_rows=marked.dangling)])
 
 
 def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
@@ -140,15 +135,16 @@ class Marked:
 
     def _partials(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
-            marked = batch["extra"].is_valid()
-            rows = batch.filter(marked)
-            for path, extra in zip(rows["file_path"].to_pylist(), rows["extra"].to_pylist(), strict=True):
-                if path is None:
-                    self.dangling += dangling_rows(extra)
+            partial = pc.equal(batch["kind"], PARTIAL)
+            others = batch.filter(pc.invert(partial)).select(["kind", "file_path", "extra"])
+            for kind, path, extra in zip(*(column.to_pylist() for column in others.columns), strict=True):
+                if kind == DANGLING:
+                    self.dangling += int.from_bytes(extra, "little")
                 else:
+                    assert kind == TASK, f"unknown kind {kind}"
                     self._extra[path] = extra
-            if rows.num_rows < batch.num_rows:
-                yield batch.filter(batch["extra"].is_null()).select(["file_path", "blob"])
+            if others.num_rows < batch.num_rows:
+                yield batch.filter(partial).select(["file_path", "blob"])
 
     def united(self, memory: int) -> Iterator[tuple[Any, PositionBitmap]]:
         """What the file's own row carries and its positions, of each file that has positions.
@@ -179,26 +175,6 @@ def by_spec(
     yield from sorted(held, key=lambda pair: pair[0].data.spec_id)
 
 
-class Row(NamedTuple):
-    """A row of `REPORT` without a vector."""
-
-    data_file: str | None = None
-    path: str | None = None
-    offset: int | None = None
-    length: int | None = None
-    cardinality: int | None = None
-    file_size: int | None = None
-    n_new: int | None = None
-    n_hidden: int | None = None
-    entry: bytes | None = None
-
-
-def _report(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, REPORT_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=REPORT_SCHEMA)
-
-
 def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
     """Writes the deletes of one task as the table's format version has them; at most one per data file."""
     if table.metadata.format_version > 2:
@@ -208,16 +184,17 @@ def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordB
     path_of = table.place.paths(".parquet")
     files = PositionFiles(table.io, table.metadata.properties, limit, path_of, dry_run=dry_run)
     rows = [
-        Row(outcome.task.data.file_path, n_new=outcome.n_new, entry=b"" if outcome.by_files else None)
+        ReportRow(
+            BY_FILES if outcome.by_files else EMPTIED, outcome.task.data.file_path, n_rows=outcome.n_new
+        )
         for outcome in files.write(deletes)
     ]
-    rows += [Row(path=entry.file_path, entry=pickle.dumps(entry)) for entry in files.entries]
-    if rows:
-        yield _report(rows)
+    rows += [ReportRow(DELETE_FILE, path=e.file_path, entry=pickle.dumps(e)) for e in files.entries]
+    yield from report_rows(rows)
 
 
 def written(
-    deletes: Iterable[NewDeletes | Row], table: Target, *, only_new: bool = True
+    deletes: Iterable[NewDeletes | ReportRow], table: Target, *, only_new: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Writes the vectors of one task as they are found; rows without a vector are reported at the end.
 
@@ -227,31 +204,23 @@ def written(
         only_new: pass over those without a new position.
     """
     new: dict[str, tuple[int, int]] = {}  # rows and spec
-    others: list[Row] = []
+    others: list[ReportRow] = []
 
     def vectors() -> Iterator[tuple[str, PositionBitmap]]:
         for found in deletes:
-            if isinstance(found, Row):
+            if isinstance(found, ReportRow):
                 others.append(found)
                 continue
             path = found.task.data.file_path
             if only_new and found.n_new == 0:
                 continue
             if found.drops:
-                others.append(Row(path, n_new=found.n_new))
+                others.append(ReportRow(EMPTIED, path, n_rows=found.n_new))
                 continue
             assert found.positions is not None
             new[path] = found.n_new, found.task.data.spec_id
             yield path, found.positions
 
     for batch in write_files(vectors(), table.place, filesystem=table.io, kind=lambda path: new[path][1]):
-        counts = pa.array([new.pop(path)[0] for path in batch["data_file"].to_pylist()], pa.int64())
-        columns = [
-            *batch.columns,
-            counts,
-            pa.nulls(len(counts), pa.int64()),
-            pa.nulls(len(counts), pa.binary()),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=REPORT_SCHEMA)
-    if others:
-        yield _report(others)
+        yield vector_rows(batch, [new.pop(path)[0] for path in batch["data_file"].to_pylist()])
+    yield from report_rows(others)

@@ -1,0 +1,147 @@
+"""The rows that executors exchange with each other and with the driver; ``kind`` says what a row is.
+
+Between executors, `MARKED`:
+
+=========  ==================  ====================================================================
+kind       columns that count  meaning
+=========  ==================  ====================================================================
+PARTIAL    file_path, blob     a partial vector of a data file
+TASK       file_path, extra    the pickled task of a data file, once per data file
+DANGLING   extra               the number of rows that name no data file of the table
+=========  ==================  ====================================================================
+
+From executors to the driver, `REPORT`:
+
+============  ======================  =============================================================
+kind          columns that count      meaning
+============  ======================  =============================================================
+VECTOR        those of `WRITTEN`,     the data file has this new deletion vector, which deletes
+              n_rows                  ``n_rows`` rows that were live before
+EMPTIED       data_file, n_rows       all rows of the data file are deleted; the last ``n_rows`` now
+BY_FILES      data_file, n_rows       position-delete files hold the new deletes of the data file
+DELETE_FILE   path, entry             a position-delete file was written; its pickled manifest entry
+SUPERSEDED    data_file, n_rows       the data file stays as it is: its deletion vector does not hold
+                                      ``n_rows`` positions of position-delete files that it supersedes
+UNKNOWN_ROWS  n_rows                  so many rows name no data file of the table
+============  ======================  =============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+__all__ = [
+    "BY_FILES",
+    "DANGLING",
+    "DELETE_FILE",
+    "EMPTIED",
+    "MARKED",
+    "MARKED_SCHEMA",
+    "PARTIAL",
+    "REPORT",
+    "SUPERSEDED",
+    "TASK",
+    "UNKNOWN_ROWS",
+    "VECTOR",
+    "WRITTEN",
+    "WRITTEN_SCHEMA",
+    "ReportRow",
+    "dangling_row",
+    "partial_rows",
+    "report_rows",
+    "vector_rows",
+]
+
+PARTIAL, TASK, DANGLING = range(3)
+"""Kinds of rows of `MARKED`."""
+
+VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS = range(6)
+"""Kinds of rows of `REPORT`."""
+
+MARKED = "kind tinyint, file_path string, blob binary, extra binary"
+"""Spark's DDL of the rows that are shuffled."""
+
+MARKED_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.int8()),
+        pa.field("file_path", pa.string()),
+        pa.field("blob", pa.binary()),
+        pa.field("extra", pa.binary()),
+    ]
+)
+
+WRITTEN = "data_file string, path string, offset long, length long, cardinality long, file_size long"
+"""Spark's DDL of the locations of deletion vectors that a task wrote."""
+
+WRITTEN_SCHEMA = pa.schema(
+    [
+        pa.field("data_file", pa.string()),
+        pa.field("path", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("cardinality", pa.int64()),
+        pa.field("file_size", pa.int64()),
+    ]
+)
+
+REPORT = f"kind tinyint, {WRITTEN}, n_rows long, entry binary"
+"""Spark's DDL of what a task reports to the driver."""
+
+_REPORT_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.int8()),
+        *WRITTEN_SCHEMA,
+        pa.field("n_rows", pa.int64()),
+        pa.field("entry", pa.binary()),
+    ]
+)
+
+
+class ReportRow(NamedTuple):
+    """A row of `REPORT`; the columns that do not count for its kind are None."""
+
+    kind: int
+    data_file: str | None = None
+    path: str | None = None
+    offset: int | None = None
+    length: int | None = None
+    cardinality: int | None = None
+    file_size: int | None = None
+    n_rows: int | None = None
+    entry: bytes | None = None
+
+
+def partial_rows(partials: pa.RecordBatch) -> pa.RecordBatch:
+    """Partial vectors (file_path, blob) as rows of `MARKED`."""
+    n_rows = partials.num_rows
+    kind = pa.repeat(pa.scalar(PARTIAL, pa.int8()), n_rows)
+    arrays = [kind, partials["file_path"], partials["blob"], pa.nulls(n_rows, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=MARKED_SCHEMA)
+
+
+def dangling_row(n_rows: int) -> pa.RecordBatch:
+    """One row of `MARKED`: the number of rows that name no data file."""
+    row = {"kind": DANGLING, "file_path": None, "blob": None, "extra": n_rows.to_bytes(8, "little")}
+    return pa.RecordBatch.from_pylist([row], schema=MARKED_SCHEMA)
+
+
+def report_rows(rows: Sequence[ReportRow]) -> Iterator[pa.RecordBatch]:
+    """Rows of `REPORT` as one batch; no batch without rows."""
+    if rows:
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, _REPORT_SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_REPORT_SCHEMA)
+
+
+def vector_rows(written: pa.RecordBatch, n_rows: Sequence[int]) -> pa.RecordBatch:
+    """Locations of vectors (`WRITTEN`) and the rows that each newly deletes, as rows of `REPORT`."""
+    arrays = [
+        pa.repeat(pa.scalar(VECTOR, pa.int8()), written.num_rows),
+        *written.columns,
+        pa.array(n_rows, pa.int64()),
+        pa.nulls(written.num_rows, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_REPORT_SCHEMA)
