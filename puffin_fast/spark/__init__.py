@@ -1,7 +1,7 @@
-"""Deletion vectors on Spark: transforms and column functions on DataFrames, jobs on tables, a data source.
+"""Deletion vectors on Spark: transformations and column functions of DataFrames, jobs on tables, a data source.
 
-Executors search, decode, unite and encode; the driver plans and commits. Everything runs on classic sessions
-and on Spark Connect. Importing this package does not import PySpark; calling it needs the extra ``spark``.
+Executors search, decode, unite and encode; the driver plans and commits. Everything works on classic sessions and
+on Spark Connect. Importing this package does not import PySpark; its functions need the extra ``spark``.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _ON_TABLES = {
     "delete_positions": "delete",
     "scan": "scan",
 }
-"""Jobs on tables, and the modules that they are in."""
+"""The module of each job on tables."""
 
 
 def __getattr__(name: str) -> Any:
-    """Jobs on tables need PyIceberg, so they are loaded when they are asked for."""
+    """Imports jobs on tables when they are first used, because they need PyIceberg."""
     if name not in _ON_TABLES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

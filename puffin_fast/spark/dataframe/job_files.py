@@ -1,9 +1,9 @@
-"""The files of a job by their names.
+"""The delete files of a job, found by their names.
 
-Every run of a job has a name of its own, ``{job}-{12 hex digits}``, so two runs of one job never touch each
-other's files. A run on a table writes into a folder of that name in the table's data folder. A file is
-``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` in a table of format version 2; a local
-Puffin file that is not whole yet, or whose writer was killed, ``.{that}.{16 hex digits}.tmp``.
+Each run of a job has a name of its own, ``{job}-{12 hex digits}``: two runs of a job do not share files. A run on
+a table writes into a folder of that name in the table's data folder. A file is
+``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` in a table of format version 2. A local
+Puffin file that is not complete, or whose writer was killed, is ``.{that}.{16 hex digits}.tmp``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.(?:puffin|parquet)"
 
 
 def check_job(job_id: str) -> str:
-    """The job's name.
+    """Checks that a job id can begin a file name, and returns it.
 
     Raises:
-        InvalidInputError: it cannot be the first part of a file's name.
+        InvalidInputError: it cannot.
     """
     if not isinstance(job_id, str) or not _JOB.fullmatch(job_id):
         raise InvalidInputError(
@@ -45,17 +45,17 @@ def check_job(job_id: str) -> str:
 
 
 def run_name(job_id: str | None, kind: str) -> str:
-    """A new name for a run of a job; of one without a name, after the kind of job."""
+    """A new name for a run of a job; it begins with the job id, else with the kind of job."""
     return f"{kind if job_id is None else check_job(job_id)}-{uuid.uuid4().hex[:12]}"
 
 
 def data_folder(table: Table) -> str:
-    """Where a table's data files go, without a slash at the end."""
+    """The folder of a table's data files, without a trailing slash."""
     return (table.properties.get("write.data.path") or f"{table.location()}/data").rstrip("/")
 
 
 def _files(folder: str, run: str, prefix: str, filesystem: Any) -> list[str]:
-    """Paths of a folder's files of the runs whose name fits a pattern."""
+    """Paths of the delete files in a folder whose run matches a pattern."""
     whole = run + _ATTEMPT
     fits = re.compile(rf"{whole}|\.{whole}\.[0-9a-f]{{16}}\.tmp").fullmatch
     names = [name for start in ("", ".") for name in names_in(folder, start + prefix, filesystem=filesystem)]
@@ -84,13 +84,13 @@ def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]
 
 
 def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]:
-    """Paths of the files of deletes that the runs of a job left, those that count and those that do not.
+    """Paths of the delete files of all runs of a job, committed or not.
 
     Args:
         where: the folder that the job wrote to, or the table.
-        job_id: the job's name, whole.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem, when the folder alone does not say; a
-            table's own is known.
+        job_id: the complete job id.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; needed when the folder does not determine
+            it. For a table, its FileIO is used.
     """
     return [path for path, _ in _found(where, job_id, filesystem)]
 
@@ -98,15 +98,16 @@ def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]
 def remove_job_files(
     where: Place, job_id: str, *, keep: Collection[str] = frozenset(), filesystem: Any = None
 ) -> list[str]:
-    """Removes the files of a job that is over, except those that count.
+    """Removes the delete files of a finished job that are not in use.
 
-    A task that was told to stop may still finish a file: call it again later when the job failed. While a run
-    of the job is under way its files look like any other's, so wait for its end.
+    Call it when no run of the job is active: files of an active run would be removed. After a failed job, call it
+    again later: a task that was cancelled may still finish a file.
 
     Args:
-        where: the folder that the job wrote to, or the table; then what any of its snapshots needs stays.
-        job_id: the job's name, whole.
-        keep: paths that stay, as the job reported them or in another spelling (see `FileSet`).
+        where: the folder that the job wrote to, or the table; files that a snapshot of the table needs are not
+            removed.
+        job_id: the complete job id.
+        keep: paths that are not removed, as the job reported them or in another spelling (see `FileSet`).
         filesystem: as for `job_files`.
 
     Returns:
@@ -114,7 +115,9 @@ def remove_job_files(
     """
     found = list(_found(where, job_id, filesystem))
     stays = list(keep)
-    if found and _is_table(where):  # asked after the listing: what a commit took meanwhile stays
+    if found and _is_table(
+        where
+    ):  # loaded after the listing, so that files of a commit in between are not removed
         stays += _needed(where)
     known = FileSet(stays)
     found = [(path, handle) for path, handle in found if path not in known]
@@ -124,7 +127,7 @@ def remove_job_files(
 
 
 def _needed(table: Any) -> set[str]:
-    """The files that a table's snapshots need; the table is loaded anew."""
+    """The files that the snapshots of a table need; loads the table again first."""
     from puffin_fast.iceberg.maintenance.orphan_files import needed_files
 
     table.refresh()
@@ -132,7 +135,7 @@ def _needed(table: Any) -> set[str]:
 
 
 def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
-    """Removes the files of one run, except those that count."""
+    """Removes the files of one run, except those in ``keep``."""
     known = FileSet(keep)
     for path in _files(folder, re.escape(run), f"{run}-", filesystem):
         if path not in known:

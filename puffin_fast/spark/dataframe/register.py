@@ -1,4 +1,4 @@
-"""The data source made known to a Spark session."""
+"""Registration of the data source ``puffin``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``spark.read.format("puffin")`` known to a session; see `puffin_fast.spark.dataframe.source`.
+    """Registers ``spark.read.format("puffin")`` with a session; see `puffin_fast.spark.dataframe.source`.
 
     Raises:
         InvalidInputError: not a session.

@@ -1,17 +1,17 @@
-"""The data source ``puffin``: what is in Puffin files, as rows.
+"""The data source ``puffin``: the blobs of Puffin files as rows.
 
-``puffin_fast.spark.register(spark)``, then ``spark.read.format("puffin").load(paths)``. Footers only, unless
-an option asks for more:
+Call ``puffin_fast.spark.register(spark)``, then ``spark.read.format("puffin").load(paths)``. Only footers are
+read, unless an option asks for more:
 
 ====================  =====================================================================================
-option                what it gives
+option                rows
 ====================  =====================================================================================
-(none)                a row per blob: its file, its place and everything that the footer says of it
-``bytes=true``        the same and ``blob``, decompressed
+(none)                a row per blob: its file, offset, length and metadata
+``bytes=true``        the same, and ``blob``: the decompressed bytes
 ``positions=true``    a row per position of each deletion vector: path, file_path (the data file), pos
 ====================  =====================================================================================
 
-Only this module needs PySpark to be imported, because a source is a subclass.
+This is the only module that imports PySpark at its top, because a data source is a subclass.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BLOBS = pa.schema(
         pa.field("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
-"""``length`` is bytes in the file; the ids and ``fields`` are as the footer has them."""
+"""``length`` is in bytes, compressed; ids and ``fields`` are those of the footer."""
 
 BYTES = BLOBS.append(pa.field("blob", pa.binary()))
 
@@ -55,7 +55,7 @@ POSITIONS = pa.schema([("path", pa.string()), ("file_path", pa.string()), ("pos"
 
 MAX_PARTITIONS = 1000
 BATCH_BYTES = 4 << 20
-"""Bytes of blobs in one batch, unless a single one is larger."""
+"""Largest sum of blobs in one batch, in bytes; a larger blob is a batch of its own."""
 
 SUFFIX = ".puffin"
 
@@ -66,7 +66,7 @@ class _Files(InputPartition):
 
 
 class PuffinDataSource(DataSource):
-    """``spark.read.format("puffin")``; options as this module's text says, plus ``path`` or ``paths``."""
+    """``spark.read.format("puffin")``; options as in the table of this module, plus ``path`` or ``paths``."""
 
     @classmethod
     def name(cls) -> str:
@@ -94,7 +94,7 @@ class PuffinDataSource(DataSource):
 
 
 def _locations(options: Any) -> list[str]:
-    """``load`` gives one path as ``path`` and several as a JSON list in ``paths``."""
+    """The paths given to ``load``: one as option ``path``, several as a JSON list in option ``paths``."""
     given = [options["path"]] if options.get("path") else []
     if text := options.get("paths"):
         given += json.loads(text)
@@ -104,10 +104,10 @@ def _locations(options: Any) -> list[str]:
 
 
 def _expand(location: str) -> list[str]:
-    """A file, the files of a folder that end with ``.puffin``, or those whose name fits a pattern.
+    """The files of a location: a file, a folder (its ``.puffin`` files), or a glob pattern of names.
 
     Raises:
-        NotFoundError: a folder or pattern without such a file. A file is looked for when it is read.
+        NotFoundError: no file of the folder matches. Whether a single file exists is known when it is read.
     """
     folder, slash, pattern = location.rpartition("/")
     if not any(sign in pattern for sign in "*?["):
@@ -118,12 +118,12 @@ def _expand(location: str) -> list[str]:
             return [location]
     names = [name for name in names_in(folder or ".", "") if fnmatch.fnmatchcase(name, pattern)]
     if not names:
-        raise NotFoundError(f"{location}: no file there fits {pattern}")
+        raise NotFoundError(f"{location}: no file matches {pattern}")
     return [f"{folder}/{name}" if folder or slash else name for name in names]
 
 
 class _Reader(DataSourceReader):
-    """Lists on the driver, reads on the executors, a few files per task."""
+    """Lists files on the driver and reads them on executors, a few files per task."""
 
     def __init__(self, locations: list[str], shape: pa.Schema) -> None:
         self._locations = locations
@@ -162,7 +162,7 @@ def _footer(path: str, reader: PuffinReader, indexes: Sequence[int]) -> pa.Recor
 
 
 def _in_order(reader: PuffinReader, indexes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """(index, bytes) of some blobs in the order of the file, neighbours in one read."""
+    """(index, bytes) of some blobs in the order of the file; adjacent blobs are read together."""
     places = [(reader.blobs[index].offset, reader.blobs[index].length, index) for index in indexes]
     order = [index for _, _, index in sorted(places)]
     for index, (_, data) in zip(order, reader.read_many(order), strict=True):

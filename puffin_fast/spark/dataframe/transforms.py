@@ -1,7 +1,7 @@
-"""DataFrame in, DataFrame out: deleted positions to vectors, vectors to positions, vectors to their union.
+"""Transformations of DataFrames: positions to deletion vectors, deletion vectors to positions, and their union.
 
-Lazy like Spark's own transformations, and fit for ``df.transform(…)``. Only Arrow batches cross to Python
-(`mapInArrow`), so classic sessions and Connect run the same code.
+They are lazy, as Spark's own transformations are, and can be used with ``df.transform(…)``. They run Python code
+through `mapInArrow` only, so that classic sessions and Spark Connect use the same code.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["TASK_MEMORY", "decode_vectors", "encode_deletes", "union_vectors"]
 
 TASK_MEMORY = 128 << 20
-"""Bytes that a task's Python worker holds by default. With what it copies on the way it peaks at three to four
-times this and the task's largest vector together, beside 125 MB of imports."""
+"""Default size of the buffers of a task's Python worker, in bytes. With copies, its peak memory is three to four
+times the sum of this and the task's largest deletion vector, plus 125 MB of imported modules."""
 
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 30
 
@@ -28,7 +28,7 @@ _WORKER = "puffin_fast.spark.worker"
 
 
 def check_memory(task_memory: int) -> int:
-    """A memory limit that buffers with 32-bit offsets can keep.
+    """Checks a memory limit; buffers have 32-bit offsets.
 
     Raises:
         InvalidInputError: not an int from 1 MiB to 1 GiB.
@@ -41,10 +41,10 @@ def check_memory(task_memory: int) -> int:
 
 
 def by_file(partials: DataFrame) -> DataFrame:
-    """Brings all rows of a file into one task, next to each other.
+    """Shuffles the rows so that all rows of a data file are adjacent in one task.
 
-    Partitioned by hash, which adaptive execution may coalesce and never splits. Sorted by a hash first:
-    paths of one table share their first hundred bytes, which makes comparing them slow.
+    Rows are partitioned by hash: adaptive execution may coalesce such partitions but does not split them. They
+    are sorted by a hash first, because the paths of a table share a long prefix, which is slow to compare.
     """
     from pyspark.sql import functions
 
@@ -53,7 +53,7 @@ def by_file(partials: DataFrame) -> DataFrame:
 
 
 def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -> DataFrame:
-    """Rows of deletes as partial vectors, all those of a file together in one task."""
+    """Encodes rows of deletes as partial vectors; those of a data file are adjacent in one task."""
     from puffin_fast.spark.worker.combine import PARTIALS
 
     rows = check_dataframe(df).select(
@@ -68,26 +68,26 @@ def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -
 def encode_deletes(
     df: DataFrame, *, file_path: str = "file_path", pos: str = "pos", task_memory: int = TASK_MEMORY
 ) -> DataFrame:
-    """Deleted positions to deletion vectors, one per data file.
+    """Encodes deleted positions as deletion vectors, one per data file.
 
-    Each partition of the input combines its rows into partial vectors; only those are shuffled, and united
-    per file after it.
+    Each input partition encodes its rows as partial vectors. Only partial vectors are shuffled; after the shuffle
+    they are united per data file.
 
     Args:
-        df: one row per deleted position, in any order, repeats allowed.
+        df: one row per deleted position, in any order; duplicates are allowed.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        task_memory: bytes that a task may hold, whatever the skew (see `TASK_MEMORY`).
+        task_memory: size of a task's buffers in bytes, independent of skew (see `TASK_MEMORY`).
 
     Returns:
         (file_path string, blob binary, cardinality long): one row per distinct path; blob is a
         ``deletion-vector-v1`` blob (Puffin specification, blob types).
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: a column of another type; when it runs, a null, a negative position or one that is
-            too large, naming the column.
-        UnsupportedError: a streaming DataFrame, or a Python whose PyArrow Spark cannot use.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column has another type. When the DataFrame is computed: a null, a negative
+            position, or one above `MAX_POSITION`.
+        UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
     """
     from puffin_fast.spark.worker.merge import VECTORS
 
@@ -98,10 +98,10 @@ def encode_deletes(
 def union_vectors(
     df: DataFrame, *, file_path: str = "file_path", blob: str = "blob", task_memory: int = TASK_MEMORY
 ) -> DataFrame:
-    """Vectors of the same data file to one vector, their union.
+    """Unites the deletion vectors of each data file.
 
     Args:
-        df: any number of vectors per data file.
+        df: any number of deletion vectors per data file.
         file_path: the column with the data file's path, string.
         blob: the column with ``deletion-vector-v1`` blobs, binary. Spark sends 10,000 rows at a time to
             Python: with blobs of many kilobytes, lower ``spark.sql.execution.arrow.maxRecordsPerBatch``.
@@ -111,9 +111,9 @@ def union_vectors(
         (file_path string, blob binary, cardinality long): one row per distinct path.
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: a column of another type; when it runs, a null, naming the column.
-        CorruptDataError: when it runs, a blob that is no vector.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column has another type. When the DataFrame is computed: a null.
+        CorruptDataError: when the DataFrame is computed, a blob is not a valid deletion vector.
     """
     from puffin_fast.spark.worker.merge import VECTORS
 
@@ -127,10 +127,10 @@ def union_vectors(
 
 
 def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "blob") -> DataFrame:
-    """Deletion vectors to the positions in them, one row each.
+    """Decodes deletion vectors to one row per position.
 
     Args:
-        df: one row per vector.
+        df: one row per deletion vector.
         file_path: the column with the data file's path, string.
         blob: the column with ``deletion-vector-v1`` blobs, binary.
 
@@ -138,9 +138,9 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
         (file_path string, pos long): ascending within a vector.
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: a column of another type; when it runs, a null, naming the column.
-        CorruptDataError: when it runs, a blob that is no vector.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column has another type. When the DataFrame is computed: a null.
+        CorruptDataError: when the DataFrame is computed, a blob is not a valid deletion vector.
     """
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")

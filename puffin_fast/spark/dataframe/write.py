@@ -1,4 +1,4 @@
-"""A job: deleted positions of a DataFrame into Puffin files of a bounded size, written by the executors."""
+"""A job that writes the deleted positions of a DataFrame to Puffin files, on executors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TARGET_FILE_SIZE", "collect_written", "write_deletion_vectors"]
 
 TARGET_FILE_SIZE = 64 << 20
-"""Bytes of blobs after which a task begins another Puffin file."""
+"""Bytes of blobs above which a task begins another Puffin file."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,25 +36,25 @@ def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str
 
 
 def collect_written(written: DataFrame, location: str, run: str, filesystem: Any) -> pa.Table:
-    """Runs a run's Spark job, once: its rows name the files that count; all others of the run are removed.
+    """Runs the Spark job of a run once, and removes the files of the run that its rows do not name.
 
     Raises:
-        PuffinFastError: what an executor raised; the run's files are removed, as far as it is over.
+        PuffinFastError: an executor raised it; the files of its finished tasks are removed.
     """
     import pyarrow.compute as pc
 
-    kept: set[str] = set()
+    named: set[str] = set()
     try:
         table = collected(written)
         data_files = table["data_file"].drop_null()
         if pc.count_distinct(data_files).as_py() != len(data_files):
-            raise PuffinFastError(f"job {run}: two vectors for one data file, none of them may be used")
-        kept = set(pc.unique(table["path"].drop_null()).to_pylist())
+            raise PuffinFastError(f"job {run}: two deletion vectors for one data file; none was used")
+        named = set(pc.unique(table["path"].drop_null()).to_pylist())
     finally:
         try:
-            remove_run_files(location, run, keep=kept, filesystem=filesystem)
-        except (OSError, PuffinFastError) as trouble:  # must not hide the job's own outcome
-            _LOG.warning("job %s: files that do not count may be left in %s: %s", run, location, trouble)
+            remove_run_files(location, run, keep=named, filesystem=filesystem)
+        except (OSError, PuffinFastError) as trouble:  # must not replace the error of the job itself
+            _LOG.warning("job %s: unused files may be left in %s: %s", run, location, trouble)
     return table.sort_by([("path", "ascending"), ("offset", "ascending")])
 
 
@@ -69,35 +69,34 @@ def write_deletion_vectors(
     task_memory: int = TASK_MEMORY,
     filesystem: Any = None,
 ) -> pa.Table:
-    """Encodes deleted positions and writes the vectors into Puffin files; runs at once.
+    """Encodes deleted positions as deletion vectors and writes them to Puffin files; runs immediately.
 
-    Executors write; nothing is written before every row was found good. Retried and speculative tasks write
-    files of their own, of which only those count, and stay, that the driver got word of.
+    Executors write the files, after all rows were checked. Retried and speculative tasks write files of their own;
+    files that are not in the result are removed.
 
     Args:
-        deletes_df: one row per deleted position, in any order, repeats allowed.
-        location: the folder to write to, a path or URI that driver and executors reach; made if need be.
+        deletes_df: one row per deleted position, in any order; duplicates are allowed.
+        location: the folder to write to, a path or URI that the driver and all executors reach; created if missing.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        target_file_size: bytes of blobs after which a task begins another Puffin file; a larger vector gets
+        target_file_size: bytes of blobs above which a task begins another Puffin file; a larger vector gets
             a file of its own.
-        job_id: begins the name of each file; must be new in that folder, so that of two runs at most one
-            counts. What a dead run left `remove_job_files` removes.
+        job_id: begins the name of each file, and must be new in the folder: at most one of two runs succeeds.
+            `remove_job_files` removes the files of a run that was killed.
         task_memory: as for `encode_deletes`.
-        filesystem: a pyarrow.fs.FileSystem or fsspec filesystem that can be pickled, when the location alone
-            does not say.
+        filesystem: a pyarrow.fs.FileSystem or fsspec filesystem that can be pickled; needed when the location
+            does not determine it.
 
     Returns:
         data_file, path: string; offset, length (bytes), cardinality, file_size: int64. One row per
         data file, sorted by path and offset; no rows and no files when there are no deletes.
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: a column of another type, a null, a position that is negative or too large, naming
-            the column.
-        ConflictError: a run of that job has left files there, or wrote some meanwhile.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column has another type; a null; a position is negative or above `MAX_POSITION`.
+        ConflictError: files of the job exist already, or another run of it writes at the same time.
         MissingExtraError: an executor cannot import this package; names its host and Python.
-        UnsupportedError: a streaming DataFrame, or a Python whose PyArrow Spark cannot use.
+        UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
     """
     from puffin_fast.spark.worker.rows import WRITTEN
 
@@ -115,9 +114,9 @@ def write_deletion_vectors(
         filesystem=filesystem,
     )
     written = collect_written(partials.mapInArrow(body, WRITTEN), place, run, filesystem)
-    # of two runs at once the one that ends later sees the other's files: at most one of them counts
+    # of two runs at the same time, the one that ends later sees the files of the other: at most one succeeds
     left = () if job_id is None else job_files(place, job_id, filesystem=filesystem)
     if others := [path for path in left if path.endswith(".puffin") and f"/{run}-" not in path]:
         remove_run_files(place, run, keep=(), filesystem=filesystem)
-        raise ConflictError(f"job_id {job_id!r}: another run of it wrote {others[0]} meanwhile")
+        raise ConflictError(f"job_id {job_id!r}: another run of it wrote {others[0]} at the same time")
     return written

@@ -1,4 +1,4 @@
-"""How Spark cuts rows into the batches that it sends to Python."""
+"""How Spark splits rows into the batches that it sends to Python."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 single row, which takes half of the time that rows need to reach Python (measured with PySpark 4.1)."""
 
 NO_LIMIT = str((1 << 31) - 1)
-"""The value with which Spark does not count, but cuts by ``maxRecordsPerBatch`` alone."""
+"""The value with which Spark does not count bytes and splits by ``maxRecordsPerBatch`` only."""
 
 
 def rows_per_batch(session: SparkSession) -> int:
-    """At most so many rows go into a batch, 10,000 by default; 0 or less is no limit."""
+    """The largest number of rows in a batch, 10,000 by default; 0 or less means no limit."""
     return int(session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") or 0)
 
 
 @contextmanager
 def uncounted(session: SparkSession) -> Iterator[None]:
-    """Lets Spark cut by rows alone what it sends to Python meanwhile, unless the session says otherwise.
+    """Makes Spark split batches by rows only, during the block.
 
-    Not where it does not cut by rows: then bytes are the only limit.
-
-    For actions: Spark reads its settings when one begins. Of two at once in a session only the first may have to
-    set anything, and takes back nothing that another one needs later.
+    Does nothing when the session sets the byte limit itself, or when it has no limit of rows: then bytes are the
+    only limit. Spark reads the setting when an action starts, so two blocks at the same time in one session do not
+    disturb each other.
     """
     if session.conf.get(LIMIT, None) is not None or rows_per_batch(session) <= 0:
         yield
@@ -48,6 +47,6 @@ def uncounted(session: SparkSession) -> Iterator[None]:
 
 
 def collected(df: DataFrame) -> pa.Table:
-    """A DataFrame's rows, computed with `uncounted` batches, errors as `own_errors` has them."""
+    """Collects the rows of a DataFrame, within `uncounted` and `own_errors`."""
     with own_errors(), uncounted(df.sparkSession):
         return df.toArrow()

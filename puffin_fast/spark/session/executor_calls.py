@@ -1,6 +1,7 @@
-"""How work reaches the executors: by name, through a function that travels by value.
+"""Functions of this package that executors call, found there by name.
 
-A function nested in another one is pickled whole, so it runs where this package is missing, and can say so.
+Only a nested function is sent, which is pickled by value: it runs even where this package is not installed, and
+raises an error that says so.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ __all__ = ["by_name", "over_batches"]
 
 
 def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
-    """A picklable way to get at ``module.function`` on an executor.
+    """Returns a picklable function that imports ``module.function`` on an executor.
 
     Returns:
-        A function without arguments that imports and returns it there; where that fails, it raises a
-        RuntimeError that names the executor's host and Python (our own classes do not exist there), and an
-        UnsupportedError where the package is of another version than here.
+        A function without arguments. Where the import fails, it raises a RuntimeError that names the host and
+        the Python of the executor (the error classes of this package cannot be imported there); where the
+        package has another version than on the driver, an UnsupportedError.
     """
     trouble, version = NO_PACKAGE, __version__
 

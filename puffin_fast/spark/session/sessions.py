@@ -1,6 +1,6 @@
-"""The driver's side of every Spark job: what a DataFrame must be, and errors that come back as our own.
+"""Checks of DataFrames and sessions, and translation of Spark's errors to the errors of this package.
 
-Nothing here starts a session: it comes from the DataFrame. Classic sessions and Connect take the same calls.
+A session is never started here: it comes from the DataFrame. Classic sessions and Spark Connect use the same code.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ OLDEST = (4, 0)
 """The first PySpark series with `DataFrame.toArrow` and one DataFrame class for classic and Connect."""
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
-"""Spark's integer types in its own spelling; each fits a position without a loss."""
+"""Spark's integer types; each is cast to a position (long) without loss."""
 
 NO_PACKAGE = "puffin_fast cannot be imported on the executor"
-"""How `_ship` begins the message of an executor that lacks this package."""
+"""Begins the error message of an executor that cannot import this package."""
 
 
 def pyspark_version() -> tuple[int, int]:
@@ -60,7 +60,7 @@ def pyspark_version() -> tuple[int, int]:
 
 
 def _check_arrow() -> None:
-    """PySpark itself decides which PyArrow it works with."""
+    """Raises UnsupportedError when PySpark does not work with the installed PyArrow."""
     from pyspark.sql.pandas.utils import require_minimum_pyarrow_version
 
     try:
@@ -70,7 +70,7 @@ def _check_arrow() -> None:
 
 
 def check_dataframe(df: object) -> DataFrame:
-    """A batch DataFrame of a session that speaks Arrow, classic or Connect.
+    """Checks that an object is a batch DataFrame, classic or Connect, and returns it.
 
     Raises:
         InvalidInputError: not a DataFrame of PySpark.
@@ -83,12 +83,12 @@ def check_dataframe(df: object) -> DataFrame:
         raise InvalidInputError(f"expected a PySpark DataFrame, found {type(df).__name__}")
     _check_arrow()
     if df.isStreaming:
-        raise UnsupportedError("a streaming DataFrame has no end: call this on each batch, in foreachBatch")
+        raise UnsupportedError("expected a batch DataFrame, found a streaming one: call this in foreachBatch")
     return df
 
 
 def session_of(spark: object) -> SparkSession:
-    """The session that is given, or that of a DataFrame.
+    """The given session, or the session of the given DataFrame.
 
     Raises:
         InvalidInputError: neither.
@@ -106,18 +106,18 @@ def session_of(spark: object) -> SparkSession:
 
 
 def take(df: DataFrame, name: str, types: tuple[str, ...], *, to: str, cast: str | None = None) -> Column:
-    """One column of a DataFrame, checked and renamed.
+    """Selects one column of a DataFrame, checked and renamed.
 
     Args:
-        df: where it is.
-        name: a top-level column as the DataFrame spells it (dots are part of the name).
-        types: the types it may have, in Spark's spelling.
-        to: its name in the result.
-        cast: the type of the result when several are allowed.
+        df: the DataFrame.
+        name: a top-level column (dots are part of the name).
+        types: the allowed types, as Spark's DDL.
+        to: the name of the result.
+        cast: the type of the result, where several types are allowed.
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: two columns of that name, or another type.
+        NotFoundError: the column does not exist.
+        InvalidInputError: two columns have the name, or its type is not allowed.
     """
     from pyspark.sql import functions
 
@@ -142,7 +142,7 @@ _EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg"}
 
 
 def _rebuild(text: str) -> PuffinFastError | None:
-    """Our error that a Spark failure's text carries, if any."""
+    """The error of this package that the message of a Spark error contains, if any."""
     if lacking := _NO_PACKAGE.search(text):
         package = lacking[2] or "puffin_fast"
         return MissingExtraError(f"{package} on the executor {lacking[1]}", _EXTRAS.get(package, "spark"))
@@ -157,7 +157,7 @@ def _rebuild(text: str) -> PuffinFastError | None:
 
 @contextmanager
 def tagged(session: SparkSession, tag: str) -> Iterator[None]:
-    """Marks the Spark jobs that this thread starts meanwhile: for Spark's UI, and for `interruptTag`."""
+    """Tags the Spark jobs that this thread starts, for Spark's UI and for `interruptTag`."""
     session.addTag(tag)
     try:
         yield
@@ -167,9 +167,9 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Turns what Spark makes of an executor's `PuffinFastError` back into that error, chained to Spark's.
+    """Raises the `PuffinFastError` of an executor again on the driver, chained to Spark's error.
 
-    Errors that are not of this package (a lost executor, a full disk) pass as Spark raised them.
+    Other errors (a lost executor, a full disk) are raised unchanged.
     """
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""Many Puffin files into few, by executors."""
+"""Compaction of Puffin files, on executors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["compact"]
 
 ONE_FILE = 1 << 62
-"""Each task writes one file: how much goes into it was decided when the tasks were made."""
+"""No limit: each task writes one file, whose size was decided when the tasks were made."""
 
 
 def compact(
@@ -38,10 +38,10 @@ def compact(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """`puffin_fast.iceberg.compact`, with the vectors read and written by executors.
+    """`puffin_fast.iceberg.compact` on executors.
 
-    A task writes one Puffin file of the target size; it holds one vector, and the bytes of neighbours that are
-    read at once.
+    Each task writes one Puffin file of the target size. It holds one deletion vector, and the bytes of adjacent
+    blobs that are read together.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -52,7 +52,7 @@ def compact(
         As there.
 
     Raises:
-        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = session_of(spark)
     checked_id(job_id)
@@ -75,7 +75,7 @@ def compact(
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
-    """Vectors for one file each, of one partition spec; within it those of the same old file together."""
+    """Groups vectors by new Puffin file, each of one partition spec; within it by old Puffin file."""
     bins: list[list[FileTask]] = []
     filled = limit
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Position-delete files and equality-delete files turned into deletion vectors by executors."""
+"""Conversion of position deletes and equality deletes to deletion vectors, on executors."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def convert_position_deletes(
     dry_run: bool = False,
     task_memory: int = TASK_MEMORY,
 ) -> RewriteResult:
-    """`puffin_fast.iceberg.convert_position_deletes`, with delete files read and vectors written by executors.
+    """`puffin_fast.iceberg.convert_position_deletes` on executors.
 
-    A data file whose delete files are about it alone is one task's work from reading to vector; the task holds
-    the positions of one data file. Delete files that are about several data files are read once each, a batch
-    of a million rows at a time; what is shuffled then is one partial vector per data file and batch.
+    Where the delete files of a data file apply to it alone, one task reads them and writes the deletion vector; it
+    holds the positions of one data file. Delete files that apply to several data files are read once each, in
+    batches of a million rows; one partial vector per data file and batch is shuffled.
 
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
         branch, job_id, snapshot_properties, dry_run: as there.
-        task_memory: as for `encode_deletes`; of the tasks after the shuffle.
+        task_memory: as for `encode_deletes`, for the tasks after the shuffle.
 
     Returns:
         As there.
 
     Raises:
-        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = session_of(spark)
     checked_id(job_id)
@@ -91,12 +91,12 @@ def convert_position_deletes(
 
 
 def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], task_memory: int) -> DataFrame:
-    """What becomes of data files with position deletes: rows of `REPORT`."""
+    """Converts the position deletes of data files; returns rows of `REPORT`."""
     alone: list[FileDeletes] = []
     sharing: list[FileDeletes] = []
     for file in files:
-        lean = replace(file, equality_deletes=())
-        (sharing if any(only_path(entry) is None for entry in file.position_deletes) else alone).append(lean)
+        task = replace(file, equality_deletes=())
+        (sharing if any(only_path(entry) is None for entry in file.position_deletes) else alone).append(task)
     reports = []
     if alone:
         alone.sort(key=lambda file: file.data.spec_id)
@@ -116,7 +116,7 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
 
 
 def _shared(files: Iterable[FileDeletes]) -> list[tuple[ManifestEntry, bytes]]:
-    """The position-delete files of data files, each with a blob of the numbers of those it applies to."""
+    """The position-delete files, each with a blob of the numbers of the data files that it applies to."""
     entries: dict[str, tuple[ManifestEntry, list[int]]] = {}
     for number, file in enumerate(files):
         for entry in file.position_deletes:
@@ -135,11 +135,11 @@ def convert_equality_deletes(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """`puffin_fast.iceberg.convert_equality_deletes`, with data files searched by executors.
+    """`puffin_fast.iceberg.convert_equality_deletes` on executors.
 
-    Each data file is one task's work from search to vector, so nothing is shuffled. A task holds the keys of
-    the equality deletes that apply to its data files, a batch of the key columns, and one data file's vector;
-    data files with the same equality deletes go together, so that these are read by few tasks.
+    One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds the keys of
+    the equality deletes that apply to its data files, a batch of the key columns, and one deletion vector. Data
+    files with the same equality deletes are grouped, so that few tasks read these.
 
     Args:
         spark, table, branch, job_id, snapshot_properties, dry_run: as for `convert_position_deletes`.
@@ -169,7 +169,7 @@ def convert_equality_deletes(
 
 
 def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
-    """Data files with the same equality deletes together; no task reads more of these than of data."""
+    """Groups data files with the same equality deletes; no task reads more bytes of these than of data."""
 
     def keys(file: FileDeletes) -> list[str]:
         return sorted(entry.file_path for entry in file.equality_deletes)
@@ -186,5 +186,5 @@ def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
 
 
 def _n_bytes(entries: Iterable[ManifestEntry]) -> int:
-    """What reading delete files costs, in bytes."""
+    """Cost of reading delete files, in bytes."""
     return sum(entry.file_size_in_bytes + OPEN_BYTES for entry in entries)

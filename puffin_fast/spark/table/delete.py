@@ -1,8 +1,8 @@
-"""Jobs on tables: the deletes of `puffin_fast.iceberg`, found and written by executors.
+"""Deletes by a filter or by positions, searched and written by executors.
 
-The driver plans and commits; executors read data files and earlier deletes, and write Puffin files, or Parquet
-files in tables of format version 2, each job into a folder of its own in the table's data folder. Reading needs no
-jar: PyIceberg's plan, PyArrow's Parquet.
+The driver plans and commits. Executors read data files and earlier deletes, and write Puffin files, or Parquet
+files in tables of format version 2. Each run writes to a folder of its own in the table's data folder. No jar is
+needed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def delete(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
-    """`puffin_fast.iceberg.delete`, with the data files searched and the deletes written by executors.
+    """`puffin_fast.iceberg.delete` on executors.
 
-    Each data file is one task's work from search to vector, so nothing is shuffled; a task's memory is a batch
-    of the filter's columns and the vector of one data file.
+    One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
+    the filter's columns and the deletion vector of one data file.
 
     What no filter says (functions, arithmetic, subqueries) Spark judges: a Column, as ``functions.expr("id % 2 = 0")``,
     or text that is not of PyIceberg's grammar, which is Spark's SQL then. It sees the columns as `scan` gives
@@ -69,7 +69,7 @@ def delete(
         As there.
 
     Raises:
-        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = session_of(spark)
     job = start(table, branch, checked_id(job_id), oldest=2)
@@ -116,26 +116,27 @@ def delete_positions(
 ) -> DeleteResult:
     """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
 
-    Rows are checked and combined before the shuffle, which carries partial vectors; no file is written before
-    all rows were found good. When another commit comes first, the DataFrame is computed again.
+    Rows are checked and encoded as partial vectors before the shuffle; no file is written before all rows were
+    checked. When another commit comes first, the DataFrame is computed again.
 
     Args:
-        deletes_df: one row per deleted position, in any order; repeats and deleted rows do no harm.
+        deletes_df: one row per deleted position, in any order; duplicates and rows that are deleted already
+            are allowed.
         table: a PyIceberg table whose files the executors reach with its own FileIO.
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
-        strict: refuse rows of files that the branch does not have; else they are passed over, and counted.
+        strict: raise for rows of files that the branch does not have; otherwise they are skipped and counted.
         branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
         task_memory: as for `encode_deletes`.
 
     Returns:
-        As there; `rows_dangling` counts the rows that were passed over.
+        As there; `rows_dangling` is the number of skipped rows.
 
     Raises:
-        NotFoundError: a column that is not there; when strict, a path that is no live data file.
-        InvalidInputError: a column of another type, a null, a negative position, or one that its data file
-            does not have.
-        MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        NotFoundError: a column does not exist; ``strict``, and a path is not a live data file.
+        InvalidInputError: a column has another type; a null; a position is negative or past the end of its
+            data file.
+        MissingExtraError: a package is missing on an executor; names it, the host and its Python.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as there.
     """
     rows = check_dataframe(deletes_df).select(
@@ -169,7 +170,7 @@ def _by_position(
     conflict_filter: ConflictFilter = None,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult:
-    """Deletes rows that a DataFrame names.
+    """Deletes the rows that a DataFrame names.
 
     Args:
         job: just started.

@@ -1,4 +1,4 @@
-"""Rows deleted from tables by the keys in a DataFrame, found and written by executors."""
+"""Deletes by the keys in a DataFrame, searched and written by executors."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["BROADCAST_KEYS", "delete_keys"]
 
 BROADCAST_KEYS = 1 << 22
-"""Up to so many distinct keys are sent to every task."""
+"""Largest number of distinct keys that are sent to every task."""
 
 BROADCAST_BYTES = 32 << 20
-"""And up to so many bytes of them."""
+"""Largest size of the keys that are sent to every task, in bytes."""
 
-UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would let a line end follow
+UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\z"  # $ would accept a trailing newline
 
 _BODIES = "puffin_fast.spark.worker.keys"
 
@@ -72,27 +72,27 @@ def delete_keys(
     broadcast_keys: int = BROADCAST_KEYS,
     task_memory: int = TASK_MEMORY,
 ) -> DeleteResult:
-    """`puffin_fast.iceberg.delete_keys` for the keys in a DataFrame; executors find the rows and write the deletes.
+    """`puffin_fast.iceberg.delete_keys` on executors, for the keys in a DataFrame.
 
-    Few keys are sent to every task, and the data files that may hold one, by partition and bounds, are searched
-    where their deletes are written: nothing is shuffled, and a task holds the keys (up to five times their
-    bytes), a batch of the key's columns and one data file's vector. Many keys stay where they are: the
-    DataFrame is cached, and joined by Spark with the key's columns of the data files that lie between the
-    lowest and the highest key; what a task holds then is bounded by `task_memory`, and by Spark's own limits.
+    Few keys are sent to every task. The data files whose partition and bounds admit a key are searched, each by
+    one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their
+    bytes), a batch of the key columns and one deletion vector. Many keys are cached as a DataFrame, and Spark
+    joins them with the key columns of the data files between the lowest and the highest key; a task is then
+    bounded by `task_memory` and by Spark's own limits.
 
     Args:
-        keys_df: the keys, in columns of the table's names; other columns do not matter, nor do repeats.
+        keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
         table: a PyIceberg table whose files the executors reach with its own FileIO.
         on, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid column is
             binary, or a string as Spark reads such columns.
-        broadcast_keys: up to so many distinct keys are few (and up to 32 MiB of them).
+        broadcast_keys: up to this number of distinct keys (and 32 MiB of them) are sent to every task.
         task_memory: as for `encode_deletes`.
 
     Returns:
         As there.
 
     Raises:
-        As there, and MissingExtraError: an executor lacks a package; names it, the host and its Python.
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = check_dataframe(keys_df).sparkSession
     check_memory(task_memory)
@@ -126,7 +126,7 @@ def delete_keys(
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:
-    """The key's columns as k0, k1, …; refuses at once what does not compare.
+    """Selects the key columns as k0, k1, …; raises where a column cannot be compared with the table's.
 
     Raises:
         NotFoundError, InvalidInputError: as `delete_keys`.
@@ -137,9 +137,11 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
     for name, field in fields:
         quoted, kind = _column(schema, name)
         column = functions.col(quoted)
-        if kind.startswith("string collate"):  # Spark would take keys that differ in case for one
+        if kind.startswith("string collate"):  # a case-insensitive collation would merge different keys
             column, kind = column.cast("string"), "string"
-        if isinstance(field.field_type, UUIDType) and kind == "string":  # what is no uuid equals none
+        if (
+            isinstance(field.field_type, UUIDType) and kind == "string"
+        ):  # a text that is not a uuid equals no uuid
             keys_df = keys_df.where(column.isNull() | column.rlike(UUID))
             column = functions.unhex(functions.replace(column, functions.lit("-"), functions.lit("")))
         columns.append(column)
@@ -151,16 +153,16 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
 
 
 def _plain(fields: Fields) -> dict[str, NestedField]:
-    """The key's columns by names that Python's functions on DataFrames take: dots are not for them."""
+    """The key columns by names without dots, which DataFrame functions would read as struct fields."""
     return {f"k{at}": field for at, (_, field) in enumerate(fields)}
 
 
 def _column(schema: StructType, name: str) -> tuple[str, str]:
-    """How Spark spells a column, or a field of structs where no column has this name; and its type.
+    """The quoted name and the type of a column, or of a struct field where no column has the name.
 
     Raises:
-        NotFoundError: neither is there.
-        InvalidInputError: there are two.
+        NotFoundError: neither exists.
+        InvalidInputError: two columns have the name.
     """
     for path in ([name], name.split(".")):
         inside: Any = schema
@@ -178,7 +180,7 @@ def _column(schema: StructType, name: str) -> tuple[str, str]:
 
 
 def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) -> list[Any] | None:
-    """The distinct keys; None when they are many, of which no more than the limits come to the driver."""
+    """The distinct keys; None when they exceed the limits. Never more than the limits reach the driver."""
     from pyspark.sql.types import BooleanType, StructField, StructType
 
     body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
@@ -191,7 +193,7 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
 
 @contextmanager
 def _cached(rows: DataFrame, fields: Fields, *, null_safe: bool) -> Iterator[DataFrame]:
-    """The keys as `normalised` gives them, computed once: what is pruned by must be what is joined."""
+    """The keys as `normalised` returns them, cached: files are pruned by the same keys that are joined."""
     body = over_batches(_BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe)
     cached = rows.mapInArrow(body, _ddl(fields)).persist()
     try:
@@ -205,7 +207,7 @@ def _ddl(fields: Fields) -> str:
 
 
 def _ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
-    """Of each column of keys the lowest and highest value, and null if there is one."""
+    """For each key column its lowest and highest value, and null if it has one."""
     from pyspark.sql import functions
 
     schema = key_schema(fields)
@@ -234,7 +236,7 @@ def _joined(
     null_safe: bool,
     task_memory: int,
 ) -> list[Outcome]:
-    """What becomes of data files by a join with their rows, which carry file and position."""
+    """Joins the keys with the rows of data files, and writes the deletes of the rows that match."""
     if not tasks:
         return []
     session, target = cached.sparkSession, job.target()

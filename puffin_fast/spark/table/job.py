@@ -1,4 +1,4 @@
-"""What the jobs on tables share, on the driver: a folder to write to, tasks of about equal work, what came back."""
+"""The common part of jobs on tables, on the driver: folder, tasks of similar size, results."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ __all__ = [
 MAIN = "main"
 
 TASK_BYTES = 128 << 20
-"""Bytes of files that one task reads, a single larger file apart; as much as Spark's own scans take. Starting a
-task costs 0.2 s of processor time before Python 3.13, which reads the directory of PySpark's archive each time."""
+"""Bytes of files that one task reads (a larger file is a task of its own), as in Spark's own scans. Starting a
+task costs 0.2 s of CPU time before Python 3.13, which reads the directory of PySpark's archive each time."""
 
 OPEN_BYTES = 512 << 10
-"""What opening a data file costs, in bytes of reading."""
+"""Cost of opening a data file, expressed in bytes of reading."""
 
 Item = TypeVar("Item")
 
 
 def checked_id(job_id: str | None) -> str | None:
-    """A job's id that can begin the name of a file.
+    """Checks that a job id, if there is one, can begin a file name.
 
     Raises:
         InvalidInputError: it cannot.
@@ -75,18 +75,18 @@ def checked_id(job_id: str | None) -> str | None:
 
 
 class Job:
-    """One plan of a job: where its executors write, and what became of the data files.
+    """One run of a job: where its executors write, and what they reported.
 
     Args:
-        table: what it changes.
-        job_id: begins the names of its files; `kind` where there is none.
-        kind: what it does, a word.
-        target_file_size: bytes of blobs after which a task begins another file; the table's by default.
-        dry_run: executors write into memory and forget it.
+        table: the table to change.
+        job_id: begins the names of its files; without it, `kind` does.
+        kind: what the job does, one word.
+        target_file_size: bytes of blobs above which a task begins another file; the table's by default.
+        dry_run: executors write to memory and discard it.
 
     Attributes:
-        name: begins the name of each file; a tag of the Spark jobs that it runs.
-        dangling: rows that named no data file of the table.
+        name: begins the name of each file; also the tag of its Spark jobs.
+        dangling: number of rows that name no data file of the table.
         entries: position-delete files written, in a table of format version 2.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not hold.
@@ -110,11 +110,11 @@ class Job:
         self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
-        """The table for the executors."""
+        """The packed `Target` for executors."""
         return pack(Target(self.table.io, forgetful(self.table.metadata), self.place))
 
     def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
-        """Runs the executors' part, once."""
+        """Runs the Spark job once and reads its report."""
         listing, _ = filesystem(self.table.io, self.place.location)
         with tagged(report.sparkSession, self.name):
             rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
@@ -134,7 +134,7 @@ class Job:
         return outcomes
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> VectorChanges:
-        """What a delete commits, or would."""
+        """The changes that a delete commits; with ``dry_run`` only their counts."""
         if self.place.dry_run:
             return count_deletes(outcomes)
         if self.table.metadata.format_version > 2:
@@ -143,7 +143,7 @@ class Job:
 
 
 def forgetful(metadata: TableMetadata) -> TableMetadata:
-    """A table's metadata without its history, which executors do not need."""
+    """The metadata of a table without its history, which executors do not need."""
     history: dict[str, Any] = {
         "snapshots": [],
         "snapshot_log": [],
@@ -162,7 +162,7 @@ def without_metrics(task: FileTask) -> FileTask:
 
 
 def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
-    """Neighbours together, so much that each task has about the same to do."""
+    """Groups adjacent items so that the cost of each group is at most ``limit``, or that of one item."""
     bins: list[list[Item]] = []
     filled = limit
     for item in items:
@@ -176,14 +176,14 @@ def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TAS
 
 
 def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:
-    """`createDataFrame`, also in sessions without a limit of rows to a batch, of whose 0 PyArrow makes an error."""
+    """`createDataFrame` that works in sessions without a limit of rows per batch: PyArrow refuses their 0."""
     if rows_per_batch(session) > 0:
         return session.createDataFrame(rows, schema)
     return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
 
 
 def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
-    """One partition per bin: a range has as many partitions as asked for, and a broadcast join keeps them."""
+    """A DataFrame with one partition per bin: the partitions of a range survive a broadcast join."""
     import pyarrow as pa
     from pyspark.sql import functions
 
@@ -194,9 +194,9 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 
 
 def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
-    """Rows of `MARKED` that bring each file's task to where its vectors come together.
+    """The rows of `MARKED` that carry the task of each data file.
 
-    Pickled and no more: Spark compresses what it shuffles, and a table has many files.
+    Tasks are pickled, not compressed: Spark compresses shuffled data.
     """
     import pyarrow as pa
 

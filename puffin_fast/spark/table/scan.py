@@ -1,4 +1,4 @@
-"""Rows of a table as a DataFrame: planned by PyIceberg, read by executors with PyArrow, no jar."""
+"""The live rows of a table as a DataFrame, read by executors with PyArrow; no jar is needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 Share = tuple["FileTask", int, int]
-"""A data file, the number of a share of its row groups, and of how many."""
+"""A data file, the number of one share of its row groups, and the number of shares."""
 
 
 def scan(
@@ -43,12 +43,12 @@ def scan(
     limit: int | None = None,
     case_sensitive: bool = True,
 ) -> DataFrame:
-    """`puffin_fast.iceberg.scan` as a DataFrame: vectors, position deletes and equality deletes applied.
+    """`puffin_fast.iceberg.scan` as a DataFrame: all deletes are applied.
 
-    Planned when called, so that the snapshot is fixed; read when Spark asks for rows, and anew each time. Tasks
-    read about 128 MiB of data files each, large files by their row groups. A task holds a batch of 131,072 rows
-    of the columns asked for, and the deletes of its data files. Spark cannot push filters and columns into it:
-    say here which are wanted.
+    The scan is planned when this is called, so the snapshot is fixed; rows are read each time Spark computes the
+    DataFrame. Each task reads about 128 MiB of data files; large files are split by row groups. A task holds a
+    batch of 131,072 rows of the selected columns, and the deletes of its data files. Spark does not push filters
+    and columns into this DataFrame: pass them here.
 
     Args:
         spark: the session, or a DataFrame of it.
@@ -56,14 +56,14 @@ def scan(
         row_filter, selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
 
     Returns:
-        Rows in no order, every column nullable. A uuid is a string, fixed is binary, a time is bigint
+        The rows in no particular order; every column is nullable. A uuid is a string, fixed is binary, a time is bigint
         (microseconds), timestamps of nanoseconds are bigint, the metadata column ``_file`` is a string; all
         others have the type of the same name.
 
     Raises:
-        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as there, when called; what is
-            wrong with data files and their deletes when it runs.
-        MissingExtraError: when it runs, an executor lacks a package.
+        NotFoundError, InvalidInputError, UnsupportedError, CorruptDataError: as there; errors of data files and
+            deletes when the DataFrame is computed.
+        MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
     """
     session = session_of(spark)
     found = scan_here(
@@ -97,7 +97,7 @@ def scan(
 
 
 def _shares(task: FileTask) -> Iterable[Share]:
-    """A data file in shares of about a task's bytes, as far as its row groups allow."""
+    """Splits a data file into shares of about `TASK_BYTES`, at row groups."""
     count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
     return [(task, number, count) for number in range(count)]
 

@@ -1,4 +1,4 @@
-"""On the driver: rows of data files searched by executors, by a filter or by keys."""
+"""On the driver: a search for rows, by a filter or by keys, that executors run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["bins_to_search", "searched"]
 def searched(
     session: SparkSession, job: Job, tasks: Iterable[FileTask], finder: Finder, *, case_sensitive: bool = True
 ) -> list[Outcome]:
-    """What becomes of data files; executors read those of which nothing is known, and write the deletes.
+    """Searches data files on executors, which write the deletes; files decided by metadata alone are not read.
 
     Args:
-        session: where they are.
+        session: the Spark session.
         job: where to write.
         tasks: the data files.
         finder: its matcher is sent to the executors.
-        case_sensitive: as the matcher was bound.
+        case_sensitive: how the matcher was bound.
     """
     known, others = _settled(tasks, finder)
     if not others:
@@ -48,13 +48,13 @@ def searched(
 
 
 def bins_to_search(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
-    """Data files that are read by one executor's task, each once and whole."""
+    """Groups data files into tasks; each file is read once, by one task."""
     by_spec = sorted(tasks, key=lambda task: task.data.spec_id)
     return bins_of(by_spec, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
 
 
 def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
-    """What is known without reading anything, and the tasks for the executors by path."""
+    """Outcomes that metadata alone decides, and the remaining tasks by path."""
     known, others = [], {}
     for task in tasks:
         if finder.proves(task) and not task.position_deletes:

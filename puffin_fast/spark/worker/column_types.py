@@ -1,4 +1,4 @@
-"""Columns of a table as Spark has them: types, and Arrow arrays that Spark takes.
+"""Columns of a table in Spark: their types, and the conversion of Arrow arrays to those types.
 
 =====================================  ==========================================================================
 Iceberg                                Spark
@@ -33,10 +33,10 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The schema of a scan as Spark has it; every column may hold null.
+    """The Spark schema of a scan; every column is nullable.
 
     Raises:
-        UnsupportedError: a type that Spark does not have.
+        UnsupportedError: Spark has no such type.
     """
     from pyspark.sql import types
 
@@ -99,7 +99,7 @@ def _goes_as_binary(kind: pa.DataType) -> bool:
 
 
 def converter(kind: pa.DataType) -> Convert | None:
-    """What brings an array of a scan into the type that Spark takes; None when it is in it."""
+    """The function that converts an array of a scan to its Spark type; None when none is needed."""
     if _is_uuid(kind):
         return _uuid_text
     if pa.types.is_dictionary(kind):
@@ -122,7 +122,7 @@ def _struct(kind: Any) -> Convert:
     names = [field.name for field in kind]
 
     def convert(array: pa.Array) -> pa.Array:
-        # flatten: the struct's nulls are in the fields then, and its offset is gone
+        # flatten() applies the struct's nulls and offset to its fields
         arrays = [a if c is None else c(a) for a, c in zip(array.flatten(), inner, strict=True)]
         fields = [pa.field(name, a.type) for name, a in zip(names, arrays, strict=True)]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=_nulls(array))

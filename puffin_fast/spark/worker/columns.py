@@ -1,4 +1,4 @@
-"""On the executors: the bodies of the column functions, for Arrow arrays and for pandas Series."""
+"""On executors: the bodies of the column functions, for Arrow arrays and for pandas Series."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _where_valid(function: Callable[..., pa.Array], *columns: pa.Array) -> pa.Array:
-    """Calls a function of columns without nulls on the rows that have none; the others become null."""
+    """Applies a function to the rows without a null; the other rows of the result are null."""
     valid = np.ones(len(columns[0]), dtype=np.bool_)
     for column in columns:
         valid &= pc.is_valid(column).to_numpy(zero_copy_only=False)
@@ -46,7 +46,7 @@ def encode(positions: pa.Array) -> pa.Array:
 
 def decode(blobs: pa.Array) -> pa.Array:
     lists = _where_valid(arrow.decode, blobs)
-    return lists.cast(pa.list_(pa.int64()))  # Spark takes no large lists back
+    return lists.cast(pa.list_(pa.int64()))  # Spark does not accept large lists from Python
 
 
 def cardinality(blobs: pa.Array) -> pa.Array:
@@ -89,7 +89,7 @@ def union_pandas(blobs: pd.Series) -> bytes:
 
 
 def _binary(blobs: pd.Series) -> pa.Array:
-    found = pa.array(blobs, from_pandas=True)  # told what to find, Arrow makes bytes of numbers
+    found = pa.array(blobs, from_pandas=True)  # with an explicit type, Arrow would convert numbers to bytes
     return found.cast(pa.binary()) if pa.types.is_null(found.type) else found
 
 

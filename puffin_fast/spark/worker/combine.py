@@ -1,9 +1,9 @@
-"""On the executors, before the shuffle: rows (file_path, pos) become partial vectors, one per file and chunk.
+"""On executors, before the shuffle: rows (file_path, pos) are encoded as partial vectors.
 
-Memory of a task does not depend on how much it reads. It holds at most three quarters of ``memory`` in rows
-(paths as a dictionary, 12 bytes a row beside it) and a quarter in partial vectors; what is full is first made
-smaller (one dictionary for all rows; one vector for all partials of a file) and passed on when that did not
-help. While it does so it needs about as much again.
+The memory of a task does not depend on the number of rows. Three quarters of ``memory`` hold rows (paths as a
+dictionary, plus 12 bytes a row), one quarter holds partial vectors. A full buffer is first compacted: the rows
+get one common dictionary, the partial vectors of a data file are united. If it is still more than half full, its
+contents are passed on. Compacting needs about the same amount of memory again.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from puffin_fast.spark.worker.merge import grouped_union, in_slices
 __all__ = ["PARTIALS", "PIECE", "Screen", "combine", "pieces"]
 
 PARTIALS = "file_path string, blob binary"
-"""What is shuffled, as Spark's DDL."""
+"""Spark's DDL of the rows that `combine` returns."""
 
 PIECE = 16 << 10
-"""Largest blob that is shuffled, bytes, where containers allow it: Spark cuts what it sends to Python by rows
-(10,000 by default), not by bytes, so the reader's batches stay below 160 MB."""
+"""Largest shuffled blob in bytes, as far as containers can be split. Spark splits the batches that it sends to
+Python by rows (10,000 by default), not by bytes: with this limit they stay below 160 MB."""
 
 FRAME = 12
-"""Bytes of a blob around its bitmap: length, magic, CRC."""
+"""Bytes of a blob that are not the bitmap: length, magic, CRC."""
 
 RAW = 8 << 20
-"""Rows are held as they came up to this many bytes, then their paths become a dictionary."""
+"""Rows are buffered as they arrive up to this many bytes; then their paths are dictionary-encoded."""
 
 
 Screen = Callable[[pa.DictionaryArray, pa.Int64Array], tuple[pa.DictionaryArray, pa.Int64Array]]
-"""Looks at rows before they are encoded: takes some out, or refuses them."""
+"""Called with rows before they are encoded; removes some of them, or raises."""
 
 
 class _Rows:
-    """Rows of one task, compacted as they come."""
+    """The buffer of rows of one task."""
 
     def __init__(self, limit: int, screen: Screen | None) -> None:
         self.limit = limit
@@ -67,8 +67,11 @@ class _Rows:
         self._raw, self._raw_bytes = [], 0
 
     def full(self) -> bool:
-        """Whether the rows pass the limit even with one dictionary for all of them (half of it, so that the
-        work of unifying is never repeated for nothing)."""
+        """Whether the buffer is full.
+
+        At the limit, the dictionaries of the paths are unified first; the buffer counts as full when it is more
+        than half full after that, so that unifying is not repeated after a few rows.
+        """
         if self._bytes + self._raw_bytes < self.limit:
             return False
         paths, positions = self._take()
@@ -77,7 +80,7 @@ class _Rows:
         return self._bytes >= self.limit // 2
 
     def _take(self) -> tuple[pa.DictionaryArray, pa.Int64Array]:
-        """All rows, paths with one dictionary; each copy on the way frees the one before it."""
+        """All rows, the paths with one dictionary; empties the buffer while it copies."""
         self._compact()
         positions = pa.concat_arrays(self._positions)
         chunks = pa.chunked_array(self._paths).unify_dictionaries().chunks
@@ -86,7 +89,7 @@ class _Rows:
         return pa.DictionaryArray.from_arrays(indices, chunks[0].dictionary), positions
 
     def drain(self) -> pa.RecordBatch | None:
-        """All rows as (file_path, blob), one per file; empty afterwards."""
+        """Encodes all rows as (file_path, blob), one row per data file, and empties the buffer."""
         self._compact()
         if not self._paths:
             return None
@@ -98,7 +101,7 @@ class _Rows:
 
 
 class _Partials:
-    """Partial vectors of one task, folded per file."""
+    """The buffer of partial vectors of one task."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -111,7 +114,7 @@ class _Partials:
             self._bytes += batch.nbytes
 
     def full(self) -> bool:
-        """Whether the vectors pass the limit even after folding."""
+        """Whether the buffer is more than half full after the partial vectors of each file were united."""
         if self._bytes < self.limit:
             return False
         folded = grouped_union(self._held)
@@ -125,7 +128,7 @@ class _Partials:
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch (file_path, blob) as it is shuffled: large blobs in pieces."""
+    """Splits a batch (file_path, blob) for the shuffle: blobs larger than `PIECE` become several rows."""
     large = pc.greater(pc.binary_length(batch["blob"]), PIECE)
     if not pc.any(large).as_py():
         yield from in_slices(batch)
@@ -140,7 +143,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _check(batch: pa.RecordBatch, names: tuple[str, str]) -> None:
-    """Refuses what is no position of a file, naming the column as the caller spells it."""
+    """Raises InvalidInputError for nulls and positions out of range; ``names`` are the caller's names."""
     paths, positions = batch.columns
     if paths.null_count:
         raise InvalidInputError(f"column {names[0]!r}: expected the path of a data file, found null")
@@ -160,16 +163,16 @@ def _check(batch: pa.RecordBatch, names: tuple[str, str]) -> None:
 def combine(
     batches: Iterator[pa.RecordBatch], *, names: tuple[str, str], memory: int, screen: Screen | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of one task as partial vectors.
+    """Encodes the rows of one task as partial vectors.
 
     Args:
         batches: (file_path string, pos int64) in any order.
-        names: what the caller calls these two columns, for errors.
-        memory: bytes that may be held.
-        screen: called with each chunk of rows, their paths with one dictionary.
+        names: the caller's names of these two columns, for error messages.
+        memory: limit of the buffers, in bytes.
+        screen: called with each chunk of rows before it is encoded; the paths have one dictionary.
 
     Yields:
-        (file_path string, blob binary): vectors to be united per file after the shuffle.
+        (file_path string, blob binary): partial vectors, several per data file.
 
     Raises:
         InvalidInputError: a null, a negative position, or one past `MAX_POSITION`.

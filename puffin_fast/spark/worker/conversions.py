@@ -1,5 +1,4 @@
-"""On the executors: delete files become vectors, and vectors move; what `puffin_fast.iceberg` says becomes of each
-data file, for the data files of one task."""
+"""On executors: the delete files of a task's data files are converted, or its deletion vectors rewritten."""
 
 from __future__ import annotations
 
@@ -32,11 +31,11 @@ __all__ = ["equality", "move", "positions", "read", "unite"]
 Batches = Iterator[pa.RecordBatch]
 
 ROWS = 1 << 20
-"""Rows of a position-delete file that are held at a time."""
+"""Rows of a position-delete file that are read at a time."""
 
 
 def positions(batches: Batches, *, target: bytes) -> Batches:
-    """Converts the position deletes of data files that share none of them.
+    """Converts the position deletes of data files that share no position-delete file.
 
     Args:
         batches: one binary column: packed lists of `FileDeletes`.
@@ -67,7 +66,7 @@ def _converted(
 
 
 def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
-    """Reads position-delete files that are about several data files, each once.
+    """Reads position-delete files that apply to several data files, each once.
 
     Args:
         batches: one binary column: packed lists of a position-delete file's entry and a blob, the numbers of
@@ -90,7 +89,7 @@ def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
 
 
 def _grouped(io: FileIO, entry: ManifestEntry) -> Batches:
-    """The rows of a position-delete file, as many vectors as its batches have data files."""
+    """Encodes the rows of a position-delete file: one vector per batch and data file."""
     file, columns = open_position_deletes(io, entry)
     try:
         for rows in file.iter_batches(ROWS, columns=columns, use_threads=False):
@@ -100,12 +99,12 @@ def _grouped(io: FileIO, entry: ManifestEntry) -> Batches:
 
 
 def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
-    """Converts what `read` gave.
+    """Converts the partial vectors that `read` returned.
 
     Args:
-        batches: rows of `MARKED`, all of a file together, a `FileDeletes` in its own row.
+        batches: rows of `MARKED`; all rows of a data file are adjacent, its task is a `FileDeletes`.
         target: packed `Target`.
-        memory: bytes of partial vectors that may be held.
+        memory: limit of the buffer of partial vectors, in bytes.
 
     Yields:
         rows of `REPORT`.
@@ -118,13 +117,13 @@ def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
 
 
 def equality(batches: Batches, *, target: bytes) -> Batches:
-    """Converts the equality deletes of data files; arguments and rows as of `positions`."""
+    """Converts the equality deletes of data files; arguments and rows as for `positions`."""
     table: Target = unpack(target)
     return written(map(EqualityConverter(table.io, table.metadata), items_of(batches)), table)
 
 
 def move(batches: Batches, *, target: bytes) -> Batches:
-    """Writes vectors anew.
+    """Rewrites deletion vectors into new Puffin files.
 
     Args:
         batches: one binary column: packed lists of lists of `FileTask`, whose vectors are of one Puffin file.

@@ -1,4 +1,4 @@
-"""On the executors: vectors become rows (file_path, pos), in batches of bounded size."""
+"""On executors: deletion vectors are decoded to rows (file_path, pos), in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from puffin_fast.spark.worker.merge import check_vectors
 __all__ = ["explode"]
 
 ROWS = 1 << 18
-"""Rows of a batch that goes back to Spark, and positions that are decoded at once."""
+"""Rows of a batch that is returned to Spark, and positions that are decoded at once."""
 
 
 def explode(batches: Iterator[pa.RecordBatch], *, names: tuple[str, str]) -> Iterator[pa.RecordBatch]:
-    """Decodes vectors, many small ones at once and large ones in parts.
+    """Decodes deletion vectors: many small ones in one call, large ones in parts.
 
     Args:
         batches: (file_path string, blob binary).
-        names: what the caller calls these two columns, for errors.
+        names: the caller's names of these two columns, for error messages.
 
     Yields:
         (file_path string, pos int64), at most `ROWS` rows each.
@@ -46,7 +46,7 @@ def explode(batches: Iterator[pa.RecordBatch], *, names: tuple[str, str]) -> Ite
 
 
 def _large(path: pa.Scalar, blob: pa.Scalar) -> Iterator[pa.RecordBatch]:
-    """A vector of more than `ROWS` positions, part by part."""
+    """Decodes a vector of more than `ROWS` positions in parts."""
     bitmap = codec.decode(blob.as_py())
     for part in bitmap.split(n_bytes=bitmap.n_bytes, cardinality=ROWS):
         rows = part.to_arrow()

@@ -1,8 +1,8 @@
-"""On the executors: keys and the rows that may have them, in columns that Spark can join.
+"""On executors: keys, and the rows that may have them, as columns that Spark can join.
 
-Temporal values go as the integers that they are stored as, and what has a fixed length as binary: so every type
-of a key has one of Spark's, and loses nothing. Equality is Spark's then, which for floats is ours: NaN equals
-NaN, and -0.0 equals 0.0.
+Temporal values are sent as the integers that they are stored as, fixed-length values as binary: each key type has
+a Spark type that represents it exactly. Spark compares the values; for floats its rule is the one of
+`delete_keys`: NaN equals NaN, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 def spark_type(storage: pa.DataType) -> str:
-    """What a key column's values go as, in Spark's spelling."""
+    """The Spark type of a key column, as DDL."""
     if pa.types.is_temporal(storage):
         return "int" if storage.bit_width == 32 else "bigint"
     if pa.types.is_decimal(storage):
@@ -61,7 +61,7 @@ def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
 
 
 def up_to(batches: Batches, *, n_bytes: int) -> Batches:
-    """Keys of one task, until there are more than so many bytes of them.
+    """Returns the keys of one task until they exceed ``n_bytes`` bytes.
 
     Yields:
         the key's columns, more boolean: true in the last batch when it passed the limit.
@@ -76,7 +76,7 @@ def up_to(batches: Batches, *, n_bytes: int) -> Batches:
 
 
 def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
-    """Keys as the table's columns hold them; those that they cannot hold are left out.
+    """Casts keys to the types of the table's columns; keys that a column cannot hold are left out.
 
     Args:
         batches: columns of the names in `fields`.
@@ -90,13 +90,13 @@ def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
 
 
 def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool) -> Batches:
-    """The live rows of data files that may have a key.
+    """Returns the live rows of data files that may have a key.
 
     Args:
         batches: one binary column: packed lists of the number of a data file and its `FileTask`.
         target: packed `Target`.
-        bounds: packed `KeyBounds`: row groups outside of them are not read.
-        null_safe: else rows with a null in their key are left out.
+        bounds: packed `KeyBounds`: row groups outside of the bounds are not read.
+        null_safe: if False, rows with a null in their key are left out.
 
     Yields:
         the key's columns, file int, pos long.
@@ -117,12 +117,12 @@ def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: boo
 
 
 def matched(batches: Batches, *, files: bytes, memory: int) -> Batches:
-    """Rows that have a key, as partial vectors.
+    """Encodes the rows that have a key as partial vectors.
 
     Args:
         batches: file int, pos long.
         files: packed paths of the data files, by number.
-        memory: bytes that may be held.
+        memory: limit of the buffers, in bytes.
 
     Yields:
         rows of `MARKED`.

@@ -1,4 +1,4 @@
-"""On the executors, before the shuffle: are these rows rows of the table?"""
+"""On executors, before the shuffle: rows of deletes are checked against the data files of a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["mark", "pack_files"]
 
 
 def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
-    """Paths and numbers of rows of a table's data files, small."""
+    """Packs the paths and row counts of a table's data files into compressed bytes."""
     rows = list(files)
     table = pa.table(
         {
@@ -31,7 +31,7 @@ def pack_files(files: Iterable[tuple[str, int]]) -> bytes:
 
 
 class _Known:
-    """A `Screen`: takes out rows of unknown files, refuses positions that a file does not have."""
+    """A `Screen` that removes rows of unknown data files and raises for positions past the end of a file."""
 
     def __init__(self, files: bytes, strict: bool, names: tuple[str, str]) -> None:
         table = pa.ipc.open_stream(files).read_all().combine_chunks()
@@ -66,19 +66,19 @@ class _Known:
 def mark(
     batches: Iterator[pa.RecordBatch], *, names: tuple[str, str], memory: int, files: bytes, strict: bool
 ) -> Iterator[pa.RecordBatch]:
-    """`combine` for the data files of one table.
+    """`combine` for rows that must belong to the data files of one table.
 
     Args:
         batches, names, memory: as for `combine`.
-        files: what `pack_files` made.
-        strict: refuse rows of files that are not among them, instead of counting them.
+        files: the result of `pack_files`.
+        strict: raise for rows of other files, instead of counting them.
 
     Yields:
         rows of `MARKED`.
 
     Raises:
-        NotFoundError: a path that the table does not have, when strict.
-        InvalidInputError: as `combine`, or a position that its file does not have.
+        NotFoundError: ``strict``, and a path is not a data file of the table.
+        InvalidInputError: as `combine`, or a position past the end of its data file.
     """
     known = _Known(files, strict, names)
     for batch in combine(batches, names=names, memory=memory, screen=known):

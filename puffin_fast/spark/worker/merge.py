@@ -1,7 +1,8 @@
-"""On the executors, after the shuffle: partial vectors, sorted by file, become one vector per file.
+"""On executors, after the shuffle: the partial vectors of each data file are united into one deletion vector.
 
-A task holds at most ``memory`` bytes of partials, folded per file when full, and gives out every file that
-is complete; what stays is one file's union. So its memory is ``memory`` plus a few times the largest vector.
+Partial vectors arrive sorted by data file. A task buffers at most ``memory`` bytes of them. When the buffer is
+full, the partial vectors of each file are united and all files but the last, which may continue, are returned.
+Peak memory is ``memory`` plus a few times the largest deletion vector.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from puffin_fast.errors import InvalidInputError
 __all__ = ["VECTORS", "check_vectors", "grouped_union", "in_slices", "merge", "merge_whole"]
 
 VECTORS = "file_path string, blob binary, cardinality long"
-"""What `merge` gives back, as Spark's DDL."""
+"""Spark's DDL of the rows that `merge` returns."""
 
 SLICE = 8 << 20
-"""Bytes of a batch that goes back to Spark, unless one row alone is larger."""
+"""Largest batch that is returned to Spark, in bytes; a single larger row is a batch of its own."""
 
 
 def in_slices(batch: pa.RecordBatch, limit: int = SLICE) -> Iterator[pa.RecordBatch]:
-    """A batch whose second column is binary, in parts that pass ``limit`` bytes by one row at most."""
+    """Splits a batch whose second column is binary into parts of ``limit`` bytes, exceeded by one row at most."""
     if batch.num_rows == 0:
         return
     column = batch.column(1)
@@ -35,14 +36,14 @@ def in_slices(batch: pa.RecordBatch, limit: int = SLICE) -> Iterator[pa.RecordBa
 
 
 def grouped_union(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One vector per file, with one native call for all of them.
+    """Unites the vectors of each data file, with one native call for all files.
 
     Args:
-        batches: (file_path string, blob binary), at least one; a file may come any number of times. The list
-            is emptied, so that each copy on the way frees the one before it.
+        batches: (file_path string, blob binary), at least one; a data file may occur any number of times. The
+            list is emptied, so that the memory of each copy is freed as soon as the next copy is made.
 
     Returns:
-        (file_path, blob), files in the order in which they first came.
+        (file_path, blob): one row per data file, in the order of their first occurrence.
     """
     table = pa.Table.from_batches(batches)
     batches.clear()
@@ -51,7 +52,7 @@ def grouped_union(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     del table
     if len(coded.dictionary) < len(coded):
         codes = coded.indices.to_numpy()
-        if np.any(codes[1:] < codes[:-1]):  # what comes from the shuffle is in order
+        if np.any(codes[1:] < codes[:-1]):  # rows from the shuffle are in order
             blobs = blobs.take(pa.array(np.argsort(codes, kind="stable")))
         ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
         offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
@@ -66,17 +67,17 @@ def _whole(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def merge(batches: Iterator[pa.RecordBatch], *, memory: int) -> Iterator[pa.RecordBatch]:
-    """All partial vectors of the files of one task, united.
+    """Unites the partial vectors of each data file of one task.
 
     Args:
-        batches: (file_path string, blob binary); all rows of a file stand together.
-        memory: bytes of partial vectors that may be held.
+        batches: (file_path string, blob binary); all rows of a data file are adjacent.
+        memory: limit of the buffer of partial vectors, in bytes.
 
     Yields:
-        (file_path string, blob binary, cardinality int64), one row per file.
+        (file_path string, blob binary, cardinality int64), one row per data file.
 
     Raises:
-        CorruptDataError: a blob that is no vector.
+        CorruptDataError: a blob is not a valid deletion vector.
     """
     held: list[pa.RecordBatch] = []
     n_bytes = 0
@@ -96,7 +97,7 @@ def merge(batches: Iterator[pa.RecordBatch], *, memory: int) -> Iterator[pa.Reco
 
 
 def check_vectors(batch: pa.RecordBatch, names: tuple[str, str]) -> None:
-    """Refuses nulls in (file_path, blob), naming the column as the caller spells it."""
+    """Raises InvalidInputError where (file_path, blob) has a null; ``names`` are the caller's names of the columns."""
     for name, column in zip(names, batch.columns, strict=True):
         if column.null_count:
             raise InvalidInputError(f"column {name!r}: expected a value in every row, found null")
@@ -105,7 +106,7 @@ def check_vectors(batch: pa.RecordBatch, names: tuple[str, str]) -> None:
 def merge_whole(
     batches: Iterator[pa.RecordBatch], *, names: tuple[str, str], memory: int
 ) -> Iterator[pa.RecordBatch]:
-    """`merge` of a caller's vectors, which may hold nulls.
+    """`merge` for vectors of the caller, which are checked for nulls first.
 
     Raises:
         InvalidInputError: a null.

@@ -1,8 +1,8 @@
-"""On the executors: a task's vectors go into Puffin files of a bounded size, named as no other attempt's are.
+"""On executors: the deletion vectors of a task are written to Puffin files of a target size.
 
 A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` where it holds position deletes
-of a table that has no vectors. A retried or speculative task has another attempt id, so it never touches what its
-twin wrote; whose rows the driver gets decides which of them counts.
+of a table of format version 2. A retried or speculative task has another attempt id and writes other files. Only
+the files that are named in rows which the driver received are committed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Place", "pack", "write_files"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job's tasks write.
+    """The folder that the tasks of a job write to, and the names of their files.
 
     Attributes:
         location: a folder.
-        job: the first part of each file's name.
-        target_file_size: bytes of blobs after which a task begins another file.
-        dry_run: write into memory, one file after the other, and forget it.
+        job: the first part of each file name.
+        target_file_size: bytes of blobs above which a task begins another file.
+        dry_run: write each file to memory and discard it.
     """
 
     location: str
@@ -40,7 +40,7 @@ class Place:
     dry_run: bool = False
 
     def paths(self, suffix: str) -> Callable[[int], str]:
-        """The paths of this attempt's files, by number."""
+        """A function from the number of a file to its path, for this attempt of the task."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -77,16 +77,16 @@ def write_files(
     filesystem: Any,
     kind: Callable[[str], object] = lambda data_file: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Writes vectors as they come; memory holds one at a time.
+    """Writes deletion vectors one after the other; one is in memory at a time.
 
     Args:
         vectors: data file and vector.
-        place: where to.
-        filesystem: as `write_vectors` takes it.
-        kind: of a data file; another kind begins another Puffin file.
+        place: where to write.
+        filesystem: as for `write_vectors`.
+        kind: of a data file; vectors of different kinds are not written to one Puffin file.
 
     Yields:
-        one batch per Puffin file, after it is complete: where each vector stands.
+        one batch of `WRITTEN` per Puffin file, when the file is complete.
     """
     path_of = place.paths(".puffin")
     for number, run in groupby(vectors, key=_Bins(place.target_file_size, kind)):
@@ -105,13 +105,13 @@ def write_files(
 def pack(
     batches: Iterator[pa.RecordBatch], *, memory: int, location: str, job: str, target: int, filesystem: Any
 ) -> Iterator[pa.RecordBatch]:
-    """`merge`, into files: all partial vectors of a task's files become one vector each, and are written.
+    """Unites the partial vectors of each data file of one task and writes the deletion vectors.
 
     Args:
-        batches: (file_path, blob); all rows of a file stand together.
-        memory: bytes of partial vectors that may be held.
-        location, job, target: the `Place`.
-        filesystem: as `write_vectors` takes it.
+        batches: (file_path, blob); all rows of a data file are adjacent.
+        memory: limit of the buffer of partial vectors, in bytes.
+        location, job, target: as in `Place`.
+        filesystem: as for `write_vectors`.
 
     Yields:
         rows of `WRITTEN`.

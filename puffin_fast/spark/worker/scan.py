@@ -1,4 +1,4 @@
-"""On the executors: rows of a table, deletes applied, as Spark takes them."""
+"""On executors: the live rows of a table in Arrow types that Spark accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ROW", "rows"]
 
 ROW = "row"
-"""The one column of rows without columns: PySpark 4.0 takes these for none."""
+"""Column that stands for rows without columns, which PySpark 4.0 drops."""
 
 
 def rows(batches: Iterator[pa.RecordBatch], *, reader: bytes, schema: bytes) -> Iterator[pa.RecordBatch]:

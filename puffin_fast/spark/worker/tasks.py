@@ -53,14 +53,14 @@ __all__ = [
 ]
 
 SORTED = 16 << 20
-"""Bytes of vectors that are held to be sorted by partition spec, in tables that had several."""
+"""Bytes of deletion vectors that are buffered to be sorted by partition spec, in tables with several specs."""
 
 ITEM = 4 << 10
-"""Bytes of a data file's task in memory, about."""
+"""Approximate size of the `FileTask` of a data file in memory, bytes."""
 
 
 def pack(value: Any) -> bytes:
-    """A value for the executors, small: the paths of a table are all alike."""
+    """Pickles and compresses a value for the executors."""
     return zlib.compress(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), 1)
 
 
@@ -70,7 +70,7 @@ def unpack(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Target:
-    """The table, as far as an executor needs it."""
+    """The parts of a table that an executor needs."""
 
     io: FileIO
     metadata: TableMetadata
@@ -80,13 +80,13 @@ class Target:
 def search(
     batches: Iterator[pa.RecordBatch], *, target: bytes, matcher: bytes, case_sensitive: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Finds the rows that match, and writes the deletes of them and of all that was deleted before.
+    """Finds the rows that match and writes the new deletes of their data files, earlier deletes included.
 
     Args:
         batches: one binary column: packed lists of `FileTask`.
         target: packed `Target`.
         matcher: packed `Matcher`.
-        case_sensitive: as it was bound.
+        case_sensitive: how the matcher was bound.
 
     Yields:
         rows of `REPORT`.
@@ -97,12 +97,12 @@ def search(
 
 
 def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> Iterator[pa.RecordBatch]:
-    """Unites partial vectors of a data file, and all that was deleted before, and writes them.
+    """Unites the partial vectors of each data file with its earlier deletes, and writes the result.
 
     Args:
-        batches: rows of `MARKED`, all of a file together.
+        batches: rows of `MARKED`; all rows of a data file are adjacent.
         target: packed `Target`.
-        memory: bytes of partial vectors that may be held.
+        memory: limit of the buffer of partial vectors, in bytes.
 
     Yields:
         rows of `REPORT`.
@@ -117,15 +117,15 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
 
 
 def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """What one binary column of packed lists holds."""
+    """The items of the packed lists in one binary column."""
     return (item for batch in batches for packed in batch.column(0) for item in unpack(packed.as_py()))
 
 
 class Marked:
-    """Rows of `MARKED`, all of a file together.
+    """Reads rows of `MARKED`; all rows of a data file are adjacent.
 
     Attributes:
-        dangling: rows of files that the table does not have, when all came.
+        dangling: number of rows that name no data file of the table; complete when all batches were read.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
@@ -147,10 +147,10 @@ class Marked:
                 yield batch.filter(partial).select(["file_path", "blob"])
 
     def united(self, memory: int) -> Iterator[tuple[Any, PositionBitmap]]:
-        """What the file's own row carries and its positions, of each file that has positions.
+        """The task of each data file with deletes, and the union of its partial vectors.
 
         Args:
-            memory: bytes of partial vectors that may be held.
+            memory: limit of the buffer of partial vectors, in bytes.
         """
         for batch in merge(self._partials(), memory=memory):
             for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
@@ -160,7 +160,7 @@ class Marked:
 def by_spec(
     united: Iterator[tuple[Any, PositionBitmap]], table: Target
 ) -> Iterator[tuple[Any, PositionBitmap]]:
-    """What `Marked.united` gives, data files of one partition spec together, as far as `SORTED` bytes reach."""
+    """Sorts the result of `Marked.united` by partition spec, in runs of `SORTED` bytes."""
     if len(table.metadata.specs()) == 1:
         yield from united
         return
@@ -176,7 +176,7 @@ def by_spec(
 
 
 def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
-    """Writes the deletes of one task as the table's format version has them; at most one per data file."""
+    """Writes the deletes of one task: deletion vectors, or position-delete files in format version 2."""
     if table.metadata.format_version > 2:
         yield from written(deletes, table)
         return
@@ -196,12 +196,12 @@ def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordB
 def written(
     deletes: Iterable[NewDeletes | ReportRow], table: Target, *, only_new: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """Writes the vectors of one task as they are found; rows without a vector are reported at the end.
+    """Writes the deletion vectors of one task; rows without a vector are reported at the end.
 
     Args:
         deletes: at most one per data file.
-        table: where to.
-        only_new: pass over those without a new position.
+        table: the table.
+        only_new: skip data files without a newly deleted row.
     """
     new: dict[str, tuple[int, int]] = {}  # rows and spec
     others: list[ReportRow] = []
