@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from puffin_fast._runtime.threads import thread_pool
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["in_order"]
 
@@ -47,7 +51,7 @@ class _Channel(Generic[R]):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """The reader wants no more."""
+        """The reader wants no more, or the interpreter exits."""
         with self._changed:
             self._stopped = True
             self._items.clear()
@@ -56,8 +60,10 @@ class _Channel(Generic[R]):
     def __iter__(self) -> Iterator[R]:
         while True:
             with self._changed:
-                while not self._items and not self._done:
+                while not (self._items or self._done or self._stopped):
                     self._changed.wait()
+                if self._stopped:  # by the interpreter's exit: what follows is missing
+                    raise RuntimeError("the interpreter is shutting down")
                 if not self._items:
                     break
                 item = self._items.popleft()
@@ -81,9 +87,12 @@ def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) 
         return
     waiting: deque[_Channel[R]] = deque()
     source = iter(jobs)
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="puffin_fast-scan")
 
-    def start() -> bool:
+    def stop() -> None:
+        for channel in tuple(waiting):
+            channel.stop()
+
+    def start(pool: ThreadPoolExecutor) -> bool:
         for job in source:
             channel: _Channel[R] = _Channel()
             waiting.append(channel)
@@ -91,14 +100,10 @@ def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) 
             return True
         return False
 
-    try:
-        while len(waiting) < 2 * threads and start():
+    with thread_pool(threads, "puffin_fast-scan", stop) as pool:
+        while len(waiting) < 2 * threads and start(pool):
             pass
         while waiting:
             yield from waiting[0]
             waiting.popleft()
-            start()
-    finally:
-        for channel in waiting:
-            channel.stop()
-        pool.shutdown(wait=True, cancel_futures=True)
+            start(pool)

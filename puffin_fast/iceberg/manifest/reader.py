@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from itertools import accumulate, compress, repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.utils.decimal import bytes_to_decimal
 
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest.avro import PartitionColumn, read_avro
 from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
@@ -308,8 +308,4 @@ def read_manifests(
     def read(manifest: ManifestFile) -> list[ManifestEntry]:
         return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, keeps=keeps)
 
-    if len(manifests) < 2:
-        yield from ((manifest, read(manifest)) for manifest in manifests)
-        return
-    with ThreadPoolExecutor(min(_THREADS, len(manifests)), thread_name_prefix="manifests") as pool:
-        yield from zip(manifests, pool.map(read, manifests), strict=True)
+    yield from zip(manifests, on_threads(read, manifests, _THREADS), strict=True)
