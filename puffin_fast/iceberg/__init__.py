@@ -24,6 +24,8 @@ try:
     from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_files
     from puffin_fast.iceberg.scan.accelerate import Acceleration, accelerate
     from puffin_fast.iceberg.scan.scan import Scan, scan
+    from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
+    from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
     if package not in ("pyiceberg", "fastavro", "tenacity"):
@@ -35,6 +37,8 @@ __all__ = [
     "DeleteResult",
     "FileTask",
     "Finding",
+    "NdvOverlap",
+    "NdvResult",
     "Plan",
     "Report",
     "RewriteResult",
@@ -42,6 +46,7 @@ __all__ = [
     "UpsertResult",
     "accelerate",
     "append",
+    "collect_ndv",
     "compact",
     "convert_equality_deletes",
     "convert_position_deletes",
@@ -50,6 +55,8 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "deletes",
+    "ndv",
+    "ndv_overlap",
     "orphan_files",
     "plan_files",
     "repair",

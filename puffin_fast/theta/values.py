@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from puffin_fast._kernels import theta as kernel
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["SketchedType", "feed", "sketched_type"]
+__all__ = ["SketchedType", "feed", "is_sketched", "sketched_type"]
 
 _DECIMAL_WIDTH = 16
 
@@ -255,3 +255,12 @@ def _used_entries(array: pa.DictionaryArray) -> pa.Array:
         )
     n_used = int(np.count_nonzero(used))
     return entries if n_used == len(entries) else entries.take(pa.array(np.flatnonzero(used)))
+
+
+def is_sketched(iceberg_type: Any) -> bool:
+    """Whether values of an Iceberg type can be hashed: all primitive types but those that version 3 added last."""
+    try:
+        sketched_type(iceberg_type)
+    except InvalidInputError:
+        return False
+    return True

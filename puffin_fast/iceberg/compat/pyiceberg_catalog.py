@@ -40,14 +40,16 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV1, TableMetadataV3
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
     UpgradeFormatVersionUpdate,
@@ -77,6 +79,7 @@ __all__ = [
     "LostRaceError",
     "check_version",
     "commit_snapshot",
+    "commit_statistics",
     "commit_upgrade",
     "filesystem",
     "is_locked",
@@ -91,7 +94,11 @@ KNOWN_VERSIONS = ("0.12",)
 """Minor versions of PyIceberg whose private parts this file was written against."""
 
 METADATA_WRITERS = ("_write_metadata", "_write_metadata_no_exist_check")
-METADATA_KEYS = frozenset(str(field.alias or name) for name, field in TableMetadataV3.model_fields.items())
+METADATA_KEYS = frozenset(
+    str(field.alias or name)
+    for version in (TableMetadataV1, TableMetadataV3)
+    for name, field in version.model_fields.items()
+)
 SNAPSHOT_KEYS = frozenset(str(field.alias or name) for name, field in Snapshot.model_fields.items())
 
 
@@ -275,6 +282,32 @@ class _AssertLastSequenceNumber(ValidatableTableRequirement):
             )
 
 
+class _AssertStatistics(ValidatableTableRequirement):
+    """A snapshot is there, and its statistics file is still the one that was read (none when the path is null).
+
+    Checked by catalogs that run in this process; a REST server has no such requirement.
+    """
+
+    type: str = "assert-statistics"
+    snapshot_id: int
+    statistics_path: str | None
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        if base_metadata is None or base_metadata.snapshot_by_id(self.snapshot_id) is None:
+            raise CommitFailedException(f"snapshot {self.snapshot_id} is no longer there")
+        found = _statistics_path(base_metadata, self.snapshot_id)
+        if found != self.statistics_path:
+            raise CommitFailedException(
+                f"statistics of snapshot {self.snapshot_id} have changed: expected {self.statistics_path}, "
+                f"found {found}"
+            )
+
+
+def _statistics_path(metadata: TableMetadata, snapshot_id: int) -> str | None:
+    paths = (known.statistics_path for known in metadata.statistics if known.snapshot_id == snapshot_id)
+    return next(paths, None)
+
+
 class _UpgradeToV3(UpgradeFormatVersionUpdate):
     """An upgrade that PyIceberg applies: its own stops at version 2."""
 
@@ -336,6 +369,25 @@ def commit_upgrade(table: Table) -> None:
     metastore = isinstance(table.catalog, MetastoreCatalog)
     update = (_UpgradeToV3 if metastore else UpgradeFormatVersionUpdate).model_validate({"format-version": 3})
     _commit(table, (update,), (), lambda metadata: True if metadata.format_version >= 3 else None)
+
+
+def commit_statistics(table: Table, statistics: StatisticsFile) -> None:
+    """Makes a written statistics file the one of its snapshot, in place of an earlier one.
+
+    Raises:
+        LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
+    """
+    path, snapshot_id = statistics.statistics_path, statistics.snapshot_id
+    requirements: tuple[Any, ...] = ()
+    if isinstance(table.catalog, MetastoreCatalog):
+        earlier = _statistics_path(table.metadata, snapshot_id)
+        requirements = (_AssertStatistics(snapshot_id=snapshot_id, statistics_path=earlier),)
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        return True if any(known.statistics_path == path for known in metadata.statistics) else None
+
+    update = SetStatisticsUpdate(statistics=statistics)  # type: ignore[call-arg]
+    _commit(table, (update,), requirements, landed)
 
 
 def _commit(

@@ -1,0 +1,392 @@
+"""Collects theta sketches of a snapshot's columns and commits them as its statistics file.
+
+    per column   the snapshot's own file has it            -> taken as it is
+                 an ancestor's file has it                 -> files added since are sketched, and united with it
+                 neither, or the type changed, or a uuid of a foreign writer, or its file cannot be read
+                                                           -> all data files are sketched
+    file         written beside the metadata: these blobs, and those of other columns from the nearest file
+    commit       lost to another commit                    -> file removed, table loaded again, written and tried again
+                 the snapshot is gone                      -> file removed, NotFoundError
+                 outcome unknown                           -> nothing removed, CommitUnknownError
+
+The file that was the snapshot's before stays where it is: it becomes an orphan file with the commit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.statistics import StatisticsFile
+
+from puffin_fast.errors import (
+    CommitUnknownError,
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg.commit.protocol import remove_files, retries
+from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    BusyError,
+    check_version,
+    commit_statistics,
+    is_locked,
+)
+from puffin_fast.iceberg.plan.files import plan_files, resolve
+from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
+from puffin_fast.iceberg.statistics.sketch_files import SketchReader
+from puffin_fast.iceberg.statistics.stored import (
+    NDV,
+    THETA_BLOB,
+    UPPER_BOUND,
+    WRITER,
+    StoredSketch,
+    files_of_history,
+    load_sketches,
+    named_fields,
+    statistics_of,
+)
+from puffin_fast.puffin import PuffinWriter
+from puffin_fast.theta import ThetaSketch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.plan.files import FileTask
+
+    Sketch = Callable[[Sequence[SketchedColumn], Sequence[FileTask]], Mapping[int, ThetaSketch]]
+    """Sketches of columns over the live rows of data files, on this machine or on executors."""
+
+__all__ = ["OWN_WRITER", "NdvResult", "collect", "collect_ndv"]
+
+OWN_WRITER = "puffin_fast"
+"""How `created-by` of this package begins."""
+
+_KEEPS_ROWS = (Operation.APPEND, Operation.REPLACE)
+
+
+@dataclass(frozen=True)
+class NdvResult:
+    """What `collect_ndv` did.
+
+    Attributes:
+        snapshot_id: the snapshot that the statistics belong to.
+        statistics_path: its statistics file.
+        ndv: distinct values by column name, of the columns that were asked for.
+        upper_bounds: columns whose count includes deleted values.
+        files_read: data files that were read.
+        committed: False when the snapshot's file had all columns already.
+        notes: statistics that could not be used, and why.
+    """
+
+    snapshot_id: int
+    statistics_path: str
+    ndv: Mapping[str, int]
+    upper_bounds: tuple[str, ...]
+    files_read: int
+    committed: bool
+    notes: tuple[str, ...]
+
+
+def collect_ndv(
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    branch: str | None = None,
+    snapshot_id: int | None = None,
+    incremental: Literal["auto", False] = "auto",
+    case_sensitive: bool = True,
+    threads: int | None = None,
+) -> NdvResult:
+    """Counts the distinct values of a snapshot's columns and commits the sketches as its statistics.
+
+    Args:
+        table: a PyIceberg table of format version 1 to 3; moved to the new metadata.
+        columns: names, dotted inside structs, lists (``tags.element``) and maps (``m.key``, ``m.value``); by default
+            all columns of primitive types, also those in structs.
+        branch: its head; ``main`` by default.
+        snapshot_id: a snapshot, instead of a branch's head.
+        incremental: ``"auto"`` unites the sketches of the nearest earlier statistics with those of the data files added
+            since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
+        case_sensitive: whether names must agree in case.
+        threads: that read data files; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+
+    Raises:
+        NotFoundError: an unknown column, branch or snapshot, or a table without snapshots.
+        InvalidInputError: a struct, list or map without the name of what is inside, or wrong arguments.
+        CorruptDataError, UnsupportedError: as a scan.
+        ConflictError: the races with other commits did not end; the table is unchanged.
+        CommitUnknownError: the outcome is unknown; nothing was removed.
+    """
+    n_threads = pa.cpu_count() if threads is None else threads
+
+    def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
+        reader = sketch_reader(table, chosen, snapshot.snapshot_id)
+        return reader.sketches(tasks, n_threads)
+
+    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
+    chosen = columns_of(schema, columns, case_sensitive=case_sensitive)
+    return collect(table, snapshot, schema, chosen, sketch, incremental=incremental)
+
+
+def snapshot_of(
+    metadata: TableMetadata, *, branch: str | None = None, snapshot_id: int | None = None
+) -> tuple[Snapshot, Schema]:
+    """The snapshot that is meant, and its own schema.
+
+    Raises:
+        NotFoundError: there is none.
+        InvalidInputError: both are given, or the branch is a tag.
+    """
+    chosen = branch if branch is not None or snapshot_id is not None else MAIN_BRANCH
+    snapshot, _ = resolve(metadata, branch=chosen, snapshot_id=snapshot_id)
+    if snapshot is None:
+        raise NotFoundError("the table has no snapshots: there is nothing to count")
+    return resolve(metadata, snapshot_id=snapshot.snapshot_id)[0] or snapshot, schema_of(metadata, snapshot)
+
+
+def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
+    """The schema that a snapshot was committed with."""
+    return resolve(metadata, snapshot_id=snapshot.snapshot_id)[1]
+
+
+def sketch_reader(table: Table, columns: Sequence[SketchedColumn], snapshot_id: int) -> SketchReader:
+    """What reads a snapshot's data files into sketches of columns."""
+    names = [column.name for column in columns]
+    reader = scan(table, selected_fields=names, snapshot_id=snapshot_id).reader(table.metadata)
+    return SketchReader(table.io, table.metadata, tuple(columns), reader)
+
+
+def collect(
+    table: Table,
+    snapshot: Snapshot,
+    schema: Schema,
+    columns: Sequence[SketchedColumn],
+    sketch: Sketch,
+    *,
+    incremental: Literal["auto", False],
+) -> NdvResult:
+    """`collect_ndv` of resolved columns, with a function that sketches data files."""
+    if incremental not in ("auto", False):
+        raise InvalidInputError(f"incremental: expected 'auto' or False, found {incremental!r}")
+    check_version()
+    history = _History(table, snapshot, schema)
+    found: dict[int, StoredSketch] = {}
+    groups: dict[int | None, list[SketchedColumn]] = {}
+    for column in columns:
+        base = history.usable(column) if incremental else None
+        if base is not None and base[0].snapshot_id == snapshot.snapshot_id:
+            found[column.field_id] = base[1]
+        else:
+            groups.setdefault(None if base is None else base[0].snapshot_id, []).append(column)
+    now = plan_files(table, snapshot_id=snapshot.snapshot_id).tasks if groups else []
+    n_read = 0
+    for base_id, group in groups.items():
+        tasks, upper_bound = now, False
+        if base_id is not None:
+            before = {task.data.file_path for task in plan_files(table, snapshot_id=base_id).tasks}
+            tasks = [task for task in now if task.data.file_path not in before]
+            upper_bound = history.lost_rows_since(base_id)
+        n_read += len(tasks)
+        sketches = sketch(group, tasks) if tasks else {}
+        for column in group:
+            earlier = history.usable(column) if base_id is not None else None
+            made = sketches.get(column.field_id, ThetaSketch())
+            found[column.field_id] = StoredSketch(
+                column.field_id,
+                made if earlier is None else made | earlier[1].sketch,
+                snapshot.snapshot_id,
+                snapshot.sequence_number or 0,
+                upper_bound or (earlier is not None and earlier[1].upper_bound),
+                OWN_WRITER,
+            )
+    computed = {column.field_id: found[column.field_id] for group in groups.values() for column in group}
+    path = _commit(table, snapshot, schema, computed, history) if computed else history.path
+    return NdvResult(
+        snapshot.snapshot_id,
+        path,
+        {column.name: int(found[column.field_id].sketch.estimate) for column in columns},
+        tuple(column.name for column in columns if found[column.field_id].upper_bound),
+        n_read,
+        bool(computed),
+        tuple(history.notes),
+    )
+
+
+class _History:
+    """Earlier sketches of a snapshot's columns, read when they are asked for.
+
+    Attributes:
+        notes: statistics files that could not be read, and why.
+    """
+
+    def __init__(self, table: Table, snapshot: Snapshot, schema: Schema) -> None:
+        self._table, self._snapshot, self._schema = table, snapshot, schema
+        self._files = list(files_of_history(table.metadata, snapshot))
+        self._ancestors = {known.snapshot_id: known for known in ancestors_of(snapshot, table.metadata)}
+        self._loaded: dict[str, dict[int, StoredSketch]] = {}
+        self.notes: list[str] = []
+
+    @property
+    def path(self) -> str:
+        """Of the snapshot's own statistics file, which exists."""
+        return self._files[0][1].statistics_path
+
+    def sketches(self, statistics: StatisticsFile) -> dict[int, StoredSketch]:
+        """Those of a statistics file; none, and a note, when it cannot be read."""
+        path = statistics.statistics_path
+        if path not in self._loaded:
+            try:
+                self._loaded[path] = load_sketches(self._table.io, statistics)
+            except (NotFoundError, CorruptDataError, UnsupportedError) as error:
+                self._loaded[path] = {}
+                self.notes.append(f"statistics of snapshot {statistics.snapshot_id} are not used: {error}")
+        return self._loaded[path]
+
+    def usable(self, column: SketchedColumn) -> tuple[Snapshot, StoredSketch] | None:
+        """The nearest earlier sketch of a column and its snapshot, if other values may be united with it."""
+        for _, statistics in self._files:
+            if column.field_id not in named_fields(statistics):
+                continue
+            stored = self.sketches(statistics).get(column.field_id)
+            snapshot = None if stored is None else self._ancestors.get(stored.snapshot_id)
+            if stored is None or snapshot is None:
+                continue
+            if column.type == "uuid" and not stored.writer.startswith(OWN_WRITER):
+                return None  # Java's job hashes the text of a uuid
+            if self._type_then(snapshot, column.field_id) != column.type:
+                return None
+            return snapshot, stored
+        return None
+
+    def _type_then(self, snapshot: Snapshot, field_id: int) -> str | None:
+        if snapshot.schema_id is None and snapshot.snapshot_id != self._snapshot.snapshot_id:
+            return None
+        try:
+            return str(schema_of(self._table.metadata, snapshot).find_field(field_id).field_type)
+        except ValueError:
+            return None
+
+    def lost_rows_since(self, snapshot_id: int) -> bool:
+        """Whether a commit after a snapshot may have deleted rows."""
+        for snapshot in ancestors_of(self._snapshot, self._table.metadata):
+            if snapshot.snapshot_id == snapshot_id:
+                return False
+            if snapshot.summary is None or snapshot.summary.operation not in _KEEPS_ROWS:
+                return True
+        return True
+
+    def others(self, statistics: StatisticsFile | None) -> dict[int, StoredSketch]:
+        """The nearest sketch of each column of the schema.
+
+        Args:
+            statistics: the snapshot's own file, as the table has it now.
+        """
+        files = [
+            known for snapshot, known in self._files if snapshot.snapshot_id != self._snapshot.snapshot_id
+        ]
+        found: dict[int, StoredSketch] = {}
+        for known in ([] if statistics is None else [statistics]) + files:
+            for field_id, stored in self.sketches(known).items():
+                if self._schema.find_column_name(field_id) is not None:
+                    found.setdefault(field_id, stored)
+        return found
+
+
+def _commit(
+    table: Table,
+    snapshot: Snapshot,
+    schema: Schema,
+    computed: Mapping[int, StoredSketch],
+    history: _History,
+) -> str:
+    """Writes and commits a statistics file; returns its path."""
+    for attempt in retries(table.metadata.properties):
+        with attempt:
+            _refresh(
+                table
+            )  # the columns of a file that another collector committed meanwhile are carried over
+            if table.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
+                raise NotFoundError(
+                    f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed"
+                )
+            blobs = {**history.others(statistics_of(table.metadata, snapshot.snapshot_id)), **computed}
+            path = table.location_provider().new_metadata_location(
+                f"{snapshot.snapshot_id}-{uuid.uuid4()}.stats"
+            )
+            try:
+                commit_statistics(table, _write(table, path, snapshot, blobs))
+            except CommitUnknownError:
+                raise
+            except BaseException:
+                remove_files(table.io, [path])
+                raise
+            return path
+    raise AssertionError("tenacity ended without a result")  # pragma: no cover
+
+
+def _refresh(table: Table) -> None:
+    try:
+        table.refresh()
+    except Exception as error:
+        if is_locked(error):
+            raise BusyError.of(".".join(table.name()), error) from error
+        raise
+
+
+def _write(
+    table: Table, path: str, snapshot: Snapshot, sketches: Mapping[int, StoredSketch]
+) -> StatisticsFile:
+    """A Puffin file with one zstd blob per field; returns what the table's metadata says of it."""
+    blobs = []
+    try:
+        with PuffinWriter(path, filesystem=table.io) as writer:
+            for field_id, stored in sorted(sketches.items()):
+                properties = {**stored.properties, NDV: str(int(stored.sketch.estimate))}
+                if stored.upper_bound:
+                    properties[UPPER_BOUND] = "true"
+                if not stored.writer.startswith(OWN_WRITER):
+                    properties[WRITER] = stored.writer
+                blob = writer.add(
+                    stored.sketch.to_bytes(),
+                    type=THETA_BLOB,
+                    fields=[field_id],
+                    snapshot_id=stored.snapshot_id,
+                    sequence_number=stored.sequence_number,
+                    properties=properties,
+                    compression="zstd",
+                )
+                blobs.append(
+                    {
+                        "type": THETA_BLOB,
+                        "snapshot-id": blob.snapshot_id,
+                        "sequence-number": blob.sequence_number,
+                        "fields": [field_id],
+                        "properties": properties,
+                    }
+                )
+            writer.finish()
+    except OSError as error:
+        raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
+    return StatisticsFile.model_validate(
+        {
+            "snapshot-id": snapshot.snapshot_id,
+            "statistics-path": path,
+            "file-size-in-bytes": writer.file_size,
+            "file-footer-size-in-bytes": writer.footer_size,
+            "blob-metadata": blobs,
+        }
+    )

@@ -1,0 +1,133 @@
+"""Which columns have sketches: primitive fields at any depth, and how to get their values from Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts
+from puffin_fast.theta import is_sketched
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
+
+__all__ = ["SketchedColumn", "columns_of"]
+
+_ELEMENT, _KEY, _VALUE = "element", "key", "value"
+
+
+@dataclass(frozen=True)
+class SketchedColumn:
+    """A primitive field, and the way to it.
+
+    Attributes:
+        name: dotted, as PyIceberg's schema spells it.
+        field: the primitive field.
+        path: the type of each level and the name of the field in it, from the top-level column's type down.
+    """
+
+    name: str
+    field: NestedField
+    top: str
+    path: tuple[tuple[str, str], ...]
+
+    @property
+    def field_id(self) -> int:
+        return self.field.field_id
+
+    @property
+    def type(self) -> str:
+        """The Iceberg type's text, which decides what is hashed."""
+        return str(self.field.field_type)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the field lies inside a list or a map."""
+        return any(kind != "struct" for kind, _ in self.path)
+
+    def values(self, column: pa.Array) -> pa.Array:
+        """The field's values in an array of the top-level column."""
+        for kind, name in self.path:
+            if kind == "struct":
+                column = pc.struct_field(column, [name])
+            elif kind == "list":
+                column = list_parts(column)[1]
+            else:
+                _, keys, values = map_parts(column)
+                column = keys if name == _KEY else values
+        return column
+
+
+def columns_of(
+    schema: Schema, names: Sequence[str] | None = None, *, case_sensitive: bool = True
+) -> list[SketchedColumn]:
+    """The columns with these names; without names all primitive ones, also in structs, that can be sketched.
+
+    Args:
+        schema: of the snapshot.
+        names: dotted; those of a list's values end with ``.element``, of a map's with ``.key`` or ``.value``.
+        case_sensitive: whether names must agree in case.
+
+    Raises:
+        NotFoundError: the schema has no such column.
+        InvalidInputError: a struct, list or map, or a type that has no sketches.
+    """
+    if isinstance(names, str):
+        raise InvalidInputError(f"columns={names!r}: a sequence of names is expected")
+    known = {column.field_id: column for column in _leaves(schema)}
+    if names is None:
+        return [
+            column for column in known.values() if not column.repeats and is_sketched(column.field.field_type)
+        ]
+    chosen: dict[int, SketchedColumn] = {}
+    for name in names:
+        try:
+            field = schema.find_field(name, case_sensitive=case_sensitive)
+        except ValueError:
+            raise NotFoundError(
+                f"column {name!r}: the table has {', '.join(column.name for column in known.values())}"
+            ) from None
+        if not isinstance(field.field_type, PrimitiveType):
+            inside = [column.name for column in known.values() if column.name.startswith(f"{name}.")]
+            raise InvalidInputError(
+                f"column {name!r}: expected a primitive type, found {field.field_type}; name what is inside: "
+                f"{', '.join(inside)}"
+            )
+        if not is_sketched(field.field_type):
+            raise InvalidInputError(
+                f"column {name!r}: theta sketches have no values of type {field.field_type}"
+            )
+        chosen[field.field_id] = known[field.field_id]
+    if not chosen:
+        raise InvalidInputError("columns: expected one or more names, found none")
+    return list(chosen.values())
+
+
+def _leaves(schema: Schema) -> Iterator[SketchedColumn]:
+    for field in schema.fields:
+        for leaf, path in _below(field):
+            name = schema.find_column_name(leaf.field_id) or field.name
+            yield SketchedColumn(name, leaf, field.name, path)
+
+
+def _below(
+    field: NestedField, path: tuple[tuple[str, str], ...] = ()
+) -> Iterator[tuple[NestedField, tuple[tuple[str, str], ...]]]:
+    kind: IcebergType = field.field_type
+    if isinstance(kind, StructType):
+        for child in kind.fields:
+            yield from _below(child, (*path, ("struct", child.name)))
+    elif isinstance(kind, ListType):
+        yield from _below(kind.element_field, (*path, ("list", _ELEMENT)))
+    elif isinstance(kind, MapType):
+        yield from _below(kind.key_field, (*path, ("map", _KEY)))
+        yield from _below(kind.value_field, (*path, ("map", _VALUE)))
+    else:
+        yield field, path

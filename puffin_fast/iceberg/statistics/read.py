@@ -1,0 +1,173 @@
+"""Reads committed NDV statistics: how many distinct values columns have, and how many two columns share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.statistics.collect import OWN_WRITER, snapshot_of
+from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
+from puffin_fast.iceberg.statistics.stored import StoredSketch, files_of_history, load_sketches, named_fields
+from puffin_fast.theta import Interval
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["NDV_SCHEMA", "NdvOverlap", "ndv", "ndv_overlap"]
+
+NDV_SCHEMA = pa.schema(
+    [
+        pa.field("column", pa.string(), nullable=False),
+        pa.field("field_id", pa.int32(), nullable=False),
+        pa.field("ndv", pa.int64(), nullable=False),
+        pa.field("lower", pa.float64(), nullable=False),
+        pa.field("upper", pa.float64(), nullable=False),
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("is_upper_bound", pa.bool_(), nullable=False),
+        pa.field("writer", pa.string(), nullable=False),
+    ]
+)
+
+_BYTES_ALIKE = {"string": "bytes", "binary": "bytes"}
+
+
+def ndv(
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    branch: str | None = None,
+    snapshot_id: int | None = None,
+    n_std_dev: int = 2,
+    case_sensitive: bool = True,
+) -> pa.Table:
+    """The number of distinct values of a snapshot's columns by the nearest statistics in its history.
+
+    Args:
+        table: a PyIceberg table.
+        columns: names, as in `collect_ndv`; by default all columns with statistics.
+        branch: its head; ``main`` by default.
+        snapshot_id: a snapshot, instead of a branch's head.
+        n_std_dev: of the bounds: 1, 2 or 3 for 68%, 95.4% or 99.7%.
+        case_sensitive: whether names must agree in case.
+
+    Returns:
+        `NDV_SCHEMA`: one row for each column, in the order of the schema or of `columns`: ``snapshot_id`` is the
+        snapshot whose rows were counted. A count that ``is_upper_bound`` includes values of deleted rows.
+
+    Raises:
+        NotFoundError: an unknown column, branch or snapshot, a table without snapshots, a named column without
+            statistics, or a statistics file that is gone.
+        CorruptDataError, UnsupportedError: a statistics file that cannot be read; `collect_ndv` computes it anew.
+        InvalidInputError: wrong arguments.
+    """
+    rows = []
+    for column, stored in _stored(table, columns, branch, snapshot_id, case_sensitive):
+        lower, estimate, upper = stored.sketch.bounds(n_std_dev)
+        rows.append(
+            {
+                "column": column.name,
+                "field_id": column.field_id,
+                "ndv": int(estimate),
+                "lower": lower,
+                "upper": upper,
+                "snapshot_id": stored.snapshot_id,
+                "is_upper_bound": stored.upper_bound,
+                "writer": stored.writer,
+            }
+        )
+    return pa.Table.from_pylist(rows, NDV_SCHEMA)
+
+
+def _stored(
+    table: Table,
+    names: Sequence[str] | None,
+    branch: str | None,
+    snapshot_id: int | None,
+    case_sensitive: bool,
+) -> list[tuple[SketchedColumn, StoredSketch]]:
+    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
+    files = list(files_of_history(table.metadata, snapshot))
+    if names is None:
+        known = set().union(*(named_fields(statistics) for _, statistics in files))
+        names = [
+            name for field_id in sorted(known) if (name := schema.find_column_name(field_id)) is not None
+        ]
+        if not names:
+            return []
+    missing = {column.field_id: column for column in columns_of(schema, names, case_sensitive=case_sensitive)}
+    chosen, found = dict(missing), {}
+    for _, statistics in files:
+        here = named_fields(statistics) & missing.keys()
+        if here:
+            found.update(load_sketches(table.io, statistics, here))
+            missing = {field_id: column for field_id, column in missing.items() if field_id not in found}
+    if missing:
+        lacking = ", ".join(column.name for column in missing.values())
+        raise NotFoundError(
+            f"{'.'.join(table.name())}: no NDV statistics of {lacking} in the history of snapshot "
+            f"{snapshot.snapshot_id}; collect_ndv makes them"
+        )
+    return [(column, found[field_id]) for field_id, column in chosen.items()]
+
+
+@dataclass(frozen=True)
+class NdvOverlap:
+    """How many distinct values two columns share.
+
+    Attributes:
+        left: distinct values of the first column.
+        right: of the second.
+        both: that both have: what an equality join finds at least one row for on either side.
+        either: that one or both have.
+        jaccard: both / either.
+        is_upper_bound: whether one of the counts includes values of deleted rows.
+    """
+
+    left: Interval
+    right: Interval
+    both: Interval
+    either: Interval
+    jaccard: Interval
+    is_upper_bound: bool
+
+
+def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev: int = 2) -> NdvOverlap:
+    """How many distinct values two columns share by their statistics, without reading a row.
+
+    Args:
+        left: a table and the name of a column; its current snapshot counts.
+        right: another, or another column of the same table.
+        n_std_dev: of the bounds, as in `ndv`.
+
+    Raises:
+        InvalidInputError: columns whose values are not hashed alike: other types, or uuid columns of different writers.
+        NotFoundError, CorruptDataError, UnsupportedError: as `ndv`.
+    """
+    (a, a_stored), (b, b_stored) = (
+        _stored(table, [name], None, None, case_sensitive=True)[0] for table, name in (left, right)
+    )
+    if _hashed_as(a, a_stored) != _hashed_as(b, b_stored):
+        raise InvalidInputError(
+            f"columns {a.name!r} ({a.type}, by {a_stored.writer}) and {b.name!r} ({b.type}, by {b_stored.writer}) "
+            "are not hashed alike: their sketches have no values in common"
+        )
+    first, second = a_stored.sketch, b_stored.sketch
+    return NdvOverlap(
+        first.bounds(n_std_dev),
+        second.bounds(n_std_dev),
+        (first & second).bounds(n_std_dev),
+        (first | second).bounds(n_std_dev),
+        first.jaccard(second, n_std_dev),
+        a_stored.upper_bound or b_stored.upper_bound,
+    )
+
+
+def _hashed_as(column: SketchedColumn, stored: StoredSketch) -> tuple[str, bool]:
+    kind = column.type
+    if kind.startswith("decimal"):  # the unscaled value, whatever the precision
+        kind = f"decimal scale {kind.rpartition(',')[2]}"
+    return _BYTES_ALIKE.get(kind, kind), kind == "uuid" and not stored.writer.startswith(OWN_WRITER)

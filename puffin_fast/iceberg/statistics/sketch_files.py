@@ -1,0 +1,218 @@
+"""Sketches of the live rows of data files: one sketch per column and thread, united at the end.
+
+Data files without deletes are read column by column, byte arrays as dictionaries where that is how they are stored, so
+that each distinct value is hashed once. All others, and columns inside lists and maps, are read as a scan reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.transforms import IdentityTransform
+
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.projection import FileSchema
+from puffin_fast.iceberg.scan.splits import Split, parts_of
+from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.scan.file_reader import FileReader
+    from puffin_fast.iceberg.statistics.columns import SketchedColumn
+
+__all__ = ["SketchReader"]
+
+DECODED_BYTES = 32 << 20
+"""Bytes of column chunks that are decoded together."""
+
+PLAIN_BYTES = 4
+"""A byte array that is not dictionary-encoded takes so many bytes at least: its length comes first."""
+
+BUILDER_BYTES = 220_000
+"""Memory of one sketch in the making."""
+
+BUILDERS_MOST_BYTES = 2 << 30
+
+Builders = Mapping[int, ThetaSketchBuilder]
+
+
+@dataclass(frozen=True)
+class SketchReader:
+    """Reads data files of a snapshot into sketches. Sent to Spark's executors as it is.
+
+    Args:
+        io: PyIceberg's file access.
+        metadata: the table's; its history does not matter.
+        columns: what is sketched.
+        reader: makes the reader of a scan of these columns, for rows whose deletes must be applied.
+    """
+
+    io: FileIO
+    metadata: TableMetadata
+    columns: Sequence[SketchedColumn]
+    reader: Callable[[], FileReader]
+
+    def sketches(self, tasks: Sequence[FileTask], threads: int) -> dict[int, ThetaSketch]:
+        """A sketch for each column's field id, of the live rows of data files.
+
+        Raises:
+            UnsupportedError: a data file of another format than Parquet.
+            CorruptDataError: a file that is not what the metadata says.
+            NotFoundError: a file that is gone.
+        """
+        most = max(1, BUILDERS_MOST_BYTES // (BUILDER_BYTES * len(self.columns)))
+        threads = max(1, min(threads, most))
+        idle: SimpleQueue[Builders] = SimpleQueue()
+        reader = self.reader()
+
+        def run(item: tuple[FileTask, int, int]) -> None:
+            try:
+                builders = idle.get_nowait()
+            except Empty:
+                builders = {column.field_id: ThetaSketchBuilder(column.type) for column in self.columns}
+            self._add(builders, reader, *item)
+            idle.put(builders)
+
+        for _ in on_threads(run, list(_parts(tasks, threads)), threads):
+            pass
+        found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
+        while not idle.empty():
+            for field_id, builder in idle.get().items():
+                found[field_id].append(builder.sketch())
+        return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
+
+    def _add(self, builders: Builders, reader: FileReader, task: FileTask, part: int, n_parts: int) -> None:
+        if task.deletes or task.data.file_format != "PARQUET" or task.data.key_metadata is not None:
+            self._add_live_rows(builders, reader, task, part, n_parts, self.columns)
+            return
+        self._add_chunks(builders, task, part, n_parts)
+        if repeated := [column for column in self.columns if column.repeats]:
+            self._add_live_rows(builders, reader, task, part, n_parts, repeated)
+
+    def _add_live_rows(
+        self,
+        builders: Builders,
+        reader: FileReader,
+        task: FileTask,
+        part: int,
+        n_parts: int,
+        columns: Sequence[SketchedColumn],
+    ) -> None:
+        for batch in reader.read(Split.of(task, part, n_parts)):
+            for column in columns:
+                builders[column.field_id].update(column.values(batch.column(column.top)))
+
+    def _add_chunks(self, builders: Builders, task: FileTask, part: int, n_parts: int) -> None:
+        data = task.data
+        file = open_parquet(self.io, data.file_path)
+        footer = file.metadata
+        if footer.num_rows != data.record_count:
+            raise CorruptDataError(
+                "rows of a data file",
+                path=data.file_path,
+                expected=f"{data.record_count} (manifest)",
+                found=footer.num_rows,
+            )
+        known = FileSchema(plain_schema(file.schema_arrow), self.metadata.name_mapping(), path=data.file_path)
+        constants = self._constants(task)
+        columns = [column for column in self.columns if not column.repeats]
+        with reading(data.file_path):
+            leaves = {column.field_id: known.leaf(column.field) for column in columns}
+            sizes = _chunk_sizes(footer)
+            names: dict[str, list[int]] = {}
+            for field_id, (name, get) in leaves.items():
+                if name is not None:
+                    names.setdefault(name, []).append(field_id)
+                elif footer.num_rows:
+                    builders[field_id].update(get(pa.nulls(1), constants))  # the same value in each row
+            as_dictionaries = [
+                name
+                for name in names
+                if (chunk := sizes.get(name))
+                and chunk.byte_array
+                and chunk.n_bytes < PLAIN_BYTES * footer.num_rows
+            ]
+            if as_dictionaries or n_parts > 1:
+                file = open_parquet(self.io, data.file_path, dictionaries=as_dictionaries, footer=footer)
+            first, last = (footer.num_row_groups * number // n_parts for number in (part, part + 1))
+            for row_group in range(first, last):
+                for together in _groups(list(names), footer.row_group(row_group)):
+                    table = file.read_row_group(row_group, columns=together, use_threads=False)
+                    for name in together:
+                        for chunk in table.column(name).chunks:
+                            for field_id in names[name]:
+                                builders[field_id].update(_values(chunk, leaves[field_id][1], constants))
+
+    def _constants(self, task: FileTask) -> dict[int, Any]:
+        spec = self.metadata.specs()[task.data.spec_id]
+        return {
+            field.source_id: value
+            for field, value in zip(spec.fields, task.data.partition, strict=True)
+            if isinstance(field.transform, IdentityTransform)
+        }
+
+
+def _values(
+    chunk: pa.Array, get: Callable[[pa.Array, Mapping[int, Any]], pa.Array], constants: Any
+) -> pa.Array:
+    """A leaf's values; of a dictionary, its entries are brought into the table's type."""
+    if pa.types.is_dictionary(chunk.type):
+        return pa.DictionaryArray.from_arrays(
+            chunk.indices, get(plain(chunk.dictionary), constants), safe=False
+        )
+    return get(plain(chunk), constants)
+
+
+def _parts(tasks: Sequence[FileTask], threads: int) -> Iterator[tuple[FileTask, int, int]]:
+    for task in tasks:
+        n_parts = parts_of(task, len(tasks), threads)
+        yield from ((task, part, n_parts) for part in range(n_parts))
+
+
+@dataclass
+class _ChunkSize:
+    byte_array: bool
+    n_bytes: int = 0
+
+
+def _chunk_sizes(footer: pq.FileMetaData) -> dict[str, _ChunkSize]:
+    """Uncompressed bytes of each leaf's column chunks, by path."""
+    found: dict[str, _ChunkSize] = {}
+    for number in range(footer.num_row_groups):
+        row_group = footer.row_group(number)
+        for at in range(row_group.num_columns):
+            chunk = row_group.column(at)
+            size = found.setdefault(chunk.path_in_schema, _ChunkSize(chunk.physical_type == "BYTE_ARRAY"))
+            size.n_bytes += chunk.total_uncompressed_size
+    return found
+
+
+def _groups(names: list[str], row_group: pq.RowGroupMetaData) -> Iterator[list[str]]:
+    """Columns to decode together: many small chunks, one large one."""
+    sizes: dict[str, int] = {}
+    for at in range(row_group.num_columns):
+        chunk = row_group.column(at)
+        top = chunk.path_in_schema.partition(".")[0]
+        sizes[top] = sizes.get(top, 0) + chunk.total_uncompressed_size
+    group: list[str] = []
+    n_bytes = 0
+    for name in names:
+        size = sizes.get(name, DECODED_BYTES)
+        if group and n_bytes + size > DECODED_BYTES:
+            yield group
+            group, n_bytes = [], 0
+        group.append(name)
+        n_bytes += size
+    if group:
+        yield group

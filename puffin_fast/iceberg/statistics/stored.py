@@ -1,0 +1,146 @@
+"""The statistics files that a table's metadata names, and the theta sketches in them.
+
+A snapshot has at most one statistics file. Of several theta blobs for one field the first counts; some planners fail
+when they find two, so one is written. A blob's properties are ``ndv`` (the Puffin specification's), and two of this
+package's: `WRITER` and `UPPER_BOUND`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.snapshots import ancestors_of
+
+from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.puffin import BlobMetadata as PuffinBlob
+from puffin_fast.puffin import PuffinReader
+from puffin_fast.theta import ThetaSketch
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.statistics import StatisticsFile
+
+__all__ = [
+    "NDV",
+    "THETA_BLOB",
+    "UPPER_BOUND",
+    "WRITER",
+    "StoredSketch",
+    "files_of_history",
+    "load_sketches",
+    "named_fields",
+    "statistics_of",
+]
+
+THETA_BLOB = "apache-datasketches-theta-v1"
+"""Blob type (Puffin specification)."""
+
+NDV = "ndv"
+"""Property of a theta blob: the estimate as an integer (Puffin specification)."""
+
+UPPER_BOUND = "puffin-fast.upper-bound"
+"""Property of a blob: ``true`` when rows were deleted since values were counted."""
+
+WRITER = "puffin-fast.writer"
+"""Property of a blob that came from another file: that file's ``created-by``."""
+
+_MAX_BLOB_BYTES = 64 << 20
+"""A sketch with 4096 hashes has 32 KiB; other writers may keep up to 2^26 bytes of hashes (lgK 23)."""
+
+
+@dataclass(frozen=True)
+class StoredSketch:
+    """One theta blob of a statistics file.
+
+    Attributes:
+        field_id: of the column.
+        sketch: of its values.
+        snapshot_id: the snapshot that it was computed from.
+        sequence_number: that snapshot's.
+        upper_bound: rows were deleted since values were counted.
+        writer: the application that computed it.
+        properties: of the blob.
+    """
+
+    field_id: int
+    sketch: ThetaSketch
+    snapshot_id: int
+    sequence_number: int
+    upper_bound: bool
+    writer: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def statistics_of(metadata: TableMetadata, snapshot_id: int) -> StatisticsFile | None:
+    """The statistics file of a snapshot, if there is one."""
+    return next((known for known in metadata.statistics if known.snapshot_id == snapshot_id), None)
+
+
+def files_of_history(
+    metadata: TableMetadata, snapshot: Snapshot
+) -> Iterator[tuple[Snapshot, StatisticsFile]]:
+    """The statistics files of a snapshot and its ancestors, newest first."""
+    for ancestor in ancestors_of(snapshot, metadata):
+        found = statistics_of(metadata, ancestor.snapshot_id)
+        if found is not None:
+            yield ancestor, found
+
+
+def named_fields(statistics: StatisticsFile) -> set[int]:
+    """The field ids for which a statistics file has a theta blob by the table's metadata."""
+    return {
+        blob.fields[0]
+        for blob in statistics.blob_metadata
+        if blob.type == THETA_BLOB and len(blob.fields) == 1
+    }
+
+
+def load_sketches(
+    io: FileIO, statistics: StatisticsFile, field_ids: Iterable[int] | None = None
+) -> dict[int, StoredSketch]:
+    """The sketches of a statistics file by field id.
+
+    Args:
+        io: PyIceberg's file access.
+        statistics: as the table's metadata names it.
+        field_ids: which; all by default.
+
+    Raises:
+        NotFoundError: the file is gone.
+        CorruptDataError: no Puffin file, or a sketch that is not well-formed.
+        UnsupportedError: a sketch of another kind.
+        PuffinFastError: the file cannot be read.
+    """
+    path, wanted = statistics.statistics_path, None if field_ids is None else set(field_ids)
+    if statistics.key_metadata is not None:
+        raise UnsupportedError(f"{path}: an encrypted statistics file")
+    found: dict[int, StoredSketch] = {}
+    try:
+        with PuffinReader(path, filesystem=io, max_blob_bytes=_MAX_BLOB_BYTES) as reader:
+            created_by = reader.metadata.properties.get("created-by", "unknown")
+            chosen: dict[int, PuffinBlob] = {}
+            for blob in reader.blobs:
+                if (
+                    blob.type == THETA_BLOB
+                    and len(blob.fields) == 1
+                    and (wanted is None or blob.fields[0] in wanted)
+                ):
+                    chosen.setdefault(blob.fields[0], blob)
+            for blob, data in reader.read_many(chosen.values()):
+                sketch = ThetaSketch.from_bytes(data, path=f"{path}: blob of field {blob.fields[0]}")
+                found[blob.fields[0]] = StoredSketch(
+                    blob.fields[0],
+                    sketch,
+                    blob.snapshot_id,
+                    blob.sequence_number,
+                    blob.properties.get(UPPER_BOUND) == "true",
+                    blob.properties.get(WRITER, created_by),
+                    blob.properties,
+                )
+    except OSError as error:
+        raise PuffinFastError(f"{path}: could not be read: {error}") from error
+    return found

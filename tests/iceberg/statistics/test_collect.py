@@ -1,0 +1,471 @@
+"""Laws of `collect_ndv`: the sketches are those of the live rows, whatever the table's version, deletes and history."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType
+
+from puffin_fast import errors, iceberg
+from puffin_fast.puffin import PuffinReader, PuffinWriter
+from puffin_fast.theta import ThetaSketch
+from tests import theta_oracle as oracle
+from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+THETA = "apache-datasketches-theta-v1"
+UTC = datetime.UTC
+DAY = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789)
+
+COLUMNS: dict[str, tuple[pa.DataType, str, Any]] = {
+    "b": (pa.bool_(), "boolean", lambda i: i % 2 == 0),
+    "i": (pa.int32(), "int", lambda i: i % 100),
+    "l": (pa.int64(), "long", lambda i: i),
+    "f": (pa.float32(), "float", lambda i: i / 2),
+    "d": (pa.float64(), "double", lambda i: -i / 4),
+    "price": (pa.decimal128(12, 2), "decimal(12, 2)", lambda i: decimal.Decimal(i - 500).scaleb(-2)),
+    "wide": (pa.decimal128(38, 0), "decimal(38, 0)", lambda i: decimal.Decimal((i - 9) * 10**30)),
+    "day": (pa.date32(), "date", lambda i: DAY.date() + datetime.timedelta(i % 365)),
+    "t": (pa.time64("us"), "time", lambda i: (DAY + datetime.timedelta(seconds=i)).time()),
+    "ts": (pa.timestamp("us"), "timestamp", lambda i: DAY + datetime.timedelta(microseconds=i)),
+    "tz": (pa.timestamp("us", "UTC"), "timestamptz", lambda i: DAY.replace(tzinfo=UTC, year=1970 + i % 50, day=1)),
+    "s": (pa.string(), "string", lambda i: f"name {i % 300}"),
+    "long_text": (pa.string(), "string", lambda i: f"{i} " * 20),
+    "bin": (pa.binary(), "binary", lambda i: bytes([i % 256]) * (i % 7)),
+    "fixed": (pa.binary(4), "fixed[4]", lambda i: i.to_bytes(4, "big")),
+    "u": (pa.uuid(), "uuid", lambda i: uuid.UUID(int=i)),
+}  # fmt: skip
+"""A column of each primitive type: Arrow type, Iceberg type, value of a row."""
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    """Rows of COLUMNS, every eleventh value null; and a struct, a list and a map."""
+    values = {
+        name: pa.array([None if i % 11 == 5 else value(i) for i in range(start, stop)], kind)
+        for name, (kind, _, value) in COLUMNS.items()
+    }
+    numbers = range(start, stop)
+    tags = [None if i % 4 == 0 else ["a", f"b{i % 6}", None] for i in numbers]
+    point = [None if i % 5 == 0 else {"x": i % 50, "tag": f"t{i % 3}"} for i in numbers]
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            **values,
+            "point": pa.array(point, pa.struct([("x", pa.int32()), ("tag", pa.string())])),
+            "tags": pa.array(tags, pa.list_(pa.string())),
+            "props": pa.array([[(f"k{i % 3}", i % 8)] for i in numbers], pa.map_(pa.string(), pa.int64())),
+        }
+    )  # fmt: skip
+
+
+def expected(kept: list[int], name: str) -> bytes:
+    _, kind, value = COLUMNS[name]
+    return oracle.canonical([value(i) for i in kept if i % 11 != 5], kind)
+
+
+def make(catalog: RacingCatalog, data: pa.Table, *, version: int = 3, name: str = "n.t") -> Table:
+    if version == 3:
+        table = iceberg.create_table(catalog, name, data.schema)
+        iceberg.append(table, data)
+    else:
+        table = catalog.create_table(name, data.schema, properties={"format-version": str(version)})
+        table.append(data)
+    return table
+
+
+def blobs_of(table: Table, snapshot_id: int | None = None) -> dict[int, bytes]:
+    """The sketches of a snapshot's statistics file by field id, as the file has them."""
+    snapshot_id = snapshot_id or table.metadata.current_snapshot_id
+    (statistics,) = (s for s in table.metadata.statistics if s.snapshot_id == snapshot_id)
+    with PuffinReader(local(statistics.statistics_path)) as reader:
+        assert statistics.file_size_in_bytes == reader.file_size
+        assert statistics.file_footer_size_in_bytes == reader.footer_size
+        assert [(b.type, b.fields, b.snapshot_id, b.sequence_number, b.properties) for b in reader.blobs] == [
+            (b.type, tuple(b.fields), b.snapshot_id, b.sequence_number, b.properties)
+            for b in statistics.blob_metadata
+        ]
+        assert len({blob.fields for blob in reader.blobs}) == len(reader.blobs)
+        return {blob.fields[0]: data for blob, data in reader.read_many()}
+
+
+def blob_of(table: Table, column: str) -> bytes:
+    return blobs_of(table)[table.schema().find_field(column).field_id]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_sketches_are_those_of_the_live_rows(racing: RacingCatalog, version: int) -> None:
+    data = rows(0, 700)
+    if version < 3:
+        data = data.drop(["u"])  # PyIceberg's append
+    table = make(racing, data, version=version)
+    result = iceberg.collect_ndv(table)
+    for name in COLUMNS.keys() & set(data.column_names):
+        assert blob_of(table, name) == expected(list(range(700)), name), name
+    assert result.ndv["id"] == 700
+    assert (
+        result.ndv["point.x"] == ThetaSketch.from_arrow([i % 50 for i in range(700) if i % 5], "int").estimate
+    )
+    assert result.committed
+    assert result.files_read == 1
+    assert not result.notes
+    again = racing.load_table("n.t")
+    assert rows_of(again).num_rows == 700
+    assert again.metadata.statistics == table.metadata.statistics
+
+
+def test_the_blobs_say_what_the_specification_asks(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 50))
+    iceberg.collect_ndv(table, ["id"])
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    (statistics,) = table.metadata.statistics
+    (blob,) = statistics.blob_metadata
+    assert blob.properties == {"ndv": "50"}
+    assert (blob.snapshot_id, blob.sequence_number) == (snapshot.snapshot_id, snapshot.sequence_number)
+    with PuffinReader(local(statistics.statistics_path)) as reader:
+        assert reader.blobs[0].compression_codec == "zstd"
+    assert local(statistics.statistics_path).name.startswith(str(snapshot.snapshot_id))
+
+
+def test_leaves_of_lists_and_maps_are_counted_when_named(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 60))
+    names = ["tags.element", "props.key", "props.value", "point.tag"]
+    result = iceberg.collect_ndv(table, names)
+    assert result.ndv == {"tags.element": 7, "props.key": 3, "props.value": 8, "point.tag": 3}
+    assert not set(names[:3]) & iceberg.collect_ndv(table).ndv.keys()
+
+
+def test_deleted_rows_are_not_counted(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 300))
+    iceberg.append(table, rows(300, 400))
+    iceberg.delete(table, "id >= 50 and id < 120")
+    iceberg.delete(table, "id >= 300")
+    iceberg.collect_ndv(table)
+    kept = [i for i in range(300) if not 50 <= i < 120]
+    for name in COLUMNS:
+        assert blob_of(table, name) == expected(kept, name), name
+
+
+def test_position_deletes_of_version_2_are_applied(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 300).drop(["u"]), version=2)
+    iceberg.delete(table, "id < 120")
+    iceberg.collect_ndv(table, ["l", "s", "tags.element"])
+    assert blob_of(table, "l") == expected(list(range(120, 300)), "l")
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("n_files", [1, 9])
+def test_files_row_groups_and_threads_do_not_change_a_byte(
+    racing: RacingCatalog, n_files: int, threads: int
+) -> None:
+    numbers = np.random.default_rng(3).permutation(30_000)
+    data = pa.table(
+        {"n": numbers, "s": [f"{n % 9_000} x" for n in numbers], "few": [f"v{n % 5}" for n in numbers]}
+    )
+    table = iceberg.create_table(racing, "n.t", data.schema)
+    for part in np.array_split(np.arange(len(data)), n_files):
+        iceberg.append(table, data.take(pa.array(part)))
+    iceberg.collect_ndv(table, threads=threads)
+    for name in data.column_names:
+        assert blob_of(table, name) == ThetaSketch.from_arrow(data[name]).to_bytes(), name
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_append_reads_only_its_files_and_gives_the_bytes_of_a_full_run(
+    racing: RacingCatalog, version: int
+) -> None:
+    def some(start: int, stop: int) -> pa.Table:
+        return pa.table({"n": np.arange(start, stop), "s": [f"s{n}" for n in range(start, stop)]})
+
+    table = make(racing, some(0, 9_000), version=version)
+    assert iceberg.collect_ndv(table).files_read == 1
+    for start in (9_000, 9_500):
+        table.append(some(start, start + 500)) if version < 3 else iceberg.append(
+            table, some(start, start + 500)
+        )
+    result = iceberg.collect_ndv(table)
+    assert result.files_read == 2
+    assert result.upper_bounds == ()
+    incremental = blobs_of(table)
+    assert iceberg.collect_ndv(table, incremental=False).files_read == 3
+    assert blobs_of(table) == incremental
+    assert blob_of(table, "n") == oracle.canonical(range(10_000), "long")
+
+
+def test_a_second_run_does_nothing(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 40))
+    first = iceberg.collect_ndv(table)
+    location = table.metadata_location
+    second = iceberg.collect_ndv(table)
+    assert (second.committed, second.files_read) == (False, 0)
+    assert second.ndv == first.ndv
+    assert second.statistics_path == first.statistics_path
+    assert table.metadata_location == location
+
+
+def test_counts_after_deletes_are_said_to_be_upper_bounds(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 100))
+    iceberg.collect_ndv(table, ["id", "s"])
+    iceberg.delete(table, "id < 30")
+    iceberg.append(table, rows(100, 150))
+    result = iceberg.collect_ndv(table, ["id"])
+    assert result.upper_bounds == ("id",)
+    assert result.ndv["id"] == 150
+    found = iceberg.ndv(table, ["id"]).to_pylist()[0]
+    assert (found["ndv"], found["is_upper_bound"]) == (150, True)
+    iceberg.append(table, rows(150, 160))
+    assert iceberg.collect_ndv(table, ["id"]).upper_bounds == ("id",)  # and stay so
+    exact = iceberg.collect_ndv(table, ["id"], incremental=False)
+    assert (exact.upper_bounds, exact.ndv["id"]) == ((), 130)
+
+
+def test_compaction_keeps_counts_exact(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 100))
+    iceberg.delete(table, "id < 30")
+    iceberg.delete(table, "id < 60")
+    iceberg.collect_ndv(table, ["id"])
+    iceberg.compact(table)
+    assert iceberg.collect_ndv(table, ["id"]).upper_bounds == ()
+
+
+def test_a_promoted_column_is_counted_anew(racing: RacingCatalog) -> None:
+    data = pa.table({"id": pa.array(range(100), pa.int32()), "other": pa.array(range(100), pa.int32())})
+    table = make(racing, data)
+    iceberg.collect_ndv(table)
+    with iceberg.v3_metadata(racing), table.update_schema() as update:
+        update.update_column("id", LongType())
+    more = pa.table({"id": pa.array(range(90, 110), pa.int64()), "other": pa.array(range(20), pa.int32())})
+    iceberg.append(table, more)
+    result = iceberg.collect_ndv(table)
+    assert result.files_read == 1 + 2  # "other" reads one file, "id" both
+    assert blob_of(table, "id") == oracle.canonical(range(110), "long")
+    assert blob_of(table, "other") == oracle.canonical(range(100), "int")
+
+
+def test_a_new_column_counts_its_default_and_a_dropped_one_leaves(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 30))
+    iceberg.collect_ndv(table, ["id", "s"])
+    with iceberg.v3_metadata(racing), table.update_schema() as update:
+        update.add_column("fresh", LongType(), default_value=7)
+        update.delete_column("s")
+    iceberg.append(table, rows(30, 40).drop(["s"]).append_column("fresh", pa.array([1] * 10, pa.int64())))
+    result = iceberg.collect_ndv(table, ["id", "fresh"])
+    assert result.ndv == {"id": 40, "fresh": 2}
+    assert len(blobs_of(table)) == 2
+
+
+def test_blobs_of_other_columns_are_carried_over(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 100))
+    first = table.metadata.current_snapshot_id
+    iceberg.collect_ndv(table, ["id"])
+    iceberg.collect_ndv(table, ["s"])
+    assert len(blobs_of(table)) == 2
+    iceberg.append(table, rows(100, 120))
+    iceberg.collect_ndv(table, ["id"])
+    assert len(blobs_of(table)) == 2
+    by_name = {row["column"]: row for row in iceberg.ndv(table).to_pylist()}
+    assert by_name["id"]["snapshot_id"] == table.metadata.current_snapshot_id
+    assert by_name["s"]["snapshot_id"] == first
+    assert iceberg.collect_ndv(table, ["s"]).files_read == 1  # from where it was counted
+    assert {row["snapshot_id"] for row in iceberg.ndv(table).to_pylist()} == {
+        table.metadata.current_snapshot_id
+    }
+
+
+def test_another_snapshot_and_branch_have_statistics_of_their_own(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    first = table.metadata.current_snapshot_id
+    iceberg.append(table, rows(20, 50))
+    assert iceberg.collect_ndv(table, ["id"], snapshot_id=first).ndv["id"] == 20
+    assert iceberg.collect_ndv(table, ["id"]).files_read == 1
+    assert len(table.metadata.statistics) == 2
+    assert iceberg.ndv(table, ["id"], snapshot_id=first)["ndv"].to_pylist() == [20]
+    with iceberg.v3_metadata(racing):
+        table.manage_snapshots().create_branch(first, "old").commit()
+    assert iceberg.ndv(table, branch="old")["ndv"].to_pylist() == [20]
+    assert not iceberg.collect_ndv(table, ["id"], branch="old").committed
+
+
+def test_the_superseded_file_is_an_orphan_after_the_commit(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    first = iceberg.collect_ndv(table, ["id"]).statistics_path
+    second = iceberg.collect_ndv(table, ["s"]).statistics_path
+    orphans = iceberg.orphan_files(table, older_than=datetime.timedelta(0))["path"].to_pylist()
+    assert first in orphans
+    assert second not in orphans
+
+
+def test_a_commit_in_between_is_kept_and_the_statistics_too(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    racing.before.append(lambda: iceberg.append(racing.load_table("n.t"), rows(20, 30)))
+    result = iceberg.collect_ndv(table, ["id"])
+    fresh = racing.load_table("n.t")
+    assert rows_of(fresh).num_rows == 30
+    assert [s.snapshot_id for s in fresh.metadata.statistics] == [result.snapshot_id]
+    assert len([path for path in files_of(fresh) if path.suffix == ".stats"]) == 1
+
+
+def test_two_collectors_of_different_columns_keep_both(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    racing.before.append(lambda: iceberg.collect_ndv(racing.load_table("n.t"), ["s"]))
+    iceberg.collect_ndv(table, ["id"])
+    assert sorted(iceberg.ndv(table)["column"].to_pylist()) == ["id", "s"]
+
+
+def test_an_expired_snapshot_gets_no_statistics_and_no_file(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    first = table.metadata.current_snapshot_id
+    iceberg.append(table, rows(20, 30))
+
+    def expire() -> None:
+        with iceberg.v3_metadata(racing):
+            racing.load_table("n.t").maintenance.expire_snapshots().by_id(first).commit()
+
+    racing.before.append(expire)
+    with pytest.raises(errors.NotFoundError, match="expired"):
+        iceberg.collect_ndv(table, ["id"], snapshot_id=first)
+    assert not [path for path in files_of(table) if path.suffix == ".stats"]
+    assert not racing.load_table("n.t").metadata.statistics
+
+
+@pytest.mark.parametrize("how", ["missing", "torn", "garbage", "bad_sketch"])
+def test_a_statistics_file_that_cannot_be_read_is_computed_anew_and_said(
+    racing: RacingCatalog, how: str
+) -> None:
+    table = make(racing, rows(0, 20))
+    path = local(iceberg.collect_ndv(table, ["id"]).statistics_path)
+    before = path.read_bytes()
+    damage(path, how, table)
+    iceberg.append(table, rows(20, 30))
+    with pytest.raises((errors.NotFoundError, errors.CorruptDataError), match=path.name):
+        iceberg.ndv(table, ["id"])
+    result = iceberg.collect_ndv(table, ["id"])
+    assert result.ndv["id"] == 30
+    assert result.files_read == 2
+    (note,) = result.notes
+    assert path.name in note
+    assert len(before) > 0
+
+
+def damage(path: Path, how: str, table: Table) -> None:
+    data = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "torn":
+        path.write_bytes(data[: len(data) // 2])
+    elif how == "garbage":
+        path.write_bytes(b"\0" * len(data))
+    else:
+        path.unlink()
+        with PuffinWriter(path) as writer:
+            writer.add(
+                b"\3" * 40, type=THETA, fields=[1], snapshot_id=table.metadata.current_snapshot_id or 0
+            )
+
+
+def test_uuids_of_a_foreign_writer_are_counted_anew(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    path = local(iceberg.collect_ndv(table, ["u", "id"]).statistics_path)
+    with PuffinReader(path) as reader:
+        blobs = list(reader.read_many())
+    path.unlink()
+    with PuffinWriter(path, properties={"created-by": "Apache Spark 4.1"}) as writer:
+        for blob, data in blobs:
+            writer.add(data, type=blob.type, fields=blob.fields, snapshot_id=blob.snapshot_id,
+                       sequence_number=blob.sequence_number, properties=blob.properties)  # fmt: skip
+    iceberg.append(table, rows(20, 30))
+    assert iceberg.collect_ndv(table, ["id"]).files_read == 1
+    carried = {row["column"]: row["writer"] for row in iceberg.ndv(table).to_pylist()}
+    assert carried["u"] == "Apache Spark 4.1"
+    assert carried["id"].startswith("puffin_fast")
+    assert iceberg.collect_ndv(table, ["u"]).files_read == 2
+    assert blob_of(table, "u") == expected(list(range(30)), "u")
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"columns": ["nope"]}, errors.NotFoundError, "column 'nope': the table has id, "),
+    ({"columns": ["point"]}, errors.InvalidInputError, "name what is inside: point.x, point.tag"),
+    ({"columns": ["tags"]}, errors.InvalidInputError, "name what is inside: tags.element"),
+    ({"columns": []}, errors.InvalidInputError, "expected one or more names"),
+    ({"columns": "id"}, errors.InvalidInputError, "a sequence of names"),
+    ({"columns": ["ID"]}, errors.NotFoundError, "column 'ID'"),
+    ({"snapshot_id": 5}, errors.NotFoundError, "no snapshot 5"),
+    ({"branch": "nope"}, errors.NotFoundError, "branch 'nope'"),
+    ({"branch": "main", "snapshot_id": 5}, errors.InvalidInputError, "expected one of"),
+    ({"incremental": True}, errors.InvalidInputError, "incremental: expected 'auto' or False, found True"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "message"), BAD, ids=str)
+def test_bad_arguments_are_refused_and_the_table_is_unchanged(
+    racing: RacingCatalog, arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    table = make(racing, rows(0, 5))
+    before = files_of(table)
+    with pytest.raises(kind, match=message):
+        iceberg.collect_ndv(table, **arguments)
+    assert files_of(table) == before
+    assert not racing.load_table("n.t").metadata.statistics
+
+
+def test_names_agree_without_case_when_asked(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 5))
+    assert iceberg.collect_ndv(table, ["ID"], case_sensitive=False).ndv == {"id": 5}
+    assert iceberg.ndv(table, ["Id"], case_sensitive=False)["column"].to_pylist() == ["id"]
+
+
+def test_a_table_without_snapshots_is_refused(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", rows(0, 1).schema)
+    for verb in (iceberg.collect_ndv, iceberg.ndv):
+        with pytest.raises(errors.NotFoundError, match="no snapshots"):
+            verb(table)
+
+
+def test_a_table_whose_rows_are_all_deleted_has_zeros(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 20))
+    iceberg.delete(table, "id >= 0")
+    result = iceberg.collect_ndv(table)
+    assert set(result.ndv.values()) == {0}
+    assert blob_of(table, "id") == bytes.fromhex("01030300001e0000")
+
+
+def test_ndv_tells_bounds_and_what_is_missing(racing: RacingCatalog) -> None:
+    data = pa.table({"n": np.arange(50_000), "m": np.arange(50_000) % 10})
+    table = make(racing, data)
+    assert iceberg.ndv(table).num_rows == 0
+    iceberg.collect_ndv(table, ["n"])
+    (row,) = iceberg.ndv(table, n_std_dev=3).to_pylist()
+    assert row["lower"] <= 50_000 <= row["upper"]
+    assert row["lower"] < row["ndv"] < row["upper"]
+    assert row["writer"].startswith("puffin_fast")
+    with pytest.raises(errors.NotFoundError, match=r"n.t: no NDV statistics of m .*collect_ndv makes them"):
+        iceberg.ndv(table, ["n", "m"])
+
+
+def test_overlap_says_how_many_values_two_columns_share(racing: RacingCatalog) -> None:
+    left = make(racing, pa.table({"a": np.arange(40_000), "u": ["x"] * 40_000}), name="n.left")
+    right = make(
+        racing,
+        pa.table({"b": np.arange(30_000, 70_000), "c": np.arange(40_000, dtype=np.int32)}),
+        name="n.right",
+    )
+    for table in (left, right):
+        iceberg.collect_ndv(table)
+    found = iceberg.ndv_overlap((left, "a"), (right, "b"), n_std_dev=3)
+    assert found.both.lower <= 10_000 <= found.both.upper
+    assert found.either.lower <= 70_000 <= found.either.upper
+    assert found.jaccard.lower <= 1 / 7 <= found.jaccard.upper
+    assert not found.is_upper_bound
+    with pytest.raises(errors.InvalidInputError, match="not hashed alike"):
+        iceberg.ndv_overlap((left, "a"), (right, "c"))
+    with pytest.raises(errors.NotFoundError, match="column 'nope'"):
+        iceberg.ndv_overlap((left, "nope"), (right, "c"))
