@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
@@ -192,7 +193,8 @@ def test_an_empty_table_has_a_schema(spark: SparkSession, racing: RacingCatalog)
 
 def test_what_is_wrong_is_said(spark: SparkSession, table: Table) -> None:
     for options, error, message in (
-        ({"row_filter": "nobody = 1"}, NotFoundError, "nobody"),
+        ({"row_filter": EqualTo("nobody", 1)}, NotFoundError, "nobody"),
+        ({"row_filter": "nobody = 1"}, InvalidInputError, "nobody"),
         ({"selected_fields": ["nobody"]}, NotFoundError, "nobody"),
         ({"selected_fields": "id"}, InvalidInputError, "sequence"),
         ({"snapshot_id": 5}, NotFoundError, "snapshot 5"),

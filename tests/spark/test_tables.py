@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions import EqualTo
 
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
@@ -192,8 +193,10 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
     ):
         with pytest.raises(InvalidInputError, match=message):
             ps.delete_positions(frame(spark, rows), table)
-    with pytest.raises(NotFoundError, match="nobody"):
+    with pytest.raises(InvalidInputError, match="nobody"):
         ps.delete(spark, table, "nobody = 1")
+    with pytest.raises(NotFoundError, match="nobody"):
+        ps.delete(spark, table, EqualTo("nobody", 1))
     with pytest.raises(NotFoundError, match="branch"):
         ps.delete(spark, table, "id = 1", branch="nobody")
     with pytest.raises(InvalidInputError, match="job_id"):

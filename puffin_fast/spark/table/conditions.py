@@ -1,61 +1,168 @@
-"""Conditions that Spark itself judges: SQL and columns, beyond what PyIceberg's filters say."""
+"""Conditions that Spark evaluates: a Column, or text, which is Spark's SQL.
+
+Text that means the same as Iceberg's filter is not left to Spark, so that data files are pruned by it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import (
+    BoundPredicate,
+    IsNull,
+    LiteralPredicate,
+    NotNull,
+    SetPredicate,
+)
+from pyiceberg.expressions.literals import BooleanLiteral, Literal, LongLiteral, StringLiteral
+from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
+from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.predicate.filters import parsed
-from puffin_fast.spark.table.scan import scan
+from puffin_fast.iceberg.predicate.like import Like
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyiceberg.schema import Schema
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["rows_where", "sql_condition"]
+__all__ = ["rows_where", "sql_condition", "sql_errors"]
 
 _STAR = re.compile(r"[(,.]\s*\*|unresolvedstar", re.IGNORECASE)
 """``hash(*)``, not ``a * b``: text, or a classic Column's."""
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
-def sql_condition(filter: Any) -> Column | None:
-    """A column, or text that is no filter of PyIceberg's grammar, as Spark's condition; None for other filters."""
+_READ_OTHERWISE = ('"', "\\", "''")
+"""Spark's settings decide what these mean in text."""
+
+
+def sql_condition(row_filter: Any, schema: Schema) -> Column | None:
+    """A Column or text as Spark's condition; None for Iceberg's filters, and for text that means the same as one.
+
+    Args:
+        row_filter: of any kind.
+        schema: of the table.
+    """
     from pyspark.sql import Column, functions
 
-    if isinstance(filter, Column):
-        return filter
-    if isinstance(filter, str):
-        try:
-            parsed(filter)
-        except InvalidInputError:
-            return functions.expr(filter)
+    if isinstance(row_filter, Column):
+        return row_filter
+    if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
+        return functions.expr(row_filter)
     return None
 
 
 def rows_where(
-    session: SparkSession, table: Table, condition: Column, filter: Any, *, branch: str
+    read: Callable[[Sequence[str]], DataFrame], names: Sequence[str], condition: Column, row_filter: Any
 ) -> DataFrame:
-    """Where the rows are for which a condition is true: ``_file``, ``_pos``.
+    """The rows for which a condition is true.
 
-    Reads the columns whose names stand in the condition's text; all where those alone do not explain it.
+    Args:
+        read: reads columns of the table; those whose names stand in the condition's text, or all where those
+            alone do not explain it.
+        names: of all columns.
+        condition: what to evaluate.
+        row_filter: what it was made from.
 
     Raises:
         InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.
     """
     from pyspark.errors import AnalysisException
 
-    text = filter if isinstance(filter, str) else str(condition)
-    names = [field.name for field in table.schema().fields]
+    text = row_filter if isinstance(row_filter, str) else str(condition)
     named = [name for name in names if name.replace("`", "``").lower() in text.lower()]
-    choices = [names] if named == names or _STAR.search(text) else [named, names]
-    for wanted in choices:
+    if named != names and not _STAR.search(text):
         try:
-            rows = scan(session, table, selected_fields=(*wanted, "_file", "_pos"), branch=branch)
-            found = rows.where(condition).select("_file", "_pos")
-            found.schema  # noqa: B018  Connect asks Spark here
-        except AnalysisException as error:  # what does not parse is one, too
-            trouble = error
-        else:
-            return found
-    raise InvalidInputError(f"filter {text}: {trouble}") from trouble
+            return _where(read(named), condition)
+        except AnalysisException:  # a name in it is of no column, or stands there in another form
+            pass
+    with sql_errors(text):
+        return _where(read(names), condition)
+
+
+def _where(rows: DataFrame, condition: Column) -> DataFrame:
+    found = rows.where(condition)
+    found.schema  # noqa: B018  Connect asks Spark here
+    return found
+
+
+@contextmanager
+def sql_errors(row_filter: Any) -> Iterator[None]:
+    """Names the condition that Spark refuses: when it is made, or when it runs.
+
+    Raises:
+        InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:  # what does not parse is one, too
+        raise InvalidInputError(
+            f"filter {row_filter}: text is Spark's SQL here, a PyIceberg expression is Iceberg's: {error}"
+        ) from error
+
+
+def _means_the_same(text: str, schema: Schema) -> bool:
+    """Whether Spark's SQL and the filters of docs/filters.md read a text alike, under all of Spark's settings."""
+    if any(part in text for part in _READ_OTHERWISE):
+        return False
+    try:
+        expression = parsed(text)
+    except InvalidInputError:
+        return False
+    return visit(expression, _MeansTheSame(schema))
+
+
+class _MeansTheSame(BooleanExpressionVisitor[bool]):
+    def __init__(self, schema: Schema) -> None:
+        lowered = [field.name.lower() for field in schema.fields]
+        self._kinds: dict[str, IcebergType] = {
+            field.name: field.field_type for field in schema.fields if lowered.count(field.name.lower()) == 1
+        }
+
+    def visit_true(self) -> bool:
+        return True
+
+    def visit_false(self) -> bool:
+        return True
+
+    def visit_not(self, child_result: bool) -> bool:
+        return child_result
+
+    def visit_and(self, left_result: bool, right_result: bool) -> bool:
+        return left_result and right_result
+
+    def visit_or(self, left_result: bool, right_result: bool) -> bool:
+        return left_result and right_result
+
+    def visit_unbound_predicate(self, predicate: Any) -> bool:
+        kind = self._kinds.get(predicate.term.name)
+        if kind is None:
+            return False
+        if isinstance(predicate, Like):
+            return isinstance(kind, StringType)
+        if isinstance(predicate, LiteralPredicate):
+            return _compares_alike(predicate.literal, kind)
+        if isinstance(predicate, SetPredicate):
+            return all(_compares_alike(literal, kind) for literal in predicate.literals)
+        return isinstance(predicate, IsNull | NotNull)
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> bool:
+        raise TypeError(f"bound already: {predicate}")
+
+
+def _compares_alike(literal: Literal[Any], kind: IcebergType) -> bool:
+    """Not floats (NaN), decimals (rounding), timestamps (time zones), and literals that Spark would cast."""
+    value = literal.value
+    if isinstance(kind, IntegerType | LongType):
+        return isinstance(literal, LongLiteral) and LongType.min <= value <= LongType.max
+    if isinstance(kind, DateType):
+        return isinstance(literal, StringLiteral) and _DATE.fullmatch(value) is not None
+    if isinstance(kind, StringType):
+        return isinstance(literal, StringLiteral)
+    return isinstance(kind, BooleanType) and isinstance(literal, BooleanLiteral)

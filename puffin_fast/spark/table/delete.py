@@ -8,7 +8,7 @@ needed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,9 @@ from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
-from puffin_fast.spark.table.conditions import rows_where, sql_condition
+from puffin_fast.spark.table.conditions import rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, task_rows, without_metrics
+from puffin_fast.spark.table.scan import scan
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.known_files import pack_files
 from puffin_fast.spark.worker.rows import MARKED, REPORT
@@ -54,15 +55,16 @@ def delete(
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
     the filter's columns and the deletion vector of one data file.
 
-    What no filter says (functions, arithmetic, subqueries) Spark judges: a Column, as ``functions.expr("id % 2 = 0")``,
-    or text that is not of PyIceberg's grammar, which is Spark's SQL then. It sees the columns as `scan` gives
-    them, under the session's settings; the live rows of every data file pass it, and what is found is
-    deleted as by `delete_positions`.
+    Text is Spark's SQL, with functions, arithmetic and subqueries, under the session's settings: names in any
+    case, and NaN larger than every number. A Column is Spark's, too. They see the columns as `scan` gives them;
+    the live rows of every data file pass them, and what is found is deleted as by `delete_positions`. Simple
+    text (columns of integers, strings, dates or booleans compared with literals of their type) means the same
+    in Iceberg, and prunes data files. A PyIceberg expression always prunes, and compares NaN as docs/filters.md says.
 
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        row_filter: as there, or a condition for Spark.
+        row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
@@ -73,24 +75,28 @@ def delete(
     """
     session = session_of(spark)
     job = start(table, branch, checked_id(job_id), oldest=2)
-    condition = sql_condition(row_filter)
+    condition = sql_condition(row_filter, table.schema())
     if condition is not None:
 
         def rows() -> DataFrame:
-            return rows_where(session, table, condition, row_filter, branch=branch)
+            def read(names: Sequence[str]) -> DataFrame:
+                return scan(session, table, selected_fields=(*names, "_file", "_pos"), branch=branch)
+
+            columns = [field.name for field in table.schema().fields]
+            return rows_where(read, columns, condition, row_filter).select("_file", "_pos")
 
         every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), table.schema()))
-        names = ("_file", "_pos")
-        return _by_position(
-            job,
-            rows,
-            names,
-            on_conflict,
-            snapshot_properties,
-            strict=True,
-            conflict_filter=every,
-            dry_run=dry_run,
-        )
+        with sql_errors(row_filter):
+            return _by_position(
+                job,
+                rows,
+                ("_file", "_pos"),
+                on_conflict,
+                snapshot_properties,
+                strict=True,
+                conflict_filter=every,
+                dry_run=dry_run,
+            )
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
         part = Job(table, job_id, dry_run=dry_run)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.predicate.filters import Filter
 from puffin_fast.iceberg.scan.scan import scan as scan_here
 from puffin_fast.iceberg.scan.splits import row_groups_of
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.conditions import rows_where, sql_condition
 from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, bins_of, forgetful, spread, without_metrics
 from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.scan import ROW
@@ -20,7 +22,7 @@ from puffin_fast.spark.worker.tasks import pack
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from puffin_fast.iceberg.plan.files import FileTask
 
@@ -33,7 +35,7 @@ Share = tuple["FileTask", int, int]
 def scan(
     spark: SparkSession | DataFrame,
     table: Table,
-    row_filter: Filter = AlwaysTrue(),  # noqa: B008
+    row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
     selected_fields: Sequence[str] = ("*",),
     *,
     snapshot_id: int | None = None,
@@ -53,7 +55,8 @@ def scan(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        row_filter, selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
+        row_filter: as `delete` takes it: text is Spark's SQL.
+        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
 
     Returns:
         The rows in no particular order; every column is nullable. A uuid is a string, fixed is binary, a time is bigint
@@ -66,6 +69,29 @@ def scan(
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
     """
     session = session_of(spark)
+    condition = sql_condition(row_filter, table.schema())
+    if condition is not None:
+        options: dict[str, Any] = {
+            "snapshot_id": snapshot_id,
+            "branch": branch,
+            "tag": tag,
+            "as_of": as_of,
+            "case_sensitive": case_sensitive,
+        }
+        answer = scan_here(table, selected_fields=selected_fields, **options).schema.names
+        columns = scan_here(table, **options).schema.names
+        nested = [name for name in selected_fields if "." in name and name not in columns]
+        if nested:
+            raise InvalidInputError(
+                f"selected_fields {nested}: whole columns where Spark evaluates the filter"
+            )
+
+        def read(names: Sequence[str]) -> DataFrame:
+            return scan(session, table, selected_fields=(*names, *selected_fields), **options)
+
+        rows = rows_where(read, columns, condition, row_filter)
+        rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in answer))
+        return rows if limit is None else rows.limit(limit)
     found = scan_here(
         table,
         row_filter,
