@@ -157,6 +157,7 @@ def read_vector(
     cardinality: int | None = None,
     filesystem: Any = None,
     file_size: int | None = None,
+    decode: Callable[..., PositionBitmap] = codec.decode,
 ) -> PositionBitmap:
     """Reads one vector from where a manifest entry says it is; the footer is neither needed nor read.
 
@@ -167,13 +168,18 @@ def read_vector(
         cardinality: what the entry says (record_count); checked.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
         file_size: bytes of the file where known.
+        decode: of another format than Iceberg's: the `decode` of its codec in `dv`.
 
     Raises:
         NotFoundError: there is no such file.
         CorruptDataError: the range is not a whole ``deletion-vector-v1`` blob, or not of this cardinality.
     """
     ((_, vector),) = read_ranges(
-        path, [(offset, length, cardinality)], filesystem=filesystem, file_size=file_size
+        path,
+        [(offset, length, cardinality)],
+        filesystem=filesystem,
+        file_size=file_size,
+        decode=decode,
     )
     return vector
 
@@ -184,6 +190,7 @@ def read_ranges(
     *,
     filesystem: Any = None,
     file_size: int | None = None,
+    decode: Callable[..., PositionBitmap] = codec.decode,
 ) -> Iterator[tuple[int, PositionBitmap]]:
     """Reads several vectors of one file by their ranges, neighbours in one read, without the footer.
 
@@ -192,6 +199,7 @@ def read_ranges(
         ranges: (offset, length, cardinality or None) of each, in any order.
         filesystem: as `read_vector` takes it.
         file_size: bytes of the file where known.
+        decode: as `read_vector` takes it.
 
     Yields:
         (index in `ranges`, vector), in the order of the file.
@@ -203,7 +211,7 @@ def read_ranges(
     with _runtime.open_source(path, filesystem=filesystem, size=file_size) as source:
         for index, blob in source.read_ranges([(offset, length) for offset, length, _ in wanted]):
             offset, _, cardinality = wanted[index]
-            yield index, codec.decode(blob, cardinality=cardinality, path=source.path, offset=offset)
+            yield index, decode(blob, cardinality=cardinality, path=source.path, offset=offset)
 
 
 def read_vectors(

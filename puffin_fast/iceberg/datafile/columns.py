@@ -100,6 +100,7 @@ class Columns:
         schema: the schema that the filter is bound to.
         field_ids: the filter's columns, also leaves of structs.
         may_match: an inclusive evaluator of metrics: row groups for which it is false are not read.
+        by_name: as `FileSchema` takes it.
     """
 
     def __init__(
@@ -109,8 +110,10 @@ class Columns:
         schema: Schema,
         field_ids: Iterable[int],
         may_match: Callable[[Any], bool],
+        *,
+        by_name: bool = False,
     ) -> None:
-        self._io = io
+        self._io, self._by_name = io, by_name
         self._metadata = metadata
         self._schema = schema
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
@@ -141,7 +144,8 @@ class Columns:
                 expected=f"{entry.record_count} (manifest)",
                 found=footer.num_rows,
             )
-        known = FileSchema(plain_schema(file.schema_arrow), self._metadata.name_mapping(), path=path)
+        mapping = self._metadata.name_mapping()
+        known = FileSchema(plain_schema(file.schema_arrow), mapping, path=path, by_name=self._by_name)
         with reading(path):
             leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
         row_groups = tuple(self._row_groups(footer, known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["DeleteLoader", "ReadAhead", "open_position_deletes", "read_entry", "within"]
+__all__ = ["Decode", "DeleteLoader", "ReadAhead", "open_position_deletes", "read_entry", "within"]
+
+Decode: TypeAlias = Callable[..., PositionBitmap]
+"""The `decode` of a codec in `dv`."""
 
 PATH_COLUMN = "file_path"
 """The name that the specification gives to the column of paths."""
@@ -40,8 +43,8 @@ class DeleteLoader:
     Safe to use from several threads: what one of them reads, others need not wait for.
     """
 
-    def __init__(self, io: FileIO) -> None:
-        self._io = io
+    def __init__(self, io: FileIO, decode: Decode = codec.decode) -> None:
+        self._io, self._decode = io, decode
         self._lock = threading.Lock()
         self._shared: dict[str, _Once] = {}
 
@@ -58,7 +61,9 @@ class DeleteLoader:
             NotFoundError: a file that is gone.
         """
         if task.vector is not None:
-            read = partial(read_entry, self._io) if vectors is None else vectors.take
+            read = (
+                partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
+            )
             return within(read(task.vector), task.data)
         return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
 
@@ -106,13 +111,16 @@ def within(positions: PositionBitmap, data: ManifestEntry) -> PositionBitmap:
     return positions
 
 
-def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> PositionBitmap:
+def read_entry(
+    io: FileIO, entry: ManifestEntry, *, counted: bool = True, decode: Decode = codec.decode
+) -> PositionBitmap:
     """The vector that a manifest entry names.
 
     Args:
         io: PyIceberg's file access.
         entry: the vector's.
         counted: whether its cardinality must be the entry's.
+        decode: of another format than Iceberg's.
 
     Raises:
         CorruptDataError: the entry lacks its range, or the blob is not what the entry says.
@@ -130,6 +138,7 @@ def read_entry(io: FileIO, entry: ManifestEntry, *, counted: bool = True) -> Pos
         entry.content_size_in_bytes,
         cardinality=entry.record_count if counted else None,
         filesystem=io,
+        decode=decode,
     )
 
 
@@ -140,10 +149,18 @@ class ReadAhead:
         io: PyIceberg's file access.
         entries: the vectors.
         counted: whether cardinalities must be the entries'.
+        decode: of another format than Iceberg's.
     """
 
-    def __init__(self, io: FileIO, entries: Iterable[ManifestEntry], *, counted: bool = False) -> None:
-        self._io, self._counted = io, counted
+    def __init__(
+        self,
+        io: FileIO,
+        entries: Iterable[ManifestEntry],
+        *,
+        counted: bool = False,
+        decode: Decode = codec.decode,
+    ) -> None:
+        self._io, self._counted, self._decode = io, counted, decode
         self._found: dict[int, PositionBitmap] = {}
         by_file: dict[str, list[ManifestEntry]] = {}
         for entry in entries:
@@ -159,7 +176,7 @@ class ReadAhead:
                 for entry in known
             ]
             try:
-                for at, bitmap in read_ranges(path, ranges, filesystem=io):
+                for at, bitmap in read_ranges(path, ranges, filesystem=io, decode=decode):
                     self._found[id(known[at])] = bitmap
             except PuffinFastError:
                 pass  # whoever asks for the one that is broken will hear it; the others are read one by one
@@ -171,7 +188,9 @@ class ReadAhead:
             As `read_entry` does.
         """
         found = self._found.pop(id(entry), None)
-        return read_entry(self._io, entry, counted=self._counted) if found is None else found
+        if found is not None:
+            return found
+        return read_entry(self._io, entry, counted=self._counted, decode=self._decode)
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:

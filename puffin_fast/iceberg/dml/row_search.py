@@ -11,11 +11,12 @@ import numpy as np
 
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.compat.pyiceberg_catalog import proves_all_rows
 from puffin_fast.iceberg.datafile.columns import Columns, OpenedFile
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.splits import parts_of
 
@@ -38,15 +39,22 @@ class Finder:
     """
 
     def __init__(
-        self, io: FileIO, metadata: TableMetadata, row_filter: Matcher, case_sensitive: bool
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        row_filter: Matcher,
+        case_sensitive: bool,
+        *,
+        by_name: bool = False,
+        decode: Decode = codec.decode,
     ) -> None:
         schema = metadata.schema()
         self.matcher = row_filter
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
-        self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match)
+        self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
         self._equality = EqualityDeletes(io, metadata)
         self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
-        self._current = DeleteLoader(io)
+        self._current = DeleteLoader(io, decode)
 
     def proves(self, task: FileTask) -> bool:
         """Whether the file's metrics alone say that every row matches."""

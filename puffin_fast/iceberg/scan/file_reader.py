@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.datafile.columns import open_parquet, reading
 from puffin_fast.iceberg.datafile.conversion import Convert
@@ -21,7 +22,7 @@ from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
 from puffin_fast.iceberg.datafile.row_selection import RowSelection, live_row_mask
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, field_of
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead
+from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -83,6 +84,8 @@ class FileReader:
         extra: the metadata columns of the answer.
         row_filter: bound to `schema`.
         case_sensitive: as the filter was bound.
+        by_name: find columns by the name mapping even in files with field ids.
+        decode: of vectors of another format than Iceberg's.
     """
 
     def __init__(
@@ -95,13 +98,17 @@ class FileReader:
         row_filter: Matcher,
         arrow_schema: pa.Schema,
         case_sensitive: bool = True,
+        *,
+        by_name: bool = False,
+        decode: Decode = codec.decode,
     ) -> None:
+        self._by_name, self._decode = by_name, decode
         self._io, self._metadata, self._schema = io, metadata, schema
         self._fields, self._extra, self._filter = fields, extra, row_filter
         self._arrow_schema = arrow_schema
         self._specs = metadata.specs()
         self._mapping = metadata.name_mapping()
-        self._deletes = DeleteLoader(io)
+        self._deletes = DeleteLoader(io, decode)
         self._equality = EqualityDeletes(io, metadata)
         self._may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._steps: dict[tuple[bytes, tuple[int, ...]], _FileSteps] = {}
@@ -112,7 +119,12 @@ class FileReader:
         The vectors of data files that are no one else's are read before them, neighbours in one read.
         """
         tasks = [split.task for split in splits if split.count == 1]
-        vectors = ReadAhead(self._io, [task.vector for task in tasks if task.vector], counted=True)
+        vectors = ReadAhead(
+            self._io,
+            [task.vector for task in tasks if task.vector],
+            counted=True,
+            decode=self._decode,
+        )
         found: list[pa.RecordBatch] = []
         n_rows = 0
         for split in splits:
@@ -226,7 +238,7 @@ class FileReader:
         return found
 
     def _make_steps(self, schema: pa.Schema, key_ids: tuple[int, ...], path: str) -> _FileSteps:
-        file = FileSchema(plain_schema(schema), self._mapping, path=path)
+        file = FileSchema(plain_schema(schema), self._mapping, path=path, by_name=self._by_name)
         projection = Projection.of(file, self._fields)
         filters = {id: file.leaf(self._schema.find_field(id)) for id in self._filter.field_ids}
         keys = {id: file.leaf(field_of(self._metadata, id)) for id in key_ids}

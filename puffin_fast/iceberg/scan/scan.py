@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import chain
@@ -15,7 +15,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.iceberg.plan.files import Plan, plan_snapshot, resolve
+from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
 from puffin_fast.iceberg.predicate.filters import RowFilter, check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Scan", "scan"]
+__all__ = ["RowScan", "Scan", "scan"]
 
 
-class Scan:
-    """A scan of one snapshot: Arrow in any form. Made by `scan`.
+class RowScan:
+    """A scan of one state of a table: Arrow in any form. Subclasses say which files it reads.
 
     Anything that reads the Arrow C stream interface takes it as it is:
     ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
@@ -39,6 +39,78 @@ class Scan:
     Attributes:
         schema: the Arrow schema of the answer.
     """
+
+    def __init__(
+        self,
+        schema: Schema,
+        row_filter: str | BooleanExpression | pc.Expression,
+        selected_fields: Sequence[str],
+        *,
+        limit: int | None,
+        case_sensitive: bool,
+        threads: int | None,
+        metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
+    ) -> None:
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"limit={limit}: at least 0")
+        self._limit, self._case_sensitive = limit, case_sensitive
+        self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+        self._read_schema = schema
+        self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
+        self._fields = wanted.fields
+        self._threads = pa.cpu_count() if threads is None else threads
+        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
+        for column in self._extra:
+            arrow = arrow.append(pa.field(column.name, column.type))
+        self.schema = arrow
+
+    def tasks(self) -> Sequence[FileTask]:
+        """The data files to read, each with its deletes."""
+        raise NotImplementedError
+
+    def file_reader(self) -> FileReader:
+        """What reads them."""
+        raise NotImplementedError
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Streams the answer; no batch is empty, and closing the iterator ends the reading.
+
+        Raises:
+            CorruptDataError: a file that is not what the metadata says.
+            NotFoundError: a file that is gone.
+            UnsupportedError: a file of a format that is not read.
+        """
+        left = self._limit
+        if left == 0:
+            return
+        reader = self.file_reader()
+        jobs = jobs_of(self.tasks(), self._threads, together=left is None)
+        found = in_order(jobs, reader.read_all, self._threads)
+        try:
+            for batch in chain.from_iterable(found):
+                if left is not None:
+                    if batch.num_rows >= left:
+                        yield batch.slice(0, left)
+                        return
+                    left -= batch.num_rows
+                yield batch
+        finally:
+            found.close()  # type: ignore[attr-defined]
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow(self) -> pa.Table:
+        """The whole answer."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+class Scan(RowScan):
+    """A scan of one snapshot. Made by `scan`."""
 
     def __init__(
         self,
@@ -54,21 +126,18 @@ class Scan:
         case_sensitive: bool,
         threads: int | None,
     ) -> None:
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"limit={limit}: at least 0")
-        self._table, self._limit, self._case_sensitive = table, limit, case_sensitive
+        self._table = table
         self._snapshot, schema = resolve(
             table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
         )
-        self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-        self._read_schema = schema
-        self._extra, wanted = _selected(schema, selected_fields, case_sensitive)
-        self._fields = wanted.fields
-        self._threads = pa.cpu_count() if threads is None else threads
-        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
-        for column in self._extra:
-            arrow = arrow.append(pa.field(column.name, column.type))
-        self.schema = arrow
+        super().__init__(
+            schema,
+            row_filter,
+            selected_fields,
+            limit=limit,
+            case_sensitive=case_sensitive,
+            threads=threads,
+        )
 
     @cached_property
     def plan(self) -> Plan:
@@ -95,56 +164,31 @@ class Scan:
             self._case_sensitive,
         )
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Streams the answer; no batch is empty, and closing the iterator ends the reading.
+    def tasks(self) -> Sequence[FileTask]:
+        """The data files to read, each with its deletes."""
+        return self.plan.tasks
 
-        Raises:
-            CorruptDataError: a file that is not what the metadata says.
-            NotFoundError: a file that is gone.
-            UnsupportedError: a file of a format that is not read.
-        """
-        left = self._limit
-        if left == 0:
-            return
-        reader = self.reader(self._table.metadata)()
-        jobs = jobs_of(self.plan.tasks, self._threads, together=left is None)
-        found = in_order(jobs, reader.read_all, self._threads)
-        try:
-            for batch in chain.from_iterable(found):
-                if left is not None:
-                    if batch.num_rows >= left:
-                        yield batch.slice(0, left)
-                        return
-                    left -= batch.num_rows
-                yield batch
-        finally:
-            found.close()  # type: ignore[attr-defined]
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_arrow(self) -> pa.Table:
-        """The whole answer."""
-        return pa.Table.from_batches(self.to_batches(), self.schema)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+    def file_reader(self) -> FileReader:
+        """What reads them."""
+        return self.reader(self._table.metadata)()
 
 
 def _selected(
-    schema: Schema, names: Sequence[str], case_sensitive: bool
+    schema: Schema,
+    names: Sequence[str],
+    case_sensitive: bool,
+    metadata_columns: Mapping[str, MetadataColumn],
 ) -> tuple[tuple[MetadataColumn, ...], Schema]:
     """Metadata columns in the order asked for, and the schema pruned to the other names in its own order."""
     if isinstance(names, str):
         raise InvalidInputError(f"selected_fields={names!r}: a sequence of names is expected")
     own = {field.name for field in schema.fields}
     extra = tuple(
-        METADATA_COLUMNS[name]
+        metadata_columns[name]
         for name in dict.fromkeys(names)
-        if name in METADATA_COLUMNS and name not in own
+        if name in metadata_columns and name not in own
     )
-    rest = [name for name in names if name in own or name not in METADATA_COLUMNS]
+    rest = [name for name in names if name in own or name not in metadata_columns]
     if "*" in rest:
         return extra, schema
     if not rest:
@@ -153,7 +197,7 @@ def _selected(
     try:
         return extra, schema.select(*rest, case_sensitive=case_sensitive)
     except ValueError as error:
-        known = ", ".join([*sorted(own), *METADATA_COLUMNS])
+        known = ", ".join([*sorted(own), *metadata_columns])
         raise NotFoundError(f"{error}; the table has {known}") from error
 
 
