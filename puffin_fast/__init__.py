@@ -13,7 +13,7 @@ from puffin_fast import errors
 from puffin_fast.errors import PuffinFastError
 
 if TYPE_CHECKING:
-    from puffin_fast import arrow, dv, iceberg, puffin, spark
+    from puffin_fast import arrow, delta, dv, iceberg, puffin, spark
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.files import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
@@ -31,6 +31,7 @@ __all__ = [
     "PuffinWriter",
     "ThetaSketch",
     "arrow",
+    "delta",
     "dv",
     "errors",
     "iceberg",
@@ -41,7 +42,7 @@ __all__ = [
     "write_vectors",
 ]
 
-_ROOMS = frozenset({"arrow", "dv", "iceberg", "puffin", "spark"})
+_ROOMS = frozenset({"arrow", "delta", "dv", "iceberg", "puffin", "spark"})
 
 _HOMES = {
     "BlobMetadata": "puffin_fast.puffin",

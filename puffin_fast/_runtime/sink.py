@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
 import os
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from puffin_fast._runtime.location import Location, errors_of, is_file_object, name_of, path_of, resolve
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Sink", "open_sink", "remove"]
+__all__ = ["Sink", "open_sink", "put_if_absent", "remove"]
 
 LONGEST_STEM = 232
 """Bytes of a file's name that its temporary name repeats: with ``.``, ``.``, 16 digits and ``.tmp`` at most 254."""
@@ -150,6 +151,61 @@ def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False
         if kind == "arrow":
             return _StreamSink(path, handle.open_output_stream(key), lambda: handle.delete_file(key))
         return _StreamSink(path, handle.open(key, "wb"), lambda: handle.rm_file(key))
+
+
+def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
+    """Writes a small file unless one of that name exists; of several writers at once exactly one does.
+
+    Local files appear whole under their name by a hard link, object stores are asked for a conditional write
+    (`If-None-Match: *`).
+
+    Args:
+        path: a local path, a URI or a path on `filesystem`.
+        data: what to write.
+        filesystem: a local one, or an fsspec filesystem whose `pipe_file` takes `mode="create"`.
+
+    Returns:
+        Whether it was written; False where a file of that name exists.
+
+    Raises:
+        UnsupportedError: a filesystem without conditional writes.
+        InvalidInputError: the file may not be written.
+    """
+    kind, handle, key = resolve(path_of(path), filesystem)
+    if kind == "local":
+        if os.path.lexists(key):
+            return False
+        sink = _LocalSink(key, overwrite=False)
+        try:
+            sink.write(data)
+            sink.commit()
+        except InvalidInputError as error:
+            sink.abort()
+            if isinstance(error.__cause__, FileExistsError):
+                return False
+            raise
+        except BaseException:
+            sink.abort()
+            raise
+        return True
+    if kind != "fsspec" or "mode" not in inspect.signature(_plain_pipe(handle)).parameters:
+        raise UnsupportedError(
+            f"{path}: {type(handle).__name__} cannot write a file only where there is none; pass an fsspec filesystem "
+            "that can (s3fs, gcsfs, adlfs)"
+        )
+    try:
+        with errors_of(path):
+            handle.pipe_file(key, bytes(data), mode="create")
+    except InvalidInputError as error:
+        if isinstance(error.__cause__, FileExistsError):
+            return False
+        raise
+    return True
+
+
+def _plain_pipe(handle: Any) -> Any:
+    """What an fsspec filesystem writes whole files with; asynchronous ones have it under another name."""
+    return getattr(handle, "_pipe_file", None) or handle.pipe_file
 
 
 def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:

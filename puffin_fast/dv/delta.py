@@ -150,14 +150,14 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
         raise CorruptDataError(
             "length of a Z85 text", path=path, offset=0, expected="a multiple of 5", found=len(text)
         )
-    for at, character in enumerate(text):
-        if ord(character) > 127 or ord(character) not in _Z85:
-            raise CorruptDataError(
-                "character of a Z85 text", path=path, offset=at, expected="one of Z85", found=repr(character)
-            )
-    raw = text.encode("ascii").translate(_FROM_Z85)
+    raw = text.encode("ascii", "replace")
+    if not text.isascii() or raw.translate(None, _Z85):
+        at, character = next((at, c) for at, c in enumerate(text) if not c.isascii() or ord(c) not in _Z85)
+        raise CorruptDataError(
+            "character of a Z85 text", path=path, offset=at, expected="one of Z85", found=repr(character)
+        )
     try:
-        return base64.b85decode(raw)
+        return base64.b85decode(raw.translate(_FROM_Z85))
     except ValueError as error:
         raise CorruptDataError(
             "group of a Z85 text", path=path, offset=0, expected="less than 2^32", found=str(error)

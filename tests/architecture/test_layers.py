@@ -25,11 +25,11 @@ LAYERS = {
     "arrow": 4,
     "files": 4,
     "iceberg": 5,
-    "delta": 5,
-    "paimon": 5,
-    "lance": 5,
-    "spark": 6,
-    "cli": 7,
+    "delta": 6,
+    "paimon": 6,
+    "lance": 6,
+    "spark": 7,
+    "cli": 8,
 }
 
 FOLDERS = {
@@ -51,7 +51,7 @@ FOLDERS = {
 """The folders of a package, from the ground up: a folder imports only from those before it."""
 
 FOREIGN = {
-    "pyiceberg": {"iceberg", "spark", "cli"},
+    "pyiceberg": {"iceberg", "delta", "spark", "cli"},
     "fastavro": {"iceberg", "paimon"},
     "tenacity": {"iceberg", "spark"},
     "pyspark": {"spark", "cli"},

@@ -1,0 +1,20 @@
+"""Delta tables: their log replayed, rows read with deletion vectors applied, rows deleted through vectors.
+
+Tables are paths, URIs or deltalake's `DeltaTable`; needs the extra ``delta``.
+"""
+
+from __future__ import annotations
+
+from puffin_fast.errors import MissingExtraError
+
+try:
+    from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+    from puffin_fast.delta.read.scan import DeltaScan, scan
+    from puffin_fast.delta.read.vectors import vectors
+except ModuleNotFoundError as error:
+    package = (error.name or "").partition(".")[0]
+    if package not in ("pyiceberg", "fastavro", "tenacity"):
+        raise
+    raise MissingExtraError(package, extra="delta") from error
+
+__all__ = ["DeltaScan", "Snapshot", "scan", "snapshot", "vectors"]

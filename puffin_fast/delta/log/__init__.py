@@ -1,0 +1,5 @@
+"""The transaction log: files, actions, snapshots, commits."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,231 @@
+"""Checkpoints: the actions of a version in Parquet files, or in JSON that names them.
+
+Only the columns that a replay needs are read; a whole action is read again when a commit repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from puffin_fast.delta.log.actions import (
+    COLUMNS,
+    RARE_ACTIONS,
+    REMOVE_COLUMNS,
+    FileActions,
+    Source,
+    check_paths,
+    not_empty,
+    partition_column,
+    physical_partition_columns,
+    read_commits,
+)
+from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.errors import CorruptDataError
+
+__all__ = ["read_checkpoint"]
+
+
+class _Parquet:
+    """Actions as rows of a Parquet file; read again by row groups."""
+
+    def __init__(self, storage: TableStorage, path: str) -> None:
+        self._storage, self._path = storage, path
+
+    def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        with pq.ParquetFile(pa.BufferReader(self._storage.read(self._path))) as file:
+            first = 0
+            for group in range(file.num_row_groups):
+                n_rows = file.metadata.row_group(group).num_rows
+                own = [row for row in rows if first <= row < first + n_rows]
+                if own:
+                    column = file.read_row_group(group, columns=["add"])["add"].combine_chunks()
+                    values = column.take(pa.array([row - first for row in own])).to_pylist(
+                        maps_as_pydicts="strict"
+                    )
+                    found.update(zip(own, map(_plain_add, values), strict=True))
+                first += n_rows
+        return [found[row] for row in rows]
+
+
+def _plain_add(add: dict[str, Any]) -> dict[str, Any]:
+    """An `add` as JSON has it: without the parsed forms, and without what is null."""
+    stats = add.pop("stats_parsed", None)
+    add.pop("partitionValues_parsed", None)
+    if add.get("stats") is None and stats is not None:
+        add["stats"] = json.dumps(_drop_nulls(stats), default=_json_value, separators=(",", ":"))
+    vector = add.get("deletionVector")
+    if vector is not None:
+        add["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
+    return {name: value for name, value in add.items() if value is not None}
+
+
+def _drop_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _drop_nulls(inner) for name, inner in value.items() if inner is not None}
+    return value
+
+
+def _json_value(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        text = value.isoformat(timespec="milliseconds") if hasattr(value, "hour") else value.isoformat()
+        return text.replace("+00:00", "Z")
+    return float(value)
+
+
+def read_checkpoint(
+    storage: TableStorage, paths: Sequence[str], version: int, source: int = 0
+) -> FileActions:
+    """The actions of a checkpoint, its sidecars included; a v2 checkpoint may be JSON.
+
+    Raises:
+        CorruptDataError: a file that is no checkpoint, or a sidecar that is missing.
+    """
+    others: list[tuple[int, str, dict[str, Any]]] = []
+    sources: list[Source] = []
+    adds: list[pa.Table] = []
+    removes: list[pa.Table] = []
+    columns: list[str] = []
+
+    def take(found: FileActions) -> None:
+        others.extend(found.others)
+        sources.extend(found.sources)
+        adds.append(found.adds)
+        removes.append(found.removes)
+
+    for path in paths:
+        if path.endswith(".json"):
+            found = read_commits(
+                [(version, path, storage.read(path))], lambda: columns, source + len(sources)
+            )
+        else:
+            found = _read_parquet(storage, path, version, columns, source + len(sources))
+        take(found)
+        if not columns:
+            columns.extend(_columns_of(found.others))
+    for _, name, action in list(others):
+        if name == "sidecar":
+            take(_read_parquet(storage, _sidecar(action, paths[0]), version, columns, source + len(sources)))
+    # a part that came before the metadata has no columns for partition values
+    if columns and any(partition_column(columns[0]) not in table.schema.names for table in adds):
+        return _read_parts(storage, paths, version, source, columns)
+    return FileActions(pa.concat_tables(adds), pa.concat_tables(removes), others, sources)
+
+
+def _read_parts(
+    storage: TableStorage, paths: Sequence[str], version: int, source: int, columns: Sequence[str]
+) -> FileActions:
+    """The same where the partition columns are known."""
+    found = [_read_parquet(storage, path, version, columns, source + at) for at, path in enumerate(paths)]
+    return FileActions(
+        pa.concat_tables([part.adds for part in found]),
+        pa.concat_tables([part.removes for part in found]),
+        [other for part in found for other in part.others],
+        [one for part in found for one in part.sources],
+    )
+
+
+def _columns_of(others: Sequence[tuple[int, str, dict[str, Any]]]) -> list[str]:
+    return [
+        name
+        for _, kind, action in others
+        if kind == "metaData"
+        for name in physical_partition_columns(action)
+    ]
+
+
+def _sidecar(action: Mapping[str, Any], checkpoint: str) -> str:
+    path = action.get("path")
+    if not isinstance(path, str) or not path or "/" in path:
+        raise CorruptDataError(
+            "sidecar of a checkpoint", path=checkpoint, expected="a file's name", found=path
+        )
+    return f"_delta_log/_sidecars/{path}"
+
+
+def _read_parquet(
+    storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int
+) -> FileActions:
+    where = f"{storage.root}/{path}"
+    try:
+        with pq.ParquetFile(pa.BufferReader(storage.read(path))) as file:
+            schema = file.schema_arrow
+            wanted = [name for name in RARE_ACTIONS if schema.get_field_index(name) >= 0]
+            wanted += [
+                f"{name}.{field}"
+                for name, fields in (("add", [*COLUMNS, "partitionValues"]), ("remove", REMOVE_COLUMNS))
+                if schema.get_field_index(name) >= 0
+                for field in fields
+            ]
+            if schema.get_field_index("add") >= 0:
+                wanted.append("add.stats_parsed.numRecords")
+            table = file.read(columns=wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"checkpoint: {str(error).splitlines()[0]}", path=where) from error
+    others: list[tuple[int, str, dict[str, Any]]] = []
+    for name in RARE_ACTIONS:
+        if name in table.schema.names:
+            column = table[name].combine_chunks()
+            found = column.filter(column.is_valid()).to_pylist(maps_as_pydicts="strict")
+            others.extend((version, name, _drop_nulls(action)) for action in found)
+    if not columns:
+        columns = _columns_of(others)
+    add, rows = _struct(table, "add")
+    adds = {name: _field(add, name, kind) for name, kind in COLUMNS.items()}
+    adds["stats"] = _with_counts(adds["stats"], add)
+    if columns:
+        values = _field(add, "partitionValues", pa.map_(pa.string(), pa.string()))
+        adds |= {
+            partition_column(name): not_empty(pc.map_lookup(values, pa.scalar(name), "first"))
+            for name in columns
+        }
+    n = len(rows)
+    adds |= {
+        "source": pa.array(np.full(n, source, np.int32)),
+        "row": pa.array(rows),
+        "version": pa.array(np.full(n, version, np.int64)),
+    }
+    remove, gone = _struct(table, "remove")
+    removes = {name: _field(remove, name, kind) for name, kind in REMOVE_COLUMNS.items()}
+    removes["version"] = pa.array(np.full(len(gone), version, np.int64))
+    found_adds = pa.table(adds)
+    check_paths(found_adds, [(version, where, 0)])
+    return FileActions(found_adds, pa.table(removes), others, [_Parquet(storage, path)])
+
+
+def _struct(table: pa.Table, name: str) -> tuple[pa.StructArray | None, np.ndarray]:
+    """The values of a column of actions that are there, and their rows."""
+    if name not in table.schema.names:
+        return None, np.empty(0, np.int64)
+    column = table[name].combine_chunks()
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    return column.take(pa.array(rows)), rows
+
+
+def _field(actions: pa.StructArray | None, name: str, kind: pa.DataType) -> pa.Array:
+    if actions is None:
+        return pa.array([], kind)
+    at = actions.type.get_field_index(name)
+    if at < 0:
+        return pa.nulls(len(actions), kind)
+    found = actions.field(at)
+    if not pa.types.is_struct(kind):
+        return found.cast(kind)
+    inner = [_field(found, field.name, field.type) for field in kind]
+    return pa.StructArray.from_arrays(inner, fields=list(kind), mask=found.is_null())
+
+
+def _with_counts(stats: pa.Array, add: pa.StructArray | None) -> pa.Array:
+    """Statistics of checkpoints that hold them in parsed form only: the number of records, as JSON."""
+    if add is None or not stats.null_count or (at := add.type.get_field_index("stats_parsed")) < 0:
+        return stats
+    counts = pc.struct_field(add.field(at), "numRecords").cast(pa.string())
+    made = pc.binary_join_element_wise('{"numRecords":', counts, "}", "")
+    return pc.coalesce(stats, made)

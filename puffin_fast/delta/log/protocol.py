@@ -1,0 +1,175 @@
+"""What a table demands of its readers and writers, and what of it is done here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+
+__all__ = [
+    "DELETION_VECTORS",
+    "ENABLE_VECTORS",
+    "Protocol",
+    "check_readable",
+    "check_writable",
+    "with_vectors",
+]
+
+DELETION_VECTORS = "deletionVectors"
+ENABLE_VECTORS = "delta.enableDeletionVectors"
+
+MAX_READER, MAX_WRITER = 3, 7
+FEATURES = (3, 7)
+"""The reader and writer versions that name features one by one."""
+
+READER_FEATURES = frozenset(
+    {
+        "columnMapping",
+        DELETION_VECTORS,
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Features of readers that scans know."""
+
+WRITER_FEATURES = READER_FEATURES | {
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "checkpointProtection",
+    "clustering",
+    "domainMetadata",
+    "generatedColumns",
+    "icebergCompatV3",
+    "identityColumns",
+    "inCommitTimestamp",
+    "inCommitTimestamp-preview",
+    "invariants",
+    "materializePartitionColumns",
+    "rowTracking",
+}
+"""Features that a delete through vectors keeps."""
+
+_LEGACY_WRITERS = {
+    2: ("appendOnly", "invariants"),
+    3: ("checkConstraints",),
+    4: ("changeDataFeed", "generatedColumns"),
+    5: ("columnMapping",),
+    6: ("identityColumns",),
+}
+"""What each writer version before features added."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The newest `protocol` action.
+
+    Attributes:
+        reader, writer: the versions.
+        reader_features, writer_features: the features that they name, those of older versions included.
+    """
+
+    reader: int
+    writer: int
+    reader_features: frozenset[str]
+    writer_features: frozenset[str]
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any], path: str) -> Protocol:
+        """Reads a `protocol` action.
+
+        Raises:
+            CorruptDataError: no versions, or a version with features that names none.
+        """
+        reader, writer = action.get("minReaderVersion"), action.get("minWriterVersion")
+        if not isinstance(reader, int) or not isinstance(writer, int):
+            raise CorruptDataError(
+                "protocol action",
+                path=path,
+                expected="minReaderVersion and minWriterVersion",
+                found=str(action),
+            )
+        readers, writers = action.get("readerFeatures"), action.get("writerFeatures")
+        if (reader >= FEATURES[0] and readers is None) or (writer >= FEATURES[1] and writers is None):
+            raise CorruptDataError("protocol action", path=path, expected="features", found=str(action))
+        legacy = {
+            name for at, names in _LEGACY_WRITERS.items() if at <= writer < FEATURES[1] for name in names
+        }
+        mapping = {"columnMapping"} if reader == 2 else set()
+        return cls(
+            reader,
+            writer,
+            frozenset(readers or mapping),
+            frozenset(writers if writers is not None else legacy),
+        )
+
+    def action(self) -> dict[str, Any]:
+        """The action that says this."""
+        found: dict[str, Any] = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
+        if self.reader >= FEATURES[0]:
+            found["readerFeatures"] = sorted(self.reader_features)
+        if self.writer >= FEATURES[1]:
+            found["writerFeatures"] = sorted(self.writer_features)
+        return found
+
+
+def check_readable(protocol: Protocol, root: str) -> None:
+    """Refuses a table that scans might read wrong.
+
+    Raises:
+        UnsupportedError: a future protocol, or features that are not known; they are named.
+    """
+    if protocol.reader > MAX_READER:
+        raise UnsupportedError(
+            f"{root}: the table needs reader version {protocol.reader}, up to {MAX_READER} are known"
+        )
+    if unknown := sorted(protocol.reader_features - READER_FEATURES):
+        raise UnsupportedError(f"{root}: unknown reader features {', '.join(unknown)}")
+
+
+def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
+    """Refuses a table to which a delete through vectors must not be committed.
+
+    Raises:
+        UnsupportedError: vectors are not enabled, rows may only be appended, or a feature that is not known or
+            forbids vectors; it is named.
+    """
+    check_readable(protocol, root)
+    if protocol.writer > MAX_WRITER:
+        raise UnsupportedError(
+            f"{root}: the table needs writer version {protocol.writer}, up to {MAX_WRITER} are known"
+        )
+    if unknown := sorted(protocol.writer_features - WRITER_FEATURES):
+        raise UnsupportedError(f"{root}: writer features {', '.join(unknown)} are not written here")
+
+    def on(name: str) -> bool:
+        return configuration.get(name, "false").lower() == "true"
+
+    if on("delta.appendOnly"):
+        raise UnsupportedError(f"{root}: delta.appendOnly is set, rows may only be added")
+    for version in ("V1", "V2"):
+        if on(f"delta.enableIcebergCompat{version}"):
+            raise UnsupportedError(
+                f"{root}: delta.enableIcebergCompat{version} is set, it forbids deletion vectors"
+            )
+    redirects = [name for name in configuration if name.startswith("delta.redirect")]
+    coordinated = [name for name in configuration if name.startswith("delta.coordinatedCommits")]
+    if redirects or coordinated:
+        raise UnsupportedError(f"{root}: {(redirects + coordinated)[0]} is set, commits go elsewhere")
+    if DELETION_VECTORS not in protocol.reader_features & protocol.writer_features or not on(ENABLE_VECTORS):
+        raise UnsupportedError(
+            f"{root}: deletion vectors are not enabled; puffin_fast.delta.enable(table) enables them"
+        )
+
+
+def with_vectors(protocol: Protocol) -> Protocol:
+    """The same protocol with deletion vectors, other features and those of older versions carried over."""
+    readers = protocol.reader_features | {DELETION_VECTORS}
+    writers = protocol.writer_features | {DELETION_VECTORS}
+    return Protocol(*FEATURES, readers, writers | (readers & {"columnMapping"}))

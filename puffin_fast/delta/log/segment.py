@@ -1,0 +1,127 @@
+"""Which files of `_delta_log` make a version.
+
+    N.json                                     the commit that made version N (20 digits)
+    N.checkpoint.parquet                       all of version N in one file
+    N.checkpoint.PART.PARTS.parquet            the same in several files, of which none may miss
+    N.checkpoint.UUID.{json,parquet}           a v2 checkpoint, which may name more files in `_sidecars`
+    N.M.compacted.json, *.crc, _last_checkpoint   ignored: nothing needs them
+
+A version is the newest checkpoint at or before it and every commit after that one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
+from puffin_fast.errors import CorruptDataError, NotFoundError
+
+__all__ = ["LogListing", "LogSegment", "commit_path"]
+
+_COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?(?:\.[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?"
+    r"\.(parquet|json)",
+    re.ASCII,
+)
+
+
+def commit_path(version: int) -> str:
+    """The file of a version's commit, below the table."""
+    return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+@dataclass(frozen=True)
+class LogSegment:
+    """The files of one version.
+
+    Attributes:
+        version: which one.
+        checkpoint: the version of the checkpoint, -1 for none.
+        checkpoint_files: its files below the table.
+        commits: the versions of the commits after it, ascending.
+    """
+
+    version: int
+    checkpoint: int
+    checkpoint_files: tuple[str, ...]
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LogListing:
+    """What a table's log holds.
+
+    Attributes:
+        commits: versions whose commits are there, ascending.
+        checkpoints: version and files of each whole checkpoint, ascending.
+    """
+
+    root: str
+    commits: tuple[int, ...]
+    checkpoints: tuple[tuple[int, tuple[str, ...]], ...]
+
+    @classmethod
+    def of(cls, storage: TableStorage) -> LogListing:
+        """Lists a table's log.
+
+        Raises:
+            NotFoundError: there is no log.
+        """
+        commits: list[int] = []
+        found: dict[tuple[int, int], list[str]] = {}
+        for name in storage.names(LOG_FOLDER):
+            if (match := _COMMIT.fullmatch(name)) is not None:
+                commits.append(int(match[1]))
+            elif (match := _CHECKPOINT.fullmatch(name)) is not None:
+                found.setdefault((int(match[1]), int(match[3] or 1)), []).append(f"{LOG_FOLDER}/{name}")
+        if not commits and not found:
+            raise NotFoundError(f"{storage.root}: no Delta table, {LOG_FOLDER} holds no commit")
+        checkpoints: dict[int, tuple[str, ...]] = {}
+        for (version, parts), names in sorted(found.items()):
+            if parts == 1:
+                checkpoints[version] = (names[-1],)  # several v2 checkpoints of one version are alike
+            elif len(names) == parts:
+                checkpoints[version] = tuple(names)
+        return cls(storage.root, tuple(commits), tuple(checkpoints.items()))
+
+    @property
+    def latest(self) -> int:
+        """The newest version."""
+        return max([*self.commits[-1:], *(version for version, _ in self.checkpoints[-1:])], default=-1)
+
+    def segment(self, version: int | None = None) -> LogSegment:
+        """The files of a version; the newest by default.
+
+        Raises:
+            NotFoundError: the log does not reach that version, or no longer does.
+            CorruptDataError: a commit in between is missing.
+        """
+        wanted = self.latest if version is None else version
+        if not 0 <= wanted <= self.latest:
+            raise NotFoundError(f"{self.root}: no version {wanted}, the newest is {self.latest}")
+        checkpoint, files = max(
+            ((at, files) for at, files in self.checkpoints if at <= wanted), default=(-1, ())
+        )
+        commits = [at for at in self.commits if checkpoint < at <= wanted]
+        self._check(commits, checkpoint, wanted)
+        return LogSegment(wanted, checkpoint, files, tuple(commits))
+
+    def _check(self, commits: Sequence[int], checkpoint: int, wanted: int) -> None:
+        if len(commits) == wanted - checkpoint:
+            return
+        missing = next(at for at in range(checkpoint + 1, wanted + 1) if at not in set(commits))
+        if checkpoint < 0 and not any(at < missing for at in commits):
+            first = next(iter(commits), None)
+            start = min([at for at, _ in self.checkpoints], default=first)
+            raise NotFoundError(
+                f"{self.root}: version {wanted} cannot be built: the log begins at version {start}"
+            )
+        raise CorruptDataError(
+            "commits of a Delta log",
+            path=f"{self.root}/{LOG_FOLDER}",
+            expected=f"all of {checkpoint + 1} to {wanted}",
+            found=f"no {missing:020d}.json",
+        )

@@ -1,0 +1,266 @@
+"""A version of a table: the actions of its log replayed, by columns.
+
+A file of the table is known by its path and the unique id of its deletion vector. Of all actions with one such key the
+newest counts: an `add` means that the file is live, a `remove` that it is not. A checkpoint holds what was live then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast.delta.log.actions import (
+    FileActions,
+    Source,
+    physical_partition_columns,
+    read_commits,
+)
+from puffin_fast.delta.log.checkpoint import read_checkpoint
+from puffin_fast.delta.log.protocol import Protocol, check_readable
+from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
+from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
+
+__all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
+
+_SEPARATOR = "\x1f"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of a Delta table.
+
+    Attributes:
+        storage: where the table lies.
+        version: which version.
+        protocol: what it demands of readers and writers.
+        metadata: the newest `metaData` action.
+        files: the live files: path (as the log has it), size, modificationTime, stats, deletionVector, baseRowId,
+            defaultRowCommitVersion, a column `partition.<physical name>` per partition column, and where the action
+            stands.
+        domain_metadata: the newest `domainMetadata` of each domain that is not removed.
+        transactions: the newest version of each application (`txn`).
+        commit_info: of the version's own commit; empty where a checkpoint is all that is left of it.
+    """
+
+    storage: TableStorage
+    version: int
+    protocol: Protocol
+    metadata: Mapping[str, Any]
+    files: pa.Table
+    domain_metadata: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    commit_info: Mapping[str, Any] = field(default_factory=dict)
+    _sources: Sequence[Source] = ()
+    segment: LogSegment | None = None
+
+    @property
+    def root(self) -> str:
+        """The table's location."""
+        return self.storage.root
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.get("configuration") or {}
+
+    @cached_property
+    def delta_schema(self) -> Mapping[str, Any]:
+        """The schema as the log's JSON has it."""
+        found: Mapping[str, Any] = json.loads(self.metadata["schemaString"])
+        return found
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The partition columns by their physical names."""
+        return physical_partition_columns(self.metadata)
+
+    def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """The whole `add` actions of some rows of `files`, every field of them.
+
+        Args:
+            rows: indexes into `files`.
+        """
+        chosen = self.files.select(["source", "row"]).take(pa.array(rows, pa.int64()))
+        sources, places = (chosen[name].to_numpy() for name in ("source", "row"))
+        found: list[dict[str, Any]] = [{} for _ in rows]
+        for source in np.unique(sources).tolist():
+            own = np.flatnonzero(sources == source).tolist()
+            for at, add in zip(own, self._sources[source].adds(places[own].tolist()), strict=True):
+                found[at] = add
+        return found
+
+
+def snapshot(
+    table: Any,
+    *,
+    version: int | None = None,
+    as_of: int | datetime | None = None,
+    filesystem: Any = None,
+) -> Snapshot:
+    """Reads a version of a Delta table from its log.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        version: which version; the newest by default.
+        as_of: the version that was the newest then: milliseconds since 1970, or a datetime with a time zone.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+
+    Raises:
+        NotFoundError: no Delta table, or a version that the log does not reach.
+        CorruptDataError: a log with a gap, or a file of it that is not what it should be.
+        UnsupportedError: a future protocol, or a feature of readers that is not known.
+        InvalidInputError: both `version` and `as_of`, or a datetime without a time zone.
+    """
+    storage = storage_of(table, filesystem)
+    listing = LogListing.of(storage)
+    if as_of is not None:
+        if version is not None:
+            raise InvalidInputError("give one of version and as_of")
+        version = _version_as_of(storage, listing, as_of)
+    return load_snapshot(storage, listing.segment(version))
+
+
+def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
+    """Replays the files of a version.
+
+    Raises:
+        As `snapshot` does.
+    """
+    base: FileActions | None = None
+    if segment.checkpoint_files:
+        base = read_checkpoint(storage, segment.checkpoint_files, segment.checkpoint)
+    known = _newest(base.others if base else [], "metaData")
+    files = (
+        (at, f"{storage.root}/{commit_path(at)}", storage.read(commit_path(at))) for at in segment.commits
+    )
+    tail = read_commits(
+        files,
+        lambda: physical_partition_columns(known) if known else [],
+        len(base.sources) if base else 0,
+    )
+    others = [*(base.others if base else []), *tail.others]
+    protocol, metadata = _newest(others, "protocol"), _newest(others, "metaData")
+    for name, action in (("protocol", protocol), ("metaData", metadata)):
+        if action is None:
+            raise CorruptDataError(
+                f"{name} of version {segment.version}", path=storage.root, expected="one", found="none"
+            )
+    assert protocol is not None
+    assert metadata is not None
+    parsed = Protocol.of(protocol, storage.root)
+    check_readable(parsed, storage.root)
+    domains = {action["domain"]: action for _, name, action in others if name == "domainMetadata"}
+    commit_info = [action for at, name, action in others if name == "commitInfo" and at == segment.version]
+    return Snapshot(
+        storage,
+        segment.version,
+        parsed,
+        metadata,
+        _live(base, tail),
+        {name: action for name, action in domains.items() if not action.get("removed")},
+        {action["appId"]: action["version"] for _, name, action in others if name == "txn"},
+        commit_info[0] if commit_info else {},
+        [*(base.sources if base else []), *tail.sources],
+        segment,
+    )
+
+
+def _newest(others: Sequence[tuple[int, str, dict[str, Any]]], kind: str) -> dict[str, Any] | None:
+    return next((action for _, name, action in reversed(others) if name == kind), None)
+
+
+def keys_of(actions: pa.Table) -> pa.Array:
+    """What tells the files of actions apart: the path, decoded, and the unique id of the vector."""
+    paths = actions["path"].combine_chunks()
+    encoded = np.flatnonzero(pc.match_substring(paths, "%").to_numpy(zero_copy_only=False))
+    if len(encoded):
+        mask = np.zeros(len(paths), np.bool_)
+        mask[encoded] = True
+        decoded = [unquote(path) for path in paths.take(pa.array(encoded)).to_pylist()]
+        paths = pc.replace_with_mask(paths, pa.array(mask), pa.array(decoded, pa.string()))
+    vectors = actions["deletionVector"].combine_chunks()
+    kind, name, offset = (vectors.field(at) for at in range(3))
+    ids = pc.binary_join_element_wise(
+        pc.fill_null(kind, ""),
+        pc.fill_null(name, ""),
+        pc.fill_null(pc.binary_join_element_wise("@", offset.cast(pa.string()), ""), ""),
+        "",
+    )
+    ids = pc.if_else(vectors.is_valid(), ids, "")
+    return pc.binary_join_element_wise(paths, ids, _SEPARATOR)
+
+
+def _live(base: FileActions | None, tail: FileActions) -> pa.Table:
+    """The adds that are live after all actions."""
+    adds, removes = tail.adds, tail.removes
+    if base is None or base.adds.num_rows == 0:
+        return _last(adds, removes)
+    if adds.num_rows == 0 and removes.num_rows == 0:
+        return base.adds
+    touched = pa.concat_arrays([keys_of(adds), keys_of(removes)])
+    old = pc.invert(pc.is_in(keys_of(base.adds), value_set=touched))
+    newer = _last(adds, removes)
+    kept = base.adds.filter(old)
+    return pa.concat_tables([kept, newer], promote_options="default")
+
+
+def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
+    """The adds after which nothing came for their key."""
+    if adds.num_rows == 0:
+        return adds
+    n = adds.num_rows
+    keys = pa.concat_arrays([keys_of(adds), keys_of(removes)])
+    codes = keys.dictionary_encode().indices.to_numpy()
+    versions = np.concatenate([adds["version"].to_numpy(), removes["version"].to_numpy()])
+    # a remove of the same version as an add with the same key counts first: the file is there afterwards
+    order = np.lexsort((np.arange(len(codes)) < n, versions))
+    last = np.empty(codes.max() + 1, np.int64)
+    last[codes[order]] = order
+    chosen = np.sort(last[last < n])
+    return adds if len(chosen) == n else adds.take(pa.array(chosen))
+
+
+# Time travel ------------------------------------------------------------------------------------------------
+
+
+def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | datetime) -> int:
+    """The newest version that was committed at or before a time."""
+    if isinstance(as_of, datetime):
+        if as_of.tzinfo is None:
+            raise InvalidInputError(f"as_of={as_of}: a time zone is needed")
+        as_of = int(as_of.timestamp() * 1000)
+    commits = listing.commits
+    modified = storage.modified(commit_path(at) for at in commits)
+    low, high = 0, len(commits)
+    while low < high:  # timestamps of commits ascend
+        middle = (low + high) // 2
+        if _timestamp(storage, commits[middle], modified) <= as_of:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        raise NotFoundError(f"{storage.root}: no version at or before {as_of} ms")
+    return commits[low - 1]
+
+
+def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int]) -> int:
+    """When a version was committed: as its commit says, else when its file was written."""
+    path = commit_path(version)
+    first = storage.read(path).split(b"\n", 1)[0]
+    try:
+        info = json.loads(first).get("commitInfo")
+    except (ValueError, AttributeError):
+        info = None
+    if isinstance(info, dict) and isinstance(info.get("inCommitTimestamp"), int):
+        return int(info["inCommitTimestamp"])
+    return modified[path]

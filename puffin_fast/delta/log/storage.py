@@ -1,0 +1,170 @@
+"""Where a Delta table lies: its files read, listed, and written where no file is yet."""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyiceberg.io import FileIO
+
+from puffin_fast._runtime import open_source, remove, split_location
+from puffin_fast._runtime.folder import FileInfo, files_below, names_in
+from puffin_fast._runtime.location import errors_of, path_of, resolve
+from puffin_fast._runtime.sink import put_if_absent
+from puffin_fast.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "storage_of"]
+
+LOG_FOLDER = "_delta_log"
+INLINE = "inline:"
+"""The scheme of vectors that stand in the log itself."""
+
+
+class _Input:
+    """A file to read, as PyIceberg's `InputFile`."""
+
+    def __init__(self, storage: TableStorage, location: str) -> None:
+        self._storage, self.location = storage, location
+
+    def open(self, seekable: bool = True) -> Any:
+        return self._storage.open(self.location)
+
+    def exists(self) -> bool:
+        try:
+            self.open().close()
+        except (FileNotFoundError, NotFoundError):
+            return False
+        return True
+
+    def __len__(self) -> int:
+        with self.open() as file:
+            return int(file.size() if hasattr(file, "size") else file.seek(0, os.SEEK_END))
+
+
+class TableStorage(FileIO):
+    """A table's folder, and the file access that the data-file reader asks for.
+
+    Attributes:
+        root: the table's location without a slash at its end; a local one is an absolute path.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; None: the location says which.
+    """
+
+    def __init__(self, root: str, filesystem: Any = None) -> None:
+        super().__init__({})
+        self.root, self.filesystem = root, filesystem
+        self._inline: dict[str, bytes] = {}
+
+    def location(self, path: str) -> str:
+        """Where a path of the log lies: percent-decoded, and below the table unless it is absolute."""
+        decoded = unquote(path) if "%" in path else path
+        scheme, _, key = split_location(decoded)
+        if scheme in ("", "file") and key.startswith("/"):
+            return key
+        return decoded if scheme else f"{self.root}/{decoded}"
+
+    def add_inline(self, name: str, record: bytes) -> str:
+        """Makes the record of an inline vector readable; returns its location."""
+        location = f"{INLINE}{name}"
+        self._inline[location] = record
+        return location
+
+    def open(self, location: str) -> Any:
+        """A file for positional reads."""
+        if location.startswith(INLINE):
+            return pa.BufferReader(self._inline[location])
+        kind, handle, key = resolve(location, self.filesystem)
+        with errors_of(location):
+            if kind == "local":
+                return pa.OSFile(key)
+            if kind == "arrow":
+                return handle.open_input_file(key)
+            return (
+                handle.open(key, "rb", cache_type="none")
+                if kind == "fsspec"
+                else handle.new_input(key).open()
+            )
+
+    def read(self, path: str) -> bytes:
+        """A whole file below the table.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
+            return source.read_at(0, source.size)
+
+    def read_location(self, location: str, offset: int, length: int) -> bytes:
+        """A range of a file."""
+        with open_source(location, filesystem=self.filesystem) as source:
+            return source.read_at(offset, length)
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files in a folder of the table, sorted."""
+        return names_in(f"{self.root}/{folder}", "", filesystem=self.filesystem)
+
+    def files(self) -> Iterator[FileInfo]:
+        """All files below the table."""
+        return files_below(self.root, filesystem=self.filesystem)
+
+    def modified(self, paths: Iterable[str]) -> dict[str, int]:
+        """When files below the table were written, in milliseconds since 1970."""
+        wanted = set(paths)
+        folder = f"{self.root}/{LOG_FOLDER}"
+        found = files_below(folder, filesystem=self.filesystem)
+        times = {f"{LOG_FOLDER}/{info.path}": info.modified for info in found}
+        known = ((path, times.get(path)) for path in wanted)
+        return {path: int(time.timestamp() * 1000) for path, time in known if time is not None}
+
+    def put(self, path: str, data: bytes) -> bool:
+        """Writes a file below the table if there is none of that name; whether it did.
+
+        Raises:
+            UnsupportedError: a filesystem that cannot promise this.
+        """
+        return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
+
+    def remove(self, path: str) -> None:
+        """Removes a file below the table; one that is not there is fine."""
+        remove(f"{self.root}/{path}", filesystem=self.filesystem)
+
+    # PyIceberg's FileIO ------------------------------------------------------------------------------------
+
+    def new_input(self, location: str) -> Any:
+        return _Input(self, location)
+
+    def new_output(self, location: str) -> Any:
+        raise io.UnsupportedOperation(f"{location}: this is for reading")
+
+    def delete(self, location: Any) -> None:
+        raise io.UnsupportedOperation(f"{location}: this is for reading")
+
+
+def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
+    """The storage of a table.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+
+    Raises:
+        InvalidInputError: something else, or an empty path.
+    """
+    if isinstance(table, TableStorage):
+        return table
+    uri = getattr(table, "table_uri", None)
+    if not isinstance(table, (str, os.PathLike)) and not isinstance(uri, str):
+        raise InvalidInputError(
+            f"table: expected a path, a URI or a deltalake.DeltaTable, found {type(table).__name__}"
+        )
+    text = path_of(table if uri is None else uri).rstrip("/")
+    scheme, _, key = split_location(text)
+    if filesystem is None and scheme in ("", "file"):
+        resolve(text, None)  # refuses another machine's file
+        text = os.path.abspath(unquote(key) if scheme == "file" and uri is not None else key)
+    return TableStorage(text, filesystem)

@@ -1,0 +1,127 @@
+"""Rows of a Delta table as Arrow, deletion vectors applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.scan import RowScan
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from pyiceberg.expressions import BooleanExpression
+
+__all__ = ["DeltaScan", "scan"]
+
+_COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_file", "_pos")}
+
+
+class DeltaScan(RowScan):
+    """A scan of one version. Made by `scan`.
+
+    Attributes:
+        snapshot: the version.
+        schema: the Arrow schema of the answer.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        row_filter: str | BooleanExpression | pc.Expression,
+        selected_fields: Sequence[str],
+        *,
+        limit: int | None,
+        case_sensitive: bool,
+        threads: int | None,
+    ) -> None:
+        self.snapshot, self._table = snapshot, DeltaTable.of(snapshot)
+        super().__init__(
+            self._table.schema.schema,
+            row_filter,
+            selected_fields,
+            limit=limit,
+            case_sensitive=case_sensitive,
+            threads=threads,
+            metadata_columns=_COLUMNS,
+        )
+
+    @cached_property
+    def _tasks(self) -> list[FileTask]:
+        return plan_files(self._table, self._filter, case_sensitive=self._case_sensitive).tasks
+
+    def tasks(self) -> Sequence[FileTask]:
+        """The data files to read, each with its vector."""
+        return self._tasks
+
+    def file_reader(self) -> FileReader:
+        """What reads them."""
+        return FileReader(
+            self.snapshot.storage,
+            self._table.metadata,
+            self._read_schema,
+            self._fields,
+            self._extra,
+            self._filter,
+            self.schema,
+            self._case_sensitive,
+            by_name=self._table.schema.by_name,
+            decode=codec.decode,
+        )
+
+
+def scan(
+    table: Any,
+    row_filter: str | BooleanExpression | pc.Expression = AlwaysTrue(),  # noqa: B008
+    selected_fields: Sequence[str] = ("*",),
+    *,
+    version: int | None = None,
+    as_of: int | datetime | None = None,
+    limit: int | None = None,
+    case_sensitive: bool = True,
+    threads: int | None = None,
+    filesystem: Any = None,
+) -> DeltaScan:
+    """Reads a version of a Delta table with its deletion vectors applied.
+
+    Args:
+        table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`.
+        row_filter: as `puffin_fast.iceberg.scan` takes it.
+        selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides: ``_file``
+            (location of the data file) and ``_pos`` (position in it).
+        version: which version; the newest by default.
+        as_of: the version that was the newest then: milliseconds since 1970, or a datetime with a time zone.
+        limit: at most so many rows; reading stops there.
+        case_sensitive: whether names must agree in case.
+        threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+
+    Returns:
+        A scan: `to_arrow`, `to_batches`, `to_reader`, and the Arrow C stream interface. Bytes and shorts come as 32-bit
+        integers, strings as large strings.
+
+    Raises:
+        NotFoundError: no such table, version or column.
+        CorruptDataError: a log or a file that is not what it should be.
+        UnsupportedError: a feature of readers or a type that is not known.
+        InvalidInputError: a filter that does not parse or fit, a negative limit.
+    """
+    if isinstance(table, Snapshot):
+        if version is not None or as_of is not None:
+            raise InvalidInputError("a snapshot is of one version: give no version and no as_of with it")
+        base = table
+    else:
+        base = snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
+    return DeltaScan(
+        base, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, threads=threads
+    )

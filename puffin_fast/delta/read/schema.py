@@ -1,0 +1,220 @@
+"""A Delta schema as PyIceberg's, with the names that data files have: what the data-file reader goes by.
+
+Column mapping (Delta Transaction Log Protocol, "Column Mapping"): with mode `id` files are read by field ids, with mode
+`name` by physical names, without mapping by the names themselves. Ids that the log does not give are made up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+
+__all__ = ["NAME_MAPPING", "TableSchema"]
+
+NAME_MAPPING = "schema.name-mapping.default"
+PARTITION_ID = 1000
+"""Where Iceberg begins to count partition fields."""
+
+_ID = "delta.columnMapping.id"
+_PHYSICAL = "delta.columnMapping.physicalName"
+_NESTED_IDS = "delta.columnMapping.nested.ids"
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_PRIMITIVES: dict[str, IcebergType] = {
+    "string": StringType(),
+    "long": LongType(),
+    "integer": IntegerType(),
+    "short": IntegerType(),
+    "byte": IntegerType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "binary": BinaryType(),
+    "date": DateType(),
+    "timestamp": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
+}
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """How a snapshot's data files are read.
+
+    Attributes:
+        schema: the table's schema; top-level fields by their logical names.
+        names: the physical names.
+        by_name: whether files are read by these names even if they have field ids.
+        partition_fields: the partition columns, in the order of the log.
+        partition_names: their physical names.
+    """
+
+    schema: Schema
+    names: NameMapping
+    by_name: bool
+    partition_fields: tuple[NestedField, ...]
+    partition_names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> TableSchema:
+        """The schema of a snapshot.
+
+        Raises:
+            UnsupportedError: a type that is not read, or an unknown mode of column mapping.
+            CorruptDataError: a schema that is none, or a partition column that it lacks.
+        """
+        mode = snapshot.configuration.get("delta.columnMapping.mode", "none")
+        if mode not in ("none", "name", "id"):
+            raise UnsupportedError(f"{snapshot.root}: column mapping by {mode!r}")
+        try:
+            fields = snapshot.delta_schema["fields"]
+            converter = _Converter(snapshot.root, mapped=mode != "none", highest=_highest(fields))
+            converted = [converter.field(field, field["name"]) for field in fields]
+        except (KeyError, TypeError) as error:
+            raise CorruptDataError(
+                "schema of the table", path=snapshot.root, expected="a Delta schema", found=repr(error)
+            ) from error
+        schema = Schema(*(field for field, _ in converted))
+        own = {field.name: field for field, _ in converted}
+        partition = []
+        for name in snapshot.metadata.get("partitionColumns") or []:
+            if name not in own:
+                raise CorruptDataError(
+                    "partition column", path=snapshot.root, expected=f"one of {', '.join(own)}", found=name
+                )
+            partition.append(own[name])
+        return cls(
+            schema,
+            NameMapping([mapped for _, mapped in converted]),
+            mode != "id",
+            tuple(partition),
+            tuple(snapshot.partition_columns),
+        )
+
+    def spec(self) -> PartitionSpec:
+        """Identity partitioning by the partition columns."""
+        fields = [
+            PartitionField(field.field_id, PARTITION_ID + at, IdentityTransform(), field.name)
+            for at, field in enumerate(self.partition_fields)
+        ]
+        return PartitionSpec(*fields, spec_id=0)
+
+    def metadata(self, location: str) -> TableMetadata:
+        """The table as Iceberg's metadata would describe it."""
+        return TableMetadataV2.model_validate(
+            {
+                "location": location,
+                "last-column-id": self.schema.highest_field_id,
+                "schemas": [self.schema],
+                "current-schema-id": self.schema.schema_id,
+                "partition-specs": [self.spec()],
+                "default-spec-id": 0,
+                "last-partition-id": PARTITION_ID + len(self.partition_fields) - 1,
+                "properties": {NAME_MAPPING: self.names.model_dump_json()},
+                "last-updated-ms": 0,
+            }
+        )
+
+
+def _highest(fields: Sequence[Mapping[str, Any]]) -> int:
+    """The highest id that a schema gives, at any depth."""
+
+    def ids(value: Any) -> list[int]:
+        if isinstance(value, Mapping):
+            own = [value[_ID]] if isinstance(value.get(_ID), int) else []
+            nested = value.get(_NESTED_IDS)
+            own += [n for n in nested.values() if isinstance(n, int)] if isinstance(nested, Mapping) else []
+            return own + [n for inner in value.values() for n in ids(inner)]
+        return [n for inner in value for n in ids(inner)] if isinstance(value, list) else []
+
+    return max(ids(list(fields)), default=0)
+
+
+def _mapped(field_id: int, name: str, below: list[MappedField]) -> MappedField:
+    return MappedField.model_validate({"field-id": field_id, "names": [name], "fields": below})
+
+
+class _Converter:
+    """Converts types and collects names; makes up ids where there are none."""
+
+    def __init__(self, root: str, *, mapped: bool, highest: int) -> None:
+        self._root, self._mapped = root, mapped
+        self._next = highest if mapped else 0
+
+    def _new(self) -> int:
+        self._next += 1
+        return self._next
+
+    def field(self, field: Mapping[str, Any], path: str) -> tuple[NestedField, MappedField]:
+        """A field of a struct, and its physical names."""
+        info = field.get("metadata") or {}
+        name, physical = field["name"], field["name"]
+        if self._mapped:
+            if not isinstance(info.get(_ID), int):
+                raise CorruptDataError(
+                    f"column mapping of {path}", path=self._root, expected=_ID, found=info.get(_ID)
+                )
+            field_id, physical = info[_ID], info.get(_PHYSICAL, name)
+        else:
+            field_id = self._new()
+        nested = info.get(_NESTED_IDS) or {} if self._mapped else {}
+        kind, below = self.type(field["type"], path, nested, physical)
+        made = NestedField(field_id, name, kind, required=False)
+        return made, _mapped(field_id, physical, below)
+
+    def type(
+        self, kind: Any, path: str, nested: Mapping[str, int], physical: str
+    ) -> tuple[IcebergType, list[MappedField]]:
+        """A type, and the names of what is in it."""
+        if isinstance(kind, str):
+            found = _PRIMITIVES.get(kind)
+            if found is None and (match := _DECIMAL.fullmatch(kind)) is not None:
+                found = DecimalType(int(match[1]), int(match[2]))
+            if found is None:
+                raise UnsupportedError(f"{self._root}: column {path} is of type {kind}, which is not read")
+            return found, []
+        if kind["type"] == "struct":
+            parts = [self.field(inner, f"{path}.{inner['name']}") for inner in kind["fields"]]
+            return StructType(*(field for field, _ in parts)), [mapped for _, mapped in parts]
+
+        def inside(role: str, inner: Any) -> tuple[int, IcebergType, MappedField]:
+            place = f"{physical}.{role}"
+            field_id = nested.get(place) or self._new()
+            made, below = self.type(inner, f"{path}.{role}", nested, place)
+            return field_id, made, _mapped(field_id, role, below)
+
+        if kind["type"] == "array":
+            field_id, element, mapped = inside("element", kind["elementType"])
+            return ListType(field_id, element, False), [mapped]
+        if kind["type"] == "map":
+            key_id, key, key_names = inside("key", kind["keyType"])
+            value_id, value, value_names = inside("value", kind["valueType"])
+            return MapType(key_id, key, value_id, value, False), [key_names, value_names]
+        raise UnsupportedError(f"{self._root}: column {path} is of type {kind['type']}, which is not read")
