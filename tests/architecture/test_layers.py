@@ -46,6 +46,7 @@ FOLDERS = {
         "dml",
         "statistics",
     ),
+    "delta": ("log", "read", "dml", "maintenance"),
     "spark": ("session", "worker", "dataframe", "table"),
 }
 """The folders of a package, from the ground up: a folder imports only from those before it."""

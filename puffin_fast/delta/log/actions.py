@@ -54,7 +54,15 @@ COLUMNS = {
 """The fields of an `add` that are kept as columns; those of partition values come besides."""
 
 REMOVE_COLUMNS = {"path": pa.string(), "deletionTimestamp": pa.int64(), "deletionVector": VECTOR}
-RARE_ACTIONS = ("metaData", "protocol", "domainMetadata", "txn", "commitInfo", "sidecar", "checkpointMetadata")
+RARE_ACTIONS = (
+    "metaData",
+    "protocol",
+    "domainMetadata",
+    "txn",
+    "commitInfo",
+    "sidecar",
+    "checkpointMetadata",
+)
 _LEAST_BLOCK = 1 << 20
 
 
@@ -136,7 +144,9 @@ def read_commits(
     for at in np.flatnonzero(~(is_add | is_remove)).tolist():
         action = _loads(lines[at], at, counts)
         others.extend(
-            (int(versions[at]), name, action[name]) for name in RARE_ACTIONS if isinstance(action.get(name), dict)
+            (int(versions[at]), name, action[name])
+            for name in RARE_ACTIONS
+            if isinstance(action.get(name), dict)
         )
     rows = np.flatnonzero(is_add)
     adds = _flatten(add.take(pa.array(rows)), columns)

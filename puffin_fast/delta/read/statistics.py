@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.projection import storage_type
+from puffin_fast.iceberg.datafile.conversion import storage_type
 
 __all__ = ["Statistics", "typed"]
 

@@ -61,9 +61,7 @@ class DeleteLoader:
             NotFoundError: a file that is gone.
         """
         if task.vector is not None:
-            read = (
-                partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
-            )
+            read = partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
             return within(read(task.vector), task.data)
         return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
 
