@@ -49,7 +49,7 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
 	$(NEWEST)/bin/python -m pytest $(PARALLEL) -m "spark and not jar" $(args)
 
-bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with bars and plots (args="-k union" narrows)
+bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with targets and plots (args="-k union" narrows)
 	@mkdir -p build/bench
 	$(PYTEST) benchmarks --benchmark-only --benchmark-disable-gc --benchmark-group-by=group --benchmark-columns=min,median,ops \
 		--benchmark-max-time=0.2 --benchmark-json=build/bench/pytest-benchmark.json $(args)

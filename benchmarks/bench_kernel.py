@@ -1,4 +1,4 @@
-"""The kernels through their Python doors, each job beside its peers.
+"""The public functions of single bitmaps, each job beside its peers.
 
 `cases` lists them for the runner (``python -m benchmarks.run``); under pytest-benchmark ours and a peer of each
 case are tests. The letters of the workloads are explained in `bench_data.positions`.
@@ -7,69 +7,41 @@ case are tests. The letters of the workloads are explained in `bench_data.positi
 from __future__ import annotations
 
 import functools
-import itertools
-import os
-import threading
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from bench_data import load, sizes
 from bench_data.positions import realdata
 from benchmarks import peers
-from benchmarks.timing import OURS, Bar, Case, Contenders
-from puffin_fast import arrow, dv
+from benchmarks.rounds import OURS
+from benchmarks.timing import Case, Contenders, Target
+from benchmarks.workloads import (
+    ARRAY,
+    CROARING,
+    FILL,
+    ICEBERG,
+    LARGE,
+    MIDDLE,
+    N_QUERIES,
+    NUMPY,
+    SCATTER,
+    SMALL,
+    SORTED,
+    Positions,
+    agreeing,
+    contenders_of,
+    data,
+    encoded,
+    label,
+    run_contender,
+    same,
+)
+from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
-
-Positions = NDArray[np.uint64]
-
-LARGE, MIDDLE, SMALL = 10_000_000, 100_000, 1_000
-SORTED = "abcdef"
-ICEBERG = {name: sizes(name)[0] for name in ("i", "i-1%", "i-3%", "i-5%", "i-10%", "i-20%")}
-"""Iceberg's own cases: every fifth row, and shares of a file of 2,000,000 rows."""
-N_QUERIES = 2_000_000
-
-NUMPY, ARRAY, CROARING = "pyroaring from NumPy", "pyroaring from array.array", "CRoaring"
-SCATTER, FILL = "pyroaring decode + NumPy scatter", "filling the output"
-
-
-@functools.lru_cache(maxsize=24)
-def data(name: str, n: int, seed: int = 1) -> Positions:
-    positions = load(name, n, seed)
-    positions.flags.writeable = False
-    return positions
-
-
-@functools.lru_cache(maxsize=24)
-def encoded(name: str, n: int, seed: int = 1) -> bytes:
-    return PositionBitmap.from_positions(data(name, n, seed)).to_bytes()
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two buffers or arrays hold the same."""
-    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray) and left.dtype == right.dtype:
-        return np.array_equal(left, right)
-    return memoryview(left).cast("B") == memoryview(right).cast("B")
-
-
-def agreeing(calls: Contenders, but: tuple[str, ...] = ()) -> Contenders:
-    """The calls, after each gave what ours gives."""
-    expected = calls[OURS]()
-    for name, call in calls.items():
-        if name not in (OURS, *but):
-            assert same(call(), expected), f"{name} gives something else"
-    return calls
-
-
-def label(name: str, n: int) -> str:
-    return f"{name} {n:,}"
-
 
 # Encode and decode --------------------------------------------------------------------------------------
 
@@ -87,8 +59,8 @@ def encode_sorted(name: str, n: int) -> Case:
             }
         )
 
-    bars = (Bar(NUMPY, 40),) if n == LARGE else ()
-    return Case("encode sorted", label(name, n), "position", len(data(name, n)), prepare, bars)
+    targets = (Target(NUMPY, 40),) if n == LARGE else ()
+    return Case("encode sorted", label(name, n), "position", len(data(name, n)), prepare, targets)
 
 
 def encode_unsorted(name: str, n: int) -> Case:
@@ -102,8 +74,8 @@ def encode_unsorted(name: str, n: int) -> Case:
             }
         )
 
-    bars = (Bar(CROARING, 30), Bar("np.sort + ours", 2)) if n == LARGE else ()
-    return Case("encode unsorted", label(name, n), "position", len(data(name, n)), prepare, bars)
+    targets = (Target(CROARING, 30), Target("np.sort + ours", 2)) if n == LARGE else ()
+    return Case("encode unsorted", label(name, n), "position", len(data(name, n)), prepare, targets)
 
 
 def decode_out(name: str, n: int) -> Case:
@@ -122,8 +94,8 @@ def decode_out(name: str, n: int) -> Case:
         }
         return agreeing(calls, but=(FILL,))
 
-    bars = (Bar("pyroaring", 5), Bar(FILL, 0.75)) if n == LARGE else ()
-    return Case("decode, out=", label(name, n), "position", count, prepare, bars)
+    targets = (Target("pyroaring", 5), Target(FILL, 0.75)) if n == LARGE else ()
+    return Case("decode, out=", label(name, n), "position", count, prepare, targets)
 
 
 def decode_new(name: str, n: int) -> Case:
@@ -186,8 +158,8 @@ def mask(name: str, n: int, *, packed: bool) -> Case:
         assert same(calls[OURS](), np.packbits(flags, bitorder="little") if packed else flags)
         return calls
 
-    bars = (Bar(SCATTER, 10),) if packed and name in "bcd" and n == LARGE else ()
-    return Case("packed mask" if packed else "byte mask", label(name, n), "row", n_rows, prepare, bars)
+    targets = (Target(SCATTER, 10),) if packed and name in "bcd" and n == LARGE else ()
+    return Case("packed mask" if packed else "byte mask", label(name, n), "row", n_rows, prepare, targets)
 
 
 # Sets ----------------------------------------------------------------------------------------------------
@@ -227,13 +199,19 @@ def combine(job: str, name: str, n: int, k: int = 2) -> Case:
             calls["ours of 2"] = lambda: _ours(job, blobs[:2])
         return agreeing(calls, but=("ours of 2",))
 
-    bars: tuple[Bar, ...] = ()
+    targets: tuple[Target, ...] = ()
     if job == "union" and n == LARGE and k == 2:
-        bars = tuple(Bar(CROARING, ratio) for w, ratio in (("a", 3), ("b", 2), ("c", 3)) if w == name)
+        targets = tuple(Target(CROARING, ratio) for w, ratio in (("a", 3), ("b", 2), ("c", 3)) if w == name)
     if job == "union" and k > 2:
-        bars = (Bar("ours of 2", 1),)
+        targets = (Target("ours of 2", 1),)
     return Case(
-        f"{job} of {k}", label(name, n), "input position", n * k, prepare, bars, counts={"ours of 2": 2 * n}
+        f"{job} of {k}",
+        label(name, n),
+        "input position",
+        n * k,
+        prepare,
+        targets,
+        counts={"ours of 2": 2 * n},
     )
 
 
@@ -276,186 +254,15 @@ def contains(name: str, n: int, n_queries: int, *, ordered: bool) -> Case:
         }
         return agreeing(calls, but=("pyroaring in",))
 
-    bars = (Bar(CROARING, 3),) if n == LARGE and not ordered else ()
+    targets = (Target(CROARING, 3),) if n == LARGE and not ordered else ()
     job = "contains, sorted queries" if ordered else "contains, random queries"
     counts = {"pyroaring in": n_queries // 10}
-    return Case(job, label(name, n), "query", n_queries, prepare, bars, counts)
+    return Case(job, label(name, n), "query", n_queries, prepare, targets, counts)
 
 
 def _searchsorted(positions: Positions, asked: Positions) -> NDArray[np.bool_]:
     at = np.minimum(np.searchsorted(positions, asked), len(positions) - 1)
     return positions[at] == asked
-
-
-# Batches -------------------------------------------------------------------------------------------------
-
-
-def _batch(n_vectors: int, size: int) -> pa.ListArray:
-    """Vectors that cut one workload into pieces, so that no two are alike."""
-    base = data("b", LARGE)[: min(n_vectors * size, LARGE // size * size)].astype(np.int64)
-    values = np.resize(base, n_vectors * size).reshape(n_vectors, size)
-    values = values - values[:, :1]
-    offsets = pa.array(np.arange(0, n_vectors * size + 1, size, dtype=np.int64))
-    return pa.LargeListArray.from_arrays(offsets, pa.array(values.ravel()))
-
-
-def _loop(values: Positions, size: int, n_vectors: int) -> list[bytes]:
-    return [
-        _framed(peers.pyroaring_encode(values[start : start + size]))
-        for start in range(0, n_vectors * size, size)
-    ]
-
-
-def _framed(vector: bytes) -> bytes:
-    body = b"\xd1\xd3\x39\x64" + vector
-    return len(body).to_bytes(4, "big") + body + zlib.crc32(body).to_bytes(4, "big")
-
-
-def batch_encode(n_vectors: int, size: int, looped: int) -> Case:
-    def prepare() -> Contenders:
-        lists = _batch(n_vectors, size)
-        values = lists.values.to_numpy().view(np.uint64)
-        assert arrow.encode(lists)[:looped].to_pylist() == _loop(values, size, looped)
-        return {OURS: lambda: arrow.encode(lists), "loop": lambda: _loop(values, size, looped)}
-
-    bars = (Bar("loop", 50),) if (n_vectors, size) == (200_000, 100) else ()
-    what = f"{n_vectors:,} vectors of {size:,}"
-    return Case("batch encode", what, "position", n_vectors * size, prepare, bars, {"loop": looped * size})
-
-
-def batch_decode(n_vectors: int, size: int, looped: int) -> Case:
-    def prepare() -> Contenders:
-        lists = _batch(n_vectors, size)
-        blobs = arrow.encode(lists)
-        some = [blob[8:-4] for blob in blobs[:looped].to_pylist()]
-        found = arrow.decode(blobs)
-        assert len(found) == n_vectors
-        assert found[:looped].to_pylist() == [peers.pyroaring_decode(blob).tolist() for blob in some]
-        return {
-            OURS: lambda: arrow.decode(blobs),
-            "loop": lambda: [peers.pyroaring_decode(blob) for blob in some],
-        }
-
-    what = f"{n_vectors:,} vectors of {size:,}"
-    return Case("batch decode", what, "position", n_vectors * size, prepare, (), {"loop": looped * size})
-
-
-def batch_with_a_large_one(n_small: int, size: int, large: int) -> Case:
-    def prepare() -> Contenders:
-        values = np.concatenate([np.arange(large) * 3, np.tile(np.arange(size) * 7, n_small)])
-        offsets = np.concatenate([[0], large + size * np.arange(n_small + 1)])
-        lists = pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values))
-        blobs = arrow.encode(lists)
-        assert arrow.cardinality(blobs).to_pylist() == [large] + [size] * n_small
-        return {OURS: lambda: arrow.encode(lists), "decode them": lambda: arrow.decode(blobs)}
-
-    what = f"one of {large:,} among {n_small:,} of {size}"
-    return Case("batch encode", what, "position", large + n_small * size, prepare)
-
-
-def grouped(n_files: int, n: int) -> Case:
-    """Rows of (file, position) in random order, as position deletes come; the peer sorts and loops."""
-
-    def prepare() -> Contenders:
-        rng = np.random.Generator(np.random.PCG64(4))
-        codes = rng.integers(0, n_files, n).astype(np.int32)
-        positions = rng.integers(0, 1_000_000, n)
-        names = pa.array([f"s3://bucket/warehouse/table/data/{i:08d}.parquet" for i in range(n_files)])
-        paths = pa.DictionaryArray.from_arrays(pa.array(codes), names)
-        column = pa.array(positions)
-
-        def looped() -> dict[int, bytes]:
-            order = np.argsort(codes, kind="stable")
-            cuts = np.flatnonzero(np.diff(codes[order])) + 1
-            groups = np.split(positions[order].view(np.uint64), cuts)
-            return {
-                int(code): _framed(peers.pyroaring_encode(group))
-                for code, group in zip(np.unique(codes), groups, strict=True)
-            }
-
-        batch = arrow.encode_grouped(paths, column)
-        expected = {names[code].as_py(): blob for code, blob in looped().items()}
-        assert dict(zip(batch[0].to_pylist(), batch[1].to_pylist(), strict=True)) == expected
-        return {OURS: lambda: arrow.encode_grouped(paths, column), "sort and loop": looped}
-
-    return Case("encode_grouped", f"{n:,} rows in {n_files:,} files", "position", n, prepare)
-
-
-def from_arrow(name: str, n: int) -> Case:
-    def prepare() -> Contenders:
-        positions = data(name, n)
-        column = pa.array(positions.view(np.int64))
-        return agreeing(
-            {
-                OURS: lambda: PositionBitmap.from_positions(column).to_bytes(),
-                "ours from NumPy": lambda: PositionBitmap.from_positions(positions).to_bytes(),
-            }
-        )
-
-    return Case("encode from Arrow", label(name, n), "position", n, prepare)
-
-
-def to_arrow(name: str, n: int) -> Case:
-    def prepare() -> Contenders:
-        blob = encoded(name, n)
-        assert same(PositionBitmap.from_bytes(blob).to_arrow().to_numpy(), data(name, n).view(np.int64))
-        return {
-            OURS: lambda: PositionBitmap.from_bytes(blob).to_arrow(),
-            "ours to NumPy": lambda: PositionBitmap.from_bytes(blob).to_numpy(),
-        }
-
-    return Case("decode to Arrow", label(name, n), "position", n, prepare)
-
-
-# Threads -------------------------------------------------------------------------------------------------
-
-
-def _both(calls: list[Callable[[], None]]) -> None:
-    """Each call in a thread on a core of its own: a scheduler that finds no core idle would start both on one."""
-
-    def pinned(core: int, call: Callable[[], None]) -> None:
-        os.sched_setaffinity(0, {core})
-        call()
-
-    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
-    threads = [threading.Thread(target=pinned, args=pair) for pair in zip(cores, calls, strict=False)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def two_threads(job: str, name: str, n: int, times: int = 32) -> Case:
-    """Wall-clock time, for the two cores together are what is asked for; it needs both of them free."""
-
-    def prepare() -> Contenders:
-        positions, blob = data(name, n), encoded(name, n)
-
-        def worker() -> Callable[[], None]:
-            out = np.ones(len(positions), np.uint64)
-
-            def work() -> None:
-                for _ in range(times):
-                    if job == "encode":
-                        PositionBitmap.from_positions(positions)
-                    else:
-                        PositionBitmap.from_bytes(blob).to_numpy(out=out)
-
-            return work
-
-        workers = [worker(), worker()]
-        assert same(PositionBitmap.from_bytes(blob).to_numpy(), positions)
-        return {OURS: lambda: _both(workers), "one after the other": lambda: [work() for work in workers]}
-
-    return Case(
-        f"{job} in two threads",
-        label(name, n),
-        "position",
-        2 * times * len(data(name, n)),
-        prepare,
-        (Bar("one after the other", 1.8),),
-        clock=time.perf_counter,
-    )
 
 
 # The list ------------------------------------------------------------------------------------------------
@@ -516,30 +323,9 @@ def cases(quick: bool = False) -> list[Case]:
         found += [objects(job, name, large) for name in "abc"]
     queries = N_QUERIES // (20 if quick else 1)
     found += [contains(name, large, queries, ordered=ordered) for ordered in (False, True) for name in SORTED]
-    if quick:
-        found += [batch_encode(2_000, 100, 200), batch_decode(2_000, 100, 200), grouped(100, 10_000)]
-        return found
-    found += [batch_encode(200_000, 100, 4_000), batch_encode(1_000, 100_000, 20)]
-    found += [batch_decode(200_000, 100, 4_000), batch_decode(1_000, 100_000, 20)]
-    found += [batch_with_a_large_one(200_000, 100, 50_000_000)]
-    found += [grouped(1_000, 2_000_000), grouped(20_000, 2_000_000)]
-    found += [from_arrow("b", LARGE), to_arrow("b", LARGE)]
-    found += [two_threads(job, name, LARGE // 10) for job in ("encode", "decode") for name in "bc"]
     return found
 
 
-def _contenders(quick: bool) -> list[Any]:
-    return [
-        pytest.param(case, contender, id=f"{case.name} - {contender}")
-        for case, contender in itertools.product(cases(quick), (OURS, "peer"))
-    ]
-
-
-@pytest.mark.parametrize(("case", "contender"), _contenders(quick=True))
+@pytest.mark.parametrize(("case", "contender"), contenders_of(cases(quick=True)))
 def test_kernel(benchmark: Any, case: Case, contender: str) -> None:
-    """Ours and the first peer of each quick case; the runner does the rest."""
-    calls = case.prepare()
-    names = [OURS] if contender == OURS else [name for name in calls if name != OURS][:1]
-    benchmark.group = case.name
-    benchmark.extra_info |= {"contender": names[0], "units": case.units(names[0]), "unit": case.unit}
-    benchmark(calls[names[0]])
+    run_contender(benchmark, case, contender)

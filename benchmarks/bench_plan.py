@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.alternate import alternate, report
-from benchmarks.timing import OURS
+from benchmarks.jobs import measure_job
+from benchmarks.machine import report
+from benchmarks.rounds import OURS
 
 ROWS_PER_FILE = 40_000
 PER_MANIFEST = 10_000
@@ -218,7 +219,7 @@ def main() -> None:
         f"plan {few} files with vectors without bounds": contenders(unbounded, few, None, bounds=False),
     }
     report(
-        {job: alternate(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()},
+        {job: measure_job(job, those, options.rounds, {PYICEBERG: BAR}) for job, those in jobs.items()},
         options.into,
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pyiceberg.table.puffin import PuffinFile
 
-from benchmarks.timing import OURS, Bar, Case, Contenders
+from benchmarks.rounds import OURS
+from benchmarks.timing import Case, Contenders, Target
 from puffin_fast.puffin import PuffinReader, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
 
@@ -75,11 +76,11 @@ def parse(n: int) -> Case:
             PYICEBERG: collecting(lambda: PuffinFile(data)),
         }
 
-    return Case("parse a footer", f"{n:,} blobs", "blob", n, prepare, (Bar(PYICEBERG, 2),))
+    return Case("parse a footer", f"{n:,} blobs", "blob", n, prepare, (Target(PYICEBERG, 2),))
 
 
 def write(n: int) -> Case:
-    """PyIceberg writes no Puffin files: what it takes to parse one is the bar."""
+    """PyIceberg writes no Puffin files: what it takes to parse one is the target."""
 
     def prepare() -> Contenders:
         content, data = metadata(n), file(n)
@@ -89,7 +90,7 @@ def write(n: int) -> Case:
             PARSE: collecting(lambda: PuffinFile(data)),
         }
 
-    return Case("write a footer", f"{n:,} blobs", "blob", n, prepare, (Bar(PARSE, 2),))
+    return Case("write a footer", f"{n:,} blobs", "blob", n, prepare, (Target(PARSE, 2),))
 
 
 def cases(quick: bool = False) -> list[Case]:

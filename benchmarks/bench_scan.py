@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.alternate import Contenders, alternate, report
-from benchmarks.timing import OURS, Bar, Case, measure
+from benchmarks.jobs import Contenders, measure_job
+from benchmarks.machine import report
+from benchmarks.rounds import OURS
+from benchmarks.timing import Case, Target, measure
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -151,15 +153,15 @@ def vectors(table: Table, expected: int) -> dict[str, Contenders]:
     }
 
 
-def short(job: str, those: Contenders, bars: dict[str, float]) -> dict[str, Any]:
+def short(job: str, those: Contenders, targets: dict[str, float]) -> dict[str, Any]:
     """A job of milliseconds: each call is repeated, and medians are taken."""
-    peers = tuple(Bar(peer, ratio) for peer, ratio in bars.items() if peer in those)
+    peers = tuple(Target(peer, ratio) for peer, ratio in targets.items() if peer in those)
     result = measure(Case(job, "one vector", "vector", 1, lambda: those, peers), budget_s=3)
     return {
         "contenders": {name: {"cpu": ns / 1e9} for name, ns in result.ns_per_unit.items()},
-        "bars": [
-            {"peer": bar.peer, "bar": bar.ratio, "ratio": ratio, "met": met}
-            for bar, ratio, met in result.verdicts()
+        "targets": [
+            {"peer": target.peer, "target": target.ratio, "ratio": ratio, "met": met}
+            for target, ratio, met in result.verdicts()
         ],
     }
 
@@ -178,14 +180,19 @@ def main() -> None:
     jobs = {}
     for name in SHARES:
         beside = bool(options.beside) and name == "1M"
-        bars = {NONE_DELETED: 1 / 1.3, "PyIceberg": 40.0}
+        targets = {NONE_DELETED: 1 / 1.3, "PyIceberg": 40.0}
         job, those = f"scan, {name} deleted", contenders(made[name], made[NONE_DELETED], beside)
-        jobs[job] = alternate(job, those, 1 if beside else options.rounds, bars)
+        jobs[job] = measure_job(job, those, 1 if beside else options.rounds, targets)
         if beside:
             found = jobs[job]["contenders"]
             ratio = found["PyIceberg"]["cpu"] / found["PyIceberg accelerated"]["cpu"]
-            verdict = {"peer": "PyIceberg, to accelerated", "bar": 20.0, "ratio": ratio, "met": ratio >= 20}
-            jobs[job]["bars"].append(verdict)
+            verdict = {
+                "peer": "PyIceberg, to accelerated",
+                "target": 20.0,
+                "ratio": ratio,
+                "met": ratio >= 20,
+            }
+            jobs[job]["targets"].append(verdict)
     for job, those in vectors(made["1M"], int(n * SHARES["1M"])).items():
         jobs[job] = short(job, those, {"PyIceberg": 100.0, "Polars": 20.0})
     report(jobs, options.into)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import threading
@@ -31,8 +30,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.alternate import report
-from benchmarks.timing import OURS
+from benchmarks.machine import report
+from benchmarks.rounds import OURS, compare, medians, take_turns
 from puffin_fast.spark.session.batches import collected
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ CONTENDERS: dict[str, Callable[[DataFrame, Path], Report]] = {"ours": ours, "nai
 
 NAMES = {"ours": OURS, "naive": "naive pyroaring", "floor": "rows to Python, no work"}
 
-BARS = {NAMES["naive"]: 3.0}
+TARGETS = {NAMES["naive"]: 3.0}
 
 WARM_ROWS = 200_000
 
@@ -197,32 +196,6 @@ def line(said: Report) -> str:
     )
 
 
-def judged(job: str, samples: dict[str, list[Report]], bars: dict[str, float]) -> dict[str, Any]:
-    """Medians of what `watched` measured, and the ratios to ours by the clock against their bars.
-
-    Args:
-        job: its name, for the log on standard error.
-        samples: of each contender, ours under `OURS`.
-        bars: contender to the ratio that is to be reached.
-    """
-    rows = {
-        who: {key: statistics.median(said[key] for said in some) for key in some[0]}
-        for who, some in samples.items()
-    }
-    verdicts = []
-    for peer in bars.keys() & rows.keys() if OURS in rows else ():
-        ratio, cpu_ratio = (rows[peer][key] / rows[OURS][key] for key in ("seconds", "cpu"))
-        met = ratio >= bars[peer]
-        verdicts.append({"peer": peer, "bar": bars[peer], "ratio": ratio, "cpu_ratio": cpu_ratio, "met": met})
-        print(
-            f"{job}: {ratio:.2f}x {peer} by the clock, {cpu_ratio:.2f}x in CPU time, bar {bars[peer]:g}: "
-            f"{'met' if met else 'MISSED'}",
-            file=sys.stderr,
-            flush=True,
-        )
-    return {"contenders": rows, "bars": verdicts}
-
-
 def shuffled(spark: SparkSession) -> int:
     """Bytes that all tasks so far have written to shuffles."""
     executors = spark.sparkContext._jsc.sc().statusStore().executorList(False)  # type: ignore[union-attr]
@@ -282,13 +255,19 @@ def main() -> None:
             rows = scratch / shape
             rows.mkdir()
             n_files = write_rows(rows, shape, options.rows)
-            samples: dict[str, list[Report]] = {NAMES[name]: [] for name in options.contenders}
-            for _ in range(options.rounds):
-                for name in options.contenders:
-                    said = measure(spark, name, rows, scratch, options.rows, n_files)
-                    samples[NAMES[name]].append(said)
-                    print(f"{job}: {NAMES[name]:<24} {line(said)}", file=sys.stderr, flush=True)
-            jobs[job] = judged(job, samples, BARS)
+            samples = take_turns(
+                {
+                    NAMES[name]: lambda _, name=name, rows=rows, n=n_files: measure(
+                        spark, name, rows, scratch, options.rows, n
+                    )
+                    for name in options.contenders
+                },
+                rounds=options.rounds,
+                log=lambda name, found, job=job: print(
+                    f"{job}: {name:<24} {line(found)}", file=sys.stderr, flush=True
+                ),
+            )
+            jobs[job] = compare(job, medians(samples), TARGETS, by="seconds")
             shutil.rmtree(rows)
         spark.stop()
     report(jobs, options.into)

@@ -20,6 +20,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.alternate import report
-from benchmarks.bench_iceberg import CATALOG, JAVA, ROWS_PER_FILE, Tables, _duckdb, _modulo, _spark
-from benchmarks.bench_spark import judged, line, watched
-from benchmarks.timing import OURS
+from benchmarks.bench_iceberg import JAVA, modulo
+from benchmarks.bench_spark import Report, line, watched
+from benchmarks.engines import duckdb_with_iceberg, spark_with_iceberg
+from benchmarks.iceberg_tables import CATALOG, ROWS_PER_FILE, Tables
+from benchmarks.machine import report
+from benchmarks.rounds import OURS, compare, medians, take_turns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +42,7 @@ KEYS_EVERY = 20
 POSITIONS_EVERY = 5
 
 CORES = 2
-"""Of `_spark`'s session."""
+"""Cores of the Spark session."""
 
 Job = Callable[["SparkSession", Tables, str], None]
 """Does the work on the table ``n.<name>``."""
@@ -58,7 +61,7 @@ def convert_java(spark: SparkSession, tables: Tables, name: str) -> None:
 def delete_ours(spark: SparkSession, tables: Tables, name: str) -> None:
     from puffin_fast import spark as ps
 
-    ps.delete(spark, tables.catalog.load_table(f"n.{name}"), _modulo("id % 2 = 0"))
+    ps.delete(spark, tables.catalog.load_table(f"n.{name}"), modulo("id % 2 = 0"))
 
 
 def delete_java(spark: SparkSession, tables: Tables, name: str) -> None:
@@ -119,7 +122,7 @@ JOBS: dict[str, tuple[str, int, float, dict[str, Job]]] = {
 def check(tables: Tables, name: str, every: int) -> None:
     """DuckDB's count and sum of the rows that are left: exactly every so manieth is gone."""
     location = tables.catalog.load_table(f"n.{name}").metadata_location
-    with _duckdb() as connection:
+    with duckdb_with_iceberg() as connection:
         found = connection.execute(f"SELECT count(*), sum(id) FROM iceberg_scan('{location}')").fetchone()
     n = tables.n_files * ROWS_PER_FILE
     gone = range(0, n, every)
@@ -138,26 +141,26 @@ def warm_workers(spark: SparkSession) -> None:
 
 
 def measure(spark: SparkSession, tables: Tables, job: str, rounds: int) -> dict[str, Any]:
-    """Median of the rounds after one that warms up."""
-    state, every, bar, contenders = JOBS[job]
-    samples: dict[str, list[dict[str, Any]]] = {who: [] for who in contenders}
-    for number in range(rounds + 1):
-        for who, work in contenders.items():
-            name = f"{job}_{'ours' if who == OURS else 'java'}{number}"
-            tables.fresh(state, name)
-            said: dict[str, Any] = {}
-            warm_workers(spark)
-            with watched(spark, said):
-                work(spark, tables, name)
-            check(tables, name, every)
-            if number:
-                samples[who].append(said)
-            print(
-                f"{job:<8} {who:<22} {line(said)}{'' if number else '  (warms up)'}",
-                file=sys.stderr,
-                flush=True,
-            )
-    return judged(job, samples, {JAVA: bar})
+    """Medians of the rounds after one that warms up."""
+    state, every, target, contenders = JOBS[job]
+
+    def once(who: str, number: int) -> Report:
+        name = f"{job}_{'ours' if who == OURS else 'java'}{number}"
+        tables.fresh(state, name)
+        found: Report = {}
+        warm_workers(spark)
+        with watched(spark, found):
+            contenders[who](spark, tables, name)
+        check(tables, name, every)
+        return found
+
+    samples = take_turns(
+        {who: partial(once, who) for who in contenders},
+        rounds=rounds,
+        warm_up=1,
+        log=lambda who, found: print(f"{job:<8} {who:<22} {line(found)}", file=sys.stderr, flush=True),
+    )
+    return compare(job, medians(samples), {JAVA: target}, by="seconds")
 
 
 def main() -> None:
@@ -172,7 +175,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     tables = Tables(options.folder.resolve(), options.files)
-    with _spark(tables) as spark:
+    with spark_with_iceberg(tables) as spark:
         found = {
             f"{job} on Spark, {options.files} files": measure(spark, tables, job, options.rounds)
             for job in options.jobs

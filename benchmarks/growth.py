@@ -1,14 +1,13 @@
-"""How the cost grows: with positions for encoding and decoding, with containers for set operations."""
+"""The growth of cost: by positions for encoding and decoding, by containers for set operations."""
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks.rounds import medians, take_turns, timed
 from puffin_fast.bitmap import PositionBitmap
 
 POSITIONS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -17,12 +16,9 @@ ROUNDS = 7
 
 
 def _median_s(call: Callable[[], Any]) -> float:
-    samples = []
-    for _ in range(ROUNDS):
-        began = time.process_time()
-        call()
-        samples.append(time.process_time() - began)
-    return statistics.median(samples)
+    """The median CPU time of a call, seconds."""
+    samples = take_turns({"": lambda _: timed(call)[0]}, rounds=ROUNDS)
+    return medians(samples)[""]["cpu"]
 
 
 def _containers(n: int, density: float, seed: int) -> PositionBitmap:

@@ -10,7 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from benchmarks.timing import OURS
+from benchmarks.rounds import OURS
 
 JOBS = (
     "encode sorted",
@@ -48,14 +48,14 @@ def _ratios(report: dict[str, Any], path: Path) -> Path | None:
             places = [x + (i - (len(names) - 1) / 2) * width for x in range(len(rows))]
             axis.bar(places, [row["ratios"].get(peer, 0) for row in rows], width, label=peer)
         for x, row in enumerate(rows):
-            for bar in row["bars"]:
-                axis.plot([x - 0.4, x + 0.4], [bar["bar"]] * 2, color="black", linewidth=1)
+            for target in row["targets"]:
+                axis.plot([x - 0.4, x + 0.4], [target["target"]] * 2, color="black", linewidth=1)
         axis.axhline(1, color="grey", linewidth=0.8)
         axis.set_yscale("log")
         labels = [row["workload"].replace(" ", "\n", 1) for row in rows]
         axis.set_xticks(range(len(rows)), labels, fontsize=7)
         axis.set_ylabel("times faster", fontsize=8)
-        axis.set_title(f"{job} (black: the bar)", fontsize=9, loc="left")
+        axis.set_title(f"{job} (black: the target)", fontsize=9, loc="left")
         axis.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
     about = report["machine"]
     machine = f"{about['cpu']} ({about.get('simd', '')}), {about['cores']} cores, commit {about['commit']}"

@@ -1,7 +1,7 @@
-"""Runs all cases beside their peers, prints each bar with met or missed, writes JSON and plots.
+"""Runs all cases beside their peers, prints each target with met or missed, writes JSON and plots.
 
-    python -m benchmarks.run                 everything, with the bars, into build/bench
-    python -m benchmarks.run --quick         a smoke run: middle sizes, no bars
+    python -m benchmarks.run                 everything, with the targets, into build/bench
+    python -m benchmarks.run --quick         a smoke run: middle sizes, no targets
     python -m benchmarks.run -k union        only cases whose name holds a word
     python -m benchmarks.run --publish       writes into benchmarks/results, which the README shows
 
@@ -9,8 +9,8 @@
 cases of two threads need two free cores; beside other work, ``chrt -f 5 python -m benchmarks.run -k threads`` gives
 them two.
 
-The part ``portable`` runs the cases that have bars once more in a process whose kernels are held to the
-portable C path; half of each bar is asked of it.
+The part ``portable`` runs the cases that have targets once more in a process whose kernels are held to the
+portable C path; half of each target is asked of it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
-from benchmarks.timing import OURS, Case, Result, machine, measure
+from benchmarks.machine import machine
+from benchmarks.rounds import OURS
+from benchmarks.timing import Case, Result, measure
 
 HERE = Path(__file__).parent
 PORTABLE = "portable"
 PORTABLE_SHARE = 0.5
-"""The share of a bar that the portable path must reach."""
+"""The share of a target that the portable path must reach."""
 
-UNBARRED_BUDGET_S, BARRED_BUDGET_S, QUICK_BUDGET_S = 0.4, 1.5, 0.05
+WITHOUT_TARGET_BUDGET_S, TARGET_BUDGET_S, QUICK_BUDGET_S = 0.4, 1.5, 0.05
 
 
 def collect(quick: bool, words: list[str]) -> list[Case]:
@@ -50,7 +52,7 @@ def collect(quick: bool, words: list[str]) -> list[Case]:
             )
             found += listed(quick) if listed else []
     wanted = [case for case in found if all(word in case.name for word in words)]
-    return [replace(case, bars=()) for case in wanted] if quick else wanted
+    return [replace(case, targets=()) for case in wanted] if quick else wanted
 
 
 def run(cases: list[Case], *, quick: bool, share: float) -> list[dict[str, Any]]:
@@ -61,7 +63,7 @@ def run(cases: list[Case], *, quick: bool, share: float) -> list[dict[str, Any]]
         if case.job != job:
             job = case.job
             print(f"\n{job}, ns per {case.unit}", flush=True)
-        budget = QUICK_BUDGET_S if quick else BARRED_BUDGET_S if case.bars else UNBARRED_BUDGET_S
+        budget = QUICK_BUDGET_S if quick else TARGET_BUDGET_S if case.targets else WITHOUT_TARGET_BUDGET_S
         try:
             result = measure(case, budget)
         except Exception as error:  # one broken case must not hide the others; the run fails in the end
@@ -83,9 +85,14 @@ def _row(result: Result, share: float) -> dict[str, Any]:
         "rounds": result.rounds,
         "ns_per_unit": result.ns_per_unit,
         "ratios": {peer: result.ratio(peer) for peer in result.ns_per_unit if peer != OURS},
-        "bars": [
-            {"peer": bar.peer, "bar": bar.ratio * share, "ratio": ratio, "met": ratio >= bar.ratio * share}
-            for bar, ratio, _ in result.verdicts()
+        "targets": [
+            {
+                "peer": target.peer,
+                "target": target.ratio * share,
+                "ratio": ratio,
+                "met": ratio >= target.ratio * share,
+            }
+            for target, ratio, _ in result.verdicts()
         ],
     }
 
@@ -95,11 +102,9 @@ def _line(result: Result, share: float) -> str:
     for peer, value in result.ns_per_unit.items():
         if peer != OURS:
             text += f" | {peer} {value:.3f} ({result.ratio(peer):.1f}x)"
-    for bar, ratio, _ in result.verdicts():
-        asked = bar.ratio * share
-        text += (
-            f"\n  {'':<34} bar {asked:g}x {bar.peer}: {ratio:.2f}x {'met' if ratio >= asked else 'MISSED'}"
-        )
+    for target, ratio, _ in result.verdicts():
+        asked = target.ratio * share
+        text += f"\n  {'':<34} target {asked:g}x {target.peer}: {ratio:.2f}x {'met' if ratio >= asked else 'MISSED'}"
     return text
 
 
@@ -110,7 +115,7 @@ def _portable(words: list[str]) -> dict[str, Any]:
             sys.executable,
             "-m",
             "benchmarks.run",
-            "--only-barred",
+            "--only-with-targets",
             "--part",
             PORTABLE,
             "--out",
@@ -126,14 +131,14 @@ def _portable(words: list[str]) -> dict[str, Any]:
 
 
 def summary(title: str, rows: list[dict[str, Any]]) -> tuple[int, int]:
-    """Prints every bar in one list; returns how many are met, and of how many."""
-    judged = [(row, bar) for row in rows for bar in row.get("bars", ())]
-    met = sum(bar["met"] for _, bar in judged)
+    """Prints every target in one list; returns how many are met, and of how many."""
+    judged = [(row, target) for row in rows for target in row.get("targets", ())]
+    met = sum(target["met"] for _, target in judged)
     if judged:
-        print(f"\n{title}: {met} of {len(judged)} bars met")
-    for row, bar in judged:
-        verdict, case = "met   " if bar["met"] else "MISSED", f"{row['job']}: {row['workload']}"
-        print(f"  {verdict} {case:<50} {bar['ratio']:>8.2f}x of {bar['bar']:g}x {bar['peer']}")
+        print(f"\n{title}: {met} of {len(judged)} targets met")
+    for row, target in judged:
+        verdict, case = "met   " if target["met"] else "MISSED", f"{row['job']}: {row['workload']}"
+        print(f"  {verdict} {case:<50} {target['ratio']:>8.2f}x of {target['target']:g}x {target['peer']}")
     return met, len(judged)
 
 
@@ -141,13 +146,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="middle sizes, no bars, seconds")
+    parser.add_argument("--quick", action="store_true", help="middle sizes, no targets, seconds")
     parser.add_argument(
         "-k", dest="words", action="append", default=[], help="only cases whose name holds this"
     )
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "bench")
     parser.add_argument("--publish", action="store_true", help="write into benchmarks/results")
-    parser.add_argument("--only-barred", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--only-with-targets", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--part", default="", help=argparse.SUPPRESS)
     parser.add_argument(
         "--no-portable", action="store_true", help="leave out the run of the portable kernels"
@@ -161,12 +166,12 @@ def main() -> None:
     print(", ".join(f"{key} {value}" for key, value in about.items()))
 
     cases = collect(options.quick, options.words)
-    if options.only_barred:
-        cases = [case for case in cases if case.bars and "threads" not in case.job]
+    if options.only_with_targets:
+        cases = [case for case in cases if case.targets and "threads" not in case.job]
     report: dict[str, Any] = {"machine": about, "rows": run(cases, quick=options.quick, share=share)}
     whole = not (options.quick or options.part or options.no_portable)
     if whole:
-        print(f"\n=== the portable path ({PORTABLE_SHARE:g} of each bar)", flush=True)
+        print(f"\n=== the portable path ({PORTABLE_SHARE:g} of each target)", flush=True)
         report["portable"] = _portable(options.words)["rows"]
     if not options.part and not options.words:
         from benchmarks import growth

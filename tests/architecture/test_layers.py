@@ -207,6 +207,7 @@ SOURCES = sorted(
     path
     for folder, patterns in {
         PACKAGE: ("*.py",),
+        PACKAGE.parent / "benchmarks": ("*.py",),
         PACKAGE.parent / "bench_data": ("*.py",),
     }.items()
     for pattern in patterns

@@ -1,0 +1,132 @@
+"""The engines that the benchmarks compare with, and a stopwatch that counts their processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.iceberg_tables import CATALOG, Tables
+from benchmarks.rounds import Figures
+
+__all__ = ["Stopwatch", "duckdb_with_iceberg", "rest_catalog", "spark_with_iceberg"]
+
+
+class Stopwatch:
+    """Wall and CPU seconds of this process and of Spark's JVM, while there is one."""
+
+    jvm: ClassVar[int | None] = None
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Begins anew: what came before does not count."""
+        self._began = self._clocks()
+
+    def figures(self) -> Figures:
+        """Seconds since the start."""
+        wall, cpu = (now - then for now, then in zip(self._clocks(), self._began, strict=True))
+        return {"seconds": wall, "cpu": cpu}
+
+    def _clocks(self) -> tuple[float, float]:
+        cpu = time.process_time()
+        if self.jvm is not None:
+            fields = Path(f"/proc/{self.jvm}/stat").read_text().rpartition(")")[2].split()
+            cpu += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return time.perf_counter(), cpu
+
+
+@contextmanager
+def duckdb_with_iceberg() -> Iterator[Any]:
+    import importlib
+
+    import duckdb
+
+    with duckdb.connect(config={"threads": 2}) as connection:
+        for name in ("avro", "httpfs", "iceberg"):
+            package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
+            (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
+            connection.execute(f"LOAD '{extension}'")
+        yield connection
+
+
+@contextmanager
+def spark_with_iceberg(tables: Tables) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    from tests import jars
+
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    settings = {
+        "spark.jars": ",".join(map(str, jars.find("spark"))),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        f"{catalog}.uri": f"jdbc:sqlite:{tables.database}",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{tables.root}/wh",
+        f"{catalog}.cache-enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(tables.root / "spark"),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    Stopwatch.jvm = session._jvm.java.lang.ProcessHandle.current().pid()
+    try:
+        yield session
+    finally:
+        Stopwatch.jvm = None
+        session.stop()
+
+
+@contextmanager
+def rest_catalog(root: Path) -> Iterator[Any]:
+    """Iceberg's own REST catalog server, on a database of its own."""
+    import socket
+    import subprocess
+    import urllib.error
+    import urllib.request
+
+    from pyiceberg.catalog.rest import RestCatalog
+
+    from tests import jars
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    database = root / f"rest-{port}.db"
+    environment = os.environ | {
+        "CATALOG_REST_PORT": str(port),
+        "CATALOG_WAREHOUSE": f"file://{root}/wh",
+        "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "CATALOG_URI": f"jdbc:sqlite:{database}",
+        "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+    }
+    command = [
+        "java",
+        "-Xmx1g",
+        "-cp",
+        f"{jars.folder('rest')}/*",
+        "org.apache.iceberg.rest.RESTCatalogServer",
+    ]
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, env=environment, stdout=nowhere, stderr=nowhere) as server:
+        try:
+            for _ in range(600):
+                try:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/config", timeout=5).close()
+                    break
+                except (urllib.error.URLError, ConnectionError):
+                    time.sleep(0.1)
+            yield RestCatalog("rest", uri=f"http://127.0.0.1:{port}")
+        finally:
+            server.kill()
