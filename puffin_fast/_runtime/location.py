@@ -66,8 +66,9 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         kind, handle, root = _filesystem_of(scheme, authority)
         return kind, handle, f"{root.rstrip('/')}/{key.lstrip('/')}" if kind == "arrow" else path
     if hasattr(filesystem, "new_input") and hasattr(filesystem, "new_output"):
-        plain = type(filesystem).__module__ in PLAIN_FILE_IO and scheme in ("", "file")
-        if plain and not filesystem.properties.get("DEFAULT_SCHEME"):
+        if type(filesystem).__module__ in PLAIN_FILE_IO and (
+            scheme == "file" or (not scheme and not filesystem.properties.get("DEFAULT_SCHEME"))
+        ):
             return "local", None, key
         return "pyiceberg", filesystem, path
     arrow = sys.modules.get("pyarrow.fs")  # whoever holds one of its filesystems has imported it

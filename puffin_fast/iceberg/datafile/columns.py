@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._runtime import split_location, unbuffered
+from puffin_fast._runtime import unbuffered
+from puffin_fast._runtime.location import resolve
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.datafile.conversion import ProjectionError
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
@@ -49,9 +50,9 @@ def open_parquet(
         NotFoundError: there is no such file.
         CorruptDataError: it is no Parquet file.
     """
-    scheme, _, path = split_location(location)
+    kind, _, path = resolve(location, io)
     try:
-        source = pa.OSFile(path) if scheme in ("", "file") else unbuffered(io.new_input(location).open())
+        source = pa.OSFile(path) if kind == "local" else unbuffered(io.new_input(location).open())
         return pq.ParquetFile(
             source,
             metadata=footer,
