@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from puffin_fast.cli._common import Answer, answers, grid, rows_answer
 from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.files import check_vectors
 from puffin_fast.puffin import BlobMetadata, PuffinReader
 
 __all__ = ["inspect", "verify"]
@@ -112,7 +114,7 @@ def inspect(file: str) -> Answer:
 def verify(target: str, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET, a Puffin file or a table (namespace.name).
 
-    Of a file all blobs are read: lengths, magic, checksum, cardinality. Of a table every vector is compared with
+    Of a file all is checked that `puffin_fast.files.check_vectors` checks. Of a table every vector is compared with
     manifest, footer and data file, and missing, duplicate, dangling, mismatching and superseded deletes are listed.
     What has a slash, ends in .puffin or exists as a file is a file.
 
@@ -132,17 +134,21 @@ def verify(target: str, **options: Any) -> Answer:
 
 
 def _verify_file(file: str) -> Answer:
-    rows = []
     with PuffinReader(file) as reader:
-        for index, blob in enumerate(reader.blobs):
-            row: dict[str, Any] = {"blob": index, "type": blob.type, "offset": blob.offset}
-            try:
-                row["n_bytes"] = _examine(reader, blob, file)["n_bytes"]
-                row["error"] = None
-            except PuffinFastError as error:
-                row["n_bytes"] = None
-                row["error"] = str(error)
-            rows.append(row)
+        blobs = reader.blobs
+    errors: dict[int | None, list[str]] = defaultdict(list)
+    for problem in check_vectors(file):
+        errors[problem.offset].append(problem.message)
+    rows = [
+        {
+            "blob": index,
+            "type": blob.type,
+            "offset": blob.offset,
+            "n_bytes": blob.length,
+            "error": "; ".join(errors[blob.offset]) or None,
+        }
+        for index, blob in enumerate(blobs)
+    ]
     wrong = sum(row["error"] is not None for row in rows)
     title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
     return rows_answer(rows, title=title, nothing=f"{file}: no blobs, nothing wrong", failed=wrong > 0)

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 import puffin_fast as pf
+from puffin_fast.files import check_vectors
 
 Run = Callable[..., Result]
 
@@ -63,6 +64,44 @@ def test_verify_fails_on_any_altered_blob_and_names_it(run: Run, file: Path, off
     first, second = json.loads(result.output)
     assert str(file) in first["error"]
     assert second["error"] is None
+
+
+WRONG: dict[str, list[dict[str, object]]] = {
+    "a second vector": [{}, {"properties": {"referenced-data-file": "a", "cardinality": "1"}}],
+    "overlaps the blob before it": [{}, {"offset": 10}],
+    "property cardinality": [{"properties": {"referenced-data-file": "a"}}],
+    "property referenced-data-file": [{"properties": {"cardinality": "1"}}],
+    "zstd": [{"compression-codec": "zstd"}],
+    "expected 2, found 1": [{"properties": {"referenced-data-file": "a", "cardinality": "2"}}],
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_verify_of_a_file_finds_what_check_vectors_finds(run: Run, tmp_path: Path, message: str) -> None:
+    path = tmp_path / "wrong.puffin"
+    blob = pf.dv.iceberg.encode(pf.PositionBitmap.from_positions([1]))
+    blobs = []
+    for number, wrong in enumerate(WRONG[message]):
+        right = {
+            "type": "deletion-vector-v1",
+            "fields": [2147483645],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": 4 + number * len(blob),
+            "length": len(blob),
+            "properties": {"referenced-data-file": "ab"[number], "cardinality": "1"},
+        }
+        blobs.append(right | wrong)
+    payload = json.dumps({"blobs": blobs}).encode()
+    footer = b"PFA1" + payload + len(payload).to_bytes(4, "little") + bytes(4) + b"PFA1"
+    path.write_bytes(b"PFA1" + blob * len(blobs) + footer)
+    result = run("verify", path, "--output", "json")
+    assert result.exit_code == 1
+    errors = [row["error"] for row in json.loads(result.output) if row["error"]]
+    assert any(message in error for error in errors), errors
+    assert {problem.message for problem in check_vectors(path)} == {
+        one for error in errors for one in error.split("; ")
+    }
 
 
 def test_inspect_shows_a_damaged_blob_and_goes_on(run: Run, file: Path) -> None:
