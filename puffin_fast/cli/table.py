@@ -72,7 +72,7 @@ def _changed(table: Table, result: DeleteResult | UpsertResult, *, dry_run: bool
 @answers
 @_options.on_table
 @click.option(
-    "--row-filter", required=True, help="Rows to delete, as PyIceberg writes filters: 'a > 5 and b is null'."
+    "--row-filter", required=True, help="Rows to delete, as docs/filters.md says: 'a > 5 and b is null'."
 )
 @case_option
 @conflict_option
@@ -86,8 +86,11 @@ def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, *
     commit["case_sensitive"] = not case_insensitive
     if spark:
         from puffin_fast import spark as on_spark
+        from puffin_fast.iceberg.predicate.filters import RowFilter, parsed
 
-        result = on_spark.delete(session(), table, row_filter, **commit)
+        # Spark takes text for its SQL; an expression cannot tell a number in text from a date
+        RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)
+        result = on_spark.delete(session(), table, parsed(row_filter), **commit)
     else:
         from puffin_fast import iceberg
 
