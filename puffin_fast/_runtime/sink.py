@@ -117,6 +117,11 @@ class _LocalSink(Sink):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
 
+    def __del__(self) -> None:
+        # dropped by an interrupt before its owner had it
+        if hasattr(self, "_stream") and not self._stream.closed:
+            self.abort()
+
 
 def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False) -> Sink:
     """A file to write from its first byte; folders on the way are made, as object stores need none.
