@@ -13,7 +13,7 @@ from puffin_fast.iceberg.plan.files import FILE_PATH_ID
 if TYPE_CHECKING:
     from puffin_fast.files import DeletionVectorLocation
 
-__all__ = ["Changes", "Key", "key_of", "summarise", "vector_entry"]
+__all__ = ["Changes", "Key", "key_of", "summarise", "summary_keys", "vector_entry"]
 
 Key = tuple[str, int | None]
 
@@ -71,6 +71,11 @@ class Changes:
     def touched(self) -> frozenset[str]:
         """The data files whose rows or vectors change: nobody else may have changed them meanwhile."""
         return self._touched
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether delete files come or go, which differ between format versions."""
+        return any(entry.content != DATA for entry in (*self.added, *self.removed))
 
     @property
     def kind(self) -> str:
@@ -157,17 +162,8 @@ _ZEROS = {
 }
 
 
-def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str, str]:
-    """The counts of a snapshot's summary, with the keys that Java writes.
-
-    Args:
-        changes: what the commit does.
-        previous: the parent's summary, None for a branch's first snapshot. A total that it does not state
-            stays unstated.
-    """
-    added, removed = _Tally(changes.added), _Tally(changes.removed)
-    partitions = {(entry.spec_id, entry.partition) for entry in (*changes.added, *changes.removed)}
-    counts = {
+def _counts(added: _Tally, removed: _Tally, n_partitions: int) -> dict[str, int]:
+    return {
         "added-data-files": added.data_files,
         "deleted-data-files": removed.data_files,
         "added-delete-files": added.delete_files,
@@ -186,8 +182,26 @@ def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str,
         "removed-equality-deletes": removed.equality_deletes,
         "added-files-size": added.size,
         "removed-files-size": removed.size,
-        "changed-partition-count": len(partitions),
+        "changed-partition-count": n_partitions,
     }
+
+
+def summary_keys() -> frozenset[str]:
+    """The keys of a snapshot's summary that `summarise` may write."""
+    return frozenset(_counts(_Tally(()), _Tally(()), 0)) | _ZEROS.keys()
+
+
+def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str, str]:
+    """The counts of a snapshot's summary, with the keys that Java writes.
+
+    Args:
+        changes: what the commit does.
+        previous: the parent's summary, None for a branch's first snapshot. A total that it does not state
+            stays unstated.
+    """
+    added, removed = _Tally(changes.added), _Tally(changes.removed)
+    partitions = {(entry.spec_id, entry.partition) for entry in (*changes.added, *changes.removed)}
+    counts = _counts(added, removed, len(partitions))
     summary = {name: str(count) for name, count in counts.items() if count}
     differences = {
         "data-files": added.data_files - removed.data_files,

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pydantic import ValidationError as InvalidMetadata
-from pyiceberg.exceptions import NoSuchTableError, ValidationError
-
-from puffin_fast.errors import NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, repeated, retries
-from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    BusyError,
-    check_version,
-    is_locked,
-    roll_back_returned_connections,
-)
+from puffin_fast.iceberg.commit.protocol import attempts, commit
+from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.compat.pyiceberg_catalog import BusyError
+from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["refresh", "refresh_v3", "run_job"]
+__all__ = ["open_table", "run_job"]
 
 
 class _Planned(Protocol):
@@ -34,108 +28,92 @@ class _Planned(Protocol):
 Plan = TypeVar("Plan", bound=_Planned)
 
 
-def refresh(table: Table) -> None:
-    """Moves a table to its newest metadata.
+def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
+    """The table object of a job, at the table's newest metadata, to which the caller's object moves too.
+
+    Args:
+        table: the caller's; other threads may use it.
+        oldest: the format version that the job needs at least: 3 for vectors, 2 for position-delete files.
 
     Raises:
-        UnsupportedError: its format version is above 3, or PyIceberg is not known.
-        NotFoundError: it is gone.
+        UnsupportedError: an older format version or one above 3, or PyIceberg is not known.
+        NotFoundError: the table is gone.
         ConflictError: the catalog's database stays locked.
         PuffinFastError: the catalog does not answer.
     """
-    check_version()
-    roll_back_returned_connections(table.catalog)
-    for attempt in retries(table.metadata.properties):
-        with attempt:
-            _load(table)
-    name, version = ".".join(table.name()), table.metadata.format_version
+    working = WorkingTable(table)
+    for _ in attempts(table.metadata.properties):
+        try:
+            working.load()
+            break
+        except BusyError as error:
+            busy = error
+    else:
+        raise busy
+    working.publish()
+    name, version = working.shown, working.metadata.format_version
     if version > MAX_FORMAT_VERSION:
         raise UnsupportedError(f"{name}: format version {version}; up to {MAX_FORMAT_VERSION} are known")
-
-
-def _load(table: Table) -> None:
-    name = ".".join(table.name())
-    try:
-        table.refresh()
-    except (ValidationError, InvalidMetadata) as error:
-        raise UnsupportedError(f"{name}: metadata that PyIceberg does not read: {error}") from error
-    except NoSuchTableError as error:
-        raise NotFoundError(f"{name}: {error}") from error
-    except NotImplementedError as error:
-        raise UnsupportedError(f"{name}: {type(table).__name__} is not of a catalog: {error}") from error
-    except PuffinFastError:
-        raise
-    except Exception as error:
-        if is_locked(error):
-            raise BusyError.of(name, error) from error
-        raise PuffinFastError(f"{name}: the table could not be loaded: {error}") from error
-
-
-def refresh_v3(table: Table, *, oldest: int = 3) -> None:
-    """Moves a table to its newest metadata, and checks that it can take vectors.
-
-    Args:
-        table: any.
-        oldest: 2 where position-delete files will do.
-
-    Raises:
-        UnsupportedError: it is not of format version 3, or PyIceberg is not known.
-    """
-    refresh(table)
-    name, version = ".".join(table.name()), table.metadata.format_version
     if version < oldest:
-        lacks = "deletion vectors" if version > 1 else "deletes"
         raise UnsupportedError(
-            f"{name}: format version {version} has no {lacks}; "
+            f"{name}: format version {version}, expected {oldest} or later; "
             "puffin_fast.iceberg.upgrade(table) makes it version 3"
         )
+    return working
 
 
 def run_job(
-    table: Table,
+    table: WorkingTable,
     plan: Callable[[Snapshot | None], Plan],
+    request: Request,
     *,
-    branch: str,
-    job_id: str | None,
-    snapshot_properties: Mapping[str, str] | None,
-    merge: bool,
+    merge: bool = False,
 ) -> tuple[Plan | None, Committed | None]:
     """Plans on the branch's head and commits; planned anew where another commit came first.
 
     Args:
-        table: at its newest metadata.
+        table: the job's own, at its newest metadata. The caller's follows it. When nothing was committed, all
+            files that the job has begun are removed.
         plan: what to change on a head.
-        branch, job_id, snapshot_properties, merge: as `commit` takes them.
+        request: branch, job id and properties.
+        merge: as `commit` takes it.
 
     Returns:
         The plan that stands in the table, None where the job was done before; and what was committed, None
         where there was nothing to do.
     """
-    done = repeated(table.metadata, branch, job_id)
+    done = repeated(table.metadata, request.branch, request.job_id)
     if done is not None:
         summary = {} if done.summary is None else done.summary.additional_properties
         return None, Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)
-    base = head_of(table.metadata, branch)
-    try:
-        planned = plan(base)
-    except OSError as error:
-        raise PuffinFastError(f"{'.'.join(table.name())}: nothing was committed: {error}") from error
-    if not planned.changes:
-        return planned, None
+    planned: Plan | None = None
 
-    def again(head: Snapshot | None) -> Changes:
+    def plan_on(head: Snapshot | None) -> Changes:
         nonlocal planned
         planned = plan(head)
         return planned.changes
 
-    committed = commit(
-        table,
-        planned.changes,
-        base=base,
-        branch=branch,
-        job_id=job_id,
-        snapshot_properties=snapshot_properties,
-        rebuild=again,
-        merge=merge,
-    )
+    base = head_of(table.metadata, request.branch)
+    try:
+        changes = plan_on(base)
+        if not changes:
+            return planned, None
+        committed = commit(
+            table,
+            changes,
+            base=base,
+            branch=request.branch,
+            job_id=request.job_id,
+            snapshot_properties=request.snapshot_properties,
+            rebuild=plan_on,
+            merge=merge,
+        )
+    except OSError as error:
+        table.remove_created()
+        raise PuffinFastError(f"{table.shown}: nothing was committed: {error}") from error
+    except BaseException:
+        table.remove_created()
+        raise
+    finally:
+        table.publish()
     return (None if committed is not None and committed.repeated else planned), committed

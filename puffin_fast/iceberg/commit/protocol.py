@@ -1,107 +1,112 @@
-"""One atomic commit from a description of files: manifest list, snapshot, and what to do on a race.
+"""One commit: from changes whose files are written to a snapshot that is the head of a branch.
 
-A commit names its base snapshot. When the catalog says that another commit came first, the table is loaded
-again and what came in is held against what this commit relies on: if both can stand, it is built on top and
-tried again; if not, it is planned anew where the caller allows it, else refused. Files of a commit that did
-not happen are removed; when nobody can say whether it happened, nothing is.
+```
+state       what it means                                                  files that a failure removes
+planned     data files and delete files are written for a head             all of the job
+written     manifests and manifest list of one attempt are written, too    all of the job
+sent        the catalog was asked to make the snapshot the head            none, until it has answered
+committed   the snapshot is in the table                                   none
+lost        the catalog refused: another commit came first, or it is busy  all of the job
+unknown     the catalog did not answer, or an interrupt came before it did none
+
+from     event                                               to
+planned  the branch's history holds the job's id             committed (repeated); all files are removed
+planned  the head moved, and both commits can stand          planned on the new head
+planned  the head moved or the table was upgraded, and the   planned anew; the old files are removed;
+         changes cannot stand, but may be planned anew       nothing left to do: no commit
+planned  they may not                                        ConflictError
+planned  manifests are written on top of the head            written
+written  the request is complete                             sent
+sent     the catalog agrees                                  committed
+sent     LostRaceError, BusyError                            lost
+sent     CommitUnknownError, interrupt                       unknown
+lost     the snapshot is in the table all the same           committed
+lost     it is not, attempts are left                        planned; the metadata of the attempt is removed
+lost     it is not, no attempts are left                     LostRaceError
+lost     the catalog's database is locked, attempts are left lost
+lost     the catalog does not answer                         unknown; LostRaceError if nothing was sent
+any      another error                                       the error
+```
+All errors but `CommitUnknownError` mean that nothing was committed.
 """
 
 from __future__ import annotations
 
+import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.table.metadata import TableMetadataV3
-from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary, ancestors_of
-from tenacity import (
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_random_exponential,
-)
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,
-    InvalidInputError,
-    NotFoundError,
     PuffinFastError,
     UnsupportedError,
 )
 from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes
+from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.commit.snapshot_manifests import SnapshotManifests
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
     BusyError,
     LostRaceError,
     check_version,
     commit_snapshot,
-    is_locked,
+    commit_upgrade,
+    next_timestamp_ms,
 )
+from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
-from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["JOB_ID", "Committed", "commit", "head_of", "remove_files", "repeated", "retries"]
+__all__ = ["attempts", "commit", "retried", "upgrade_to_v3"]
 
-JOB_ID = "puffin-fast.job-id"
-"""Summary key of the caller's name for a job: a job that the branch's history holds is not done again."""
+Result = TypeVar("Result")
 
 Rebuild = Callable[[Snapshot | None], Changes | None]
 
 
 @dataclass(frozen=True)
-class Committed:
-    """What a commit left in the table.
+class _Planned:
+    """Changes for a head, and the format version that their delete files are for."""
 
-    Attributes:
-        snapshot_id: the snapshot.
-        summary: its summary.
-        attempts: 1 without a race.
-        changes: the changes that stand in the table: on a race they may have been planned anew.
-        repeated: the job id stood in the branch's history, so nothing was done.
-    """
-
-    snapshot_id: int
-    summary: Mapping[str, str]
-    attempts: int
-    changes: Changes = field(repr=False)
-    repeated: bool = False
+    changes: Changes
+    head: Snapshot | None
+    format_version: int
 
 
-def head_of(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> Snapshot | None:
-    """The snapshot that a branch points at; None for the main branch of a table without snapshots.
+@dataclass(frozen=True)
+class _Written:
+    """An attempt whose manifests and manifest list are written."""
 
-    Raises:
-        NotFoundError: no such branch.
-        InvalidInputError: a tag: it never moves.
-        CorruptDataError: the metadata does not have its snapshot.
-    """
-    reference = metadata.refs.get(branch)
-    if reference is None:
-        if branch == MAIN_BRANCH:
-            return snapshot_of(metadata)
-        raise NotFoundError(f"branch {branch!r}: the table has {', '.join(sorted(metadata.refs)) or 'none'}")
-    if reference.snapshot_ref_type != SnapshotRefType.BRANCH:
-        raise InvalidInputError(f"{branch!r} is a tag; expected a branch")
-    return snapshot_of(metadata, branch)
+    planned: _Planned
+    snapshot: Snapshot
+    n_earlier: int
+    """How many files the job had created before this attempt."""
 
 
-def repeated(metadata: TableMetadata, branch: str, job_id: str | None) -> Snapshot | None:
-    """The snapshot of a branch's history that carries a job id, if any."""
-    if job_id is None:
-        return None
-    history = ancestors_of(head_of(metadata, branch), metadata)
-    return next((s for s in history if s.summary is not None and s.summary.get(JOB_ID) == job_id), None)
+@dataclass(frozen=True)
+class _Lost:
+    """An attempt that the catalog refused."""
+
+    written: _Written
+    error: LostRaceError
+
+    @property
+    def is_certain(self) -> bool:
+        """The commit did not happen, whatever the table says when it can be loaded again."""
+        return isinstance(self.error, BusyError)
+
+
+_State = _Planned | _Lost | Committed | None
 
 
 def commit(
@@ -118,14 +123,14 @@ def commit(
     """Commits changes that were planned on a base snapshot.
 
     Args:
-        table: any PyIceberg table of format version 2 or 3; moved to the new metadata on success.
+        table: any PyIceberg table of format version 2 or 3, whose metadata the changes were planned with; moved
+            to the new metadata on success.
         changes: what to add and remove.
         base: the branch's head that the changes were planned on; None for an empty branch.
-        branch: an existing branch.
-        job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        snapshot_properties: more entries for the summary.
+        branch, job_id, snapshot_properties: as `Request` takes them.
         rebuild: plans the changes anew on another head (None: nothing is left to do). It is called where
-            another commit added data files that matter; without it that is a conflict.
+            another commit added data files that matter, or the table was upgraded; without it that is a
+            conflict.
         merge: call `rebuild` also where another commit changed or removed what this one touches.
 
     Returns:
@@ -138,154 +143,149 @@ def commit(
         UnsupportedError: the table's format version, or a PyIceberg that is not known.
     """
     check_version()
-    if table.metadata.format_version not in (2, 3):
-        raise UnsupportedError(
-            f"{'.'.join(table.name())}: format version {table.metadata.format_version}, expected 2 or 3"
-        )
-    attempt_of = _Attempt(
-        table, changes, base, branch, job_id, dict(snapshot_properties or {}), rebuild, merge
-    )
+    working = WorkingTable.of(table)
+    working.created += changes.new_files
+    version = working.metadata.format_version
     try:
-        for attempt in retries(table.metadata.properties):
-            with attempt:
-                return attempt_of.run(attempt.retry_state.attempt_number)
+        request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+        if version not in (2, 3):
+            raise UnsupportedError(f"{working.shown}: format version {version}, expected 2 or 3")
+        return _Commit(working, request, rebuild, merge).run(_Planned(changes, base, version))
     except CommitUnknownError:
         raise
-    except LostRaceError as error:
-        try:
-            last = attempt_of.landed()
-        except BusyError as busy:
-            if attempt_of.last is not None:
-                raise _unknown(table, busy) from error
-            last = None
-        if last is not None:
-            return last
-        attempt_of.give_up()
-        raise
     except OSError as error:
-        attempt_of.give_up()
-        raise PuffinFastError(
-            f"{'.'.join(table.name())}: the commit's files could not be written: {error}"
-        ) from error
-    except Exception:
-        attempt_of.give_up()
+        working.remove_created()
+        raise PuffinFastError(f"{working.shown}: the commit's files could not be written: {error}") from error
+    except BaseException:
+        working.remove_created()
         raise
-    raise AssertionError("tenacity ended without a result")  # pragma: no cover
+    finally:
+        if working is not table:
+            working.publish()
 
 
-def retries(properties: Mapping[str, str]) -> Retrying:
-    """The table's own retry properties, with Java's defaults."""
+def attempts(properties: Mapping[str, str]) -> Iterator[int]:
+    """Numbers the attempts that a table's retry properties allow, from 1, and waits before each but the first."""
 
     def number(name: str, default: int) -> int:
         return max(0, int(properties.get(f"commit.retry.{name}", default)))
 
-    return Retrying(
-        retry=retry_if_exception_type(LostRaceError),
-        stop=stop_after_attempt(number("num-retries", 4) + 1)
-        | stop_after_delay(number("total-timeout-ms", 1_800_000) / 1000),
-        wait=wait_random_exponential(
-            multiplier=number("min-wait-ms", 100) / 1000, max=number("max-wait-ms", 60_000) / 1000
-        ),
-        reraise=True,
-    )
+    end = time.monotonic() + number("total-timeout-ms", 1_800_000) / 1000
+    shortest, longest = number("min-wait-ms", 100), number("max-wait-ms", 60_000)
+    for failed in range(number("num-retries", 4) + 1):
+        if failed:
+            time.sleep(random.uniform(0, min(longest, shortest * 2.0 ** min(failed - 1, 60))) / 1000)
+        yield failed + 1
+        if time.monotonic() >= end:
+            return
 
 
-@dataclass
-class _Attempt:
-    """The state of a commit over its attempts."""
+def retried(table: WorkingTable, send: Callable[[], Result]) -> Result:
+    """Loads a table and sends a change that is no snapshot, again as often as another commit comes first.
 
-    table: Table
-    changes: Changes
-    base: Snapshot | None
-    branch: str
-    job_id: str | None
-    properties: dict[str, str]
+    Args:
+        table: the job's own. What it has begun is removed after an attempt that did not happen.
+        send: writes what the change needs for the metadata as it is, and sends it with `handing_over`.
+
+    Raises:
+        ConflictError, CommitUnknownError: as `commit`.
+    """
+    for _ in attempts(table.metadata.properties):
+        try:
+            table.load()
+            return send()
+        except LostRaceError as error:
+            lost = error
+        finally:
+            table.remove_created()
+            table.publish()
+    raise lost
+
+
+def upgrade_to_v3(table: WorkingTable) -> None:
+    """Raises the format version of a table, unless another commit has done so.
+
+    Raises:
+        ConflictError, CommitUnknownError: as `commit`.
+    """
+
+    def send() -> None:
+        if table.metadata.format_version < 3:
+            with table.handing_over() as sent:
+                commit_upgrade(table, begun=table.created.append, sent=sent)
+
+    retried(table, send)
+
+
+@dataclass(frozen=True)
+class _Commit:
+    """The transitions of one commit: each takes a state and returns the next one."""
+
+    table: WorkingTable
+    request: Request
     rebuild: Rebuild | None
     merge: bool
-    last: Snapshot | None = None
-    metadata_files: list[str] | None = None
-    number: int = 0
 
-    def run(self, number: int) -> Committed | None:
-        table = self.table
-        self.number = number
-        if number > 1:
-            last = self.landed()
-            if last is not None:
-                return last
-            self.clean()
-        done = repeated(table.metadata, self.branch, self.job_id)
+    def run(self, planned: _Planned) -> Committed | None:
+        state: _State = planned
+        for number in attempts(self.table.metadata.properties):
+            if isinstance(state, _Lost):
+                state = self.ask(state, number - 1)
+            if isinstance(state, _Planned):
+                state = self.place(state, number)
+            if isinstance(state, _Planned):
+                state = self.send(self.write(state), number)
+            if not isinstance(state, _Lost):
+                return state
+        assert isinstance(state, _Lost)
+        return self.give_up(state, number)
+
+    def place(self, planned: _Planned, number: int) -> _Planned | Committed | None:
+        """Planned on an older head: planned on this one, anew if need be; None: nothing is left to do."""
+        metadata = self.table.metadata
+        done = repeated(metadata, self.request.branch, self.request.job_id)
         if done is not None:
-            self.give_up()
-            return self.result(done, number, repeated=True)
-        head = head_of(table.metadata, self.branch)
-        if _id(head) != _id(self.base) and not self.move(head):
-            return None
-        self.metadata_files = []
-        try:
-            snapshot = self.write(head)
-        except BaseException:
-            self.clean()
-            raise
-        self.last = snapshot
-        try:
-            commit_snapshot(table, snapshot, branch=self.branch)
-        except BusyError:
-            self.last = None
-            raise
-        return self.result(snapshot, number)
-
-    def landed(self) -> Committed | None:
-        """The last attempt if it stands in the table, whatever the catalog said; moves to the new metadata.
-
-        Raises:
-            CommitUnknownError: the catalog does not answer.
-            BusyError: its database is locked.
-        """
-        table = self.table
-        try:
-            table.refresh()
-        except Exception as error:
-            if is_locked(error):
-                raise BusyError.of(".".join(table.name()), error) from error
-            if self.last is None:
-                raise
-            raise _unknown(table, error) from error
-        if self.last is None or table.metadata.snapshot_by_id(self.last.snapshot_id) is None:
-            return None
-        return self.result(self.last, self.number)
-
-    def move(self, head: Snapshot | None) -> bool:
-        """Holds the changes against what came in, or plans them anew; False: nothing is left to do."""
-        came = concurrent_changes(self.table, self.base, head)
-        conflict = came.conflict(self.changes)
-        if conflict is not None and not (self.merge and self.rebuild):
+            self.table.remove_created()
+            return replace(_committed(done, number, planned.changes), repeated=True)
+        head = head_of(metadata, self.request.branch)
+        conflict, may_plan_anew = self.conflict(planned, head)
+        if conflict is None:
+            return replace(planned, head=head, format_version=metadata.format_version)
+        if self.rebuild is None or not may_plan_anew:
             raise ConflictError(conflict)
-        missed = came.missed(self.changes)
-        if missed is not None and self.rebuild is None:
-            raise ConflictError(missed)
-        if self.rebuild is not None and (conflict or missed):
-            remove_files(self.table.io, self.changes.new_files)
-            changes = self.rebuild(head)
-            if not changes:
-                self.changes = Changes()
-                return False
-            self.changes = changes
-        self.base = head
-        return True
+        self.table.remove_created()
+        changes = self.rebuild(head)
+        if not changes:
+            return None
+        self.table.created += changes.new_files
+        return _Planned(changes, head, metadata.format_version)
 
-    def write(self, head: Snapshot | None) -> Snapshot:
-        """Writes manifests and manifest list on top of a head."""
-        table, metadata = self.table, self.table.metadata
-        written = self.metadata_files
-        assert written is not None
+    def conflict(self, planned: _Planned, head: Snapshot | None) -> tuple[str | None, bool]:
+        """Why changes cannot stand on a head, and whether this allows to plan them anew."""
+        found = self.table.metadata.format_version
+        if found != planned.format_version and planned.changes.has_deletes:
+            return (
+                f"{self.table.shown}: another commit raised the format version from {planned.format_version} "
+                f"to {found}, which has other delete files"
+            ), True
+        if _id(head) == _id(planned.head):
+            return None, True
+        came = concurrent_changes(self.table, planned.head, head)
+        conflict = came.conflict(planned.changes)
+        if conflict is not None:
+            return conflict, self.merge
+        return came.missed(planned.changes), True
+
+    def write(self, planned: _Planned) -> _Written:
+        """Planned to written: manifests and manifest list on top of the head."""
+        table, metadata, head = self.table, self.table.metadata, planned.head
+        n_earlier = len(table.created)
         snapshot_id, unique = metadata.new_snapshot_id(), uuid.uuid4()
         place = table.location_provider().new_metadata_location
-        manifests = SnapshotManifests(table, snapshot_id, lambda n: place(f"{unique}-m{n}.avro"), written)
-        files = manifests.on_top_of(head, self.changes)
+        manifests = SnapshotManifests(table, snapshot_id, lambda n: place(f"{unique}-m{n}.avro"))
+        files = manifests.on_top_of(head, planned.changes)
         sequence_number = metadata.next_sequence_number()
         path = place(f"snap-{snapshot_id}-1-{unique}.avro")
-        written.append(path)
         first_row_id = metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
         next_row_id = write_manifest_list(
             table.io,
@@ -297,51 +297,69 @@ class _Attempt:
             first_row_id=first_row_id,
             format_version=metadata.format_version,
         )
-        counts = summarise(self.changes, None if head is None else head.summary or {})
-        extra = self.properties | ({} if self.job_id is None else {JOB_ID: self.job_id})
+        counts = summarise(planned.changes, None if head is None else head.summary or {})
         fields: dict[str, Any] = {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": _id(head),
             "sequence-number": sequence_number,
-            "timestamp-ms": max(int(time.time() * 1000), metadata.last_updated_ms),
+            "timestamp-ms": next_timestamp_ms(metadata),
             "manifest-list": path,
-            "summary": Summary(Operation(self.changes.kind), **counts, **extra),
+            "summary": Summary(Operation(planned.changes.kind), **counts, **self.request.summary()),
             "schema-id": metadata.current_schema_id,
         }
         if first_row_id is not None and next_row_id is not None:
             fields |= {"first-row-id": first_row_id, "added-rows": next_row_id - first_row_id}
-        return Snapshot(**fields)
+        return _Written(planned, Snapshot(**fields), n_earlier)
 
-    def result(self, snapshot: Snapshot, number: int, *, repeated: bool = False) -> Committed:
-        summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
-        return Committed(snapshot.snapshot_id, dict(summary), number, self.changes, repeated)
+    def send(self, written: _Written, number: int) -> Committed | _Lost:
+        """Written to committed or lost."""
+        table, snapshot = self.table, written.snapshot
+        try:
+            with table.handing_over() as sent:
+                commit_snapshot(
+                    table, snapshot, branch=self.request.branch, begun=table.created.append, sent=sent
+                )
+        except LostRaceError as error:
+            return _Lost(written, error)
+        return _committed(snapshot, number, written.planned.changes)
 
-    def clean(self) -> None:
-        """Removes the metadata files of an attempt that did not happen."""
-        remove_files(self.table.io, self.metadata_files or ())
-        self.metadata_files = None
+    def ask(self, lost: _Lost, number: int) -> Committed | _Planned | _Lost:
+        """Lost to committed or planned, as the table has it now; still lost if its catalog is busy."""
+        created, written = self.table.created, lost.written
+        try:
+            self.table.load()
+        except BusyError as error:
+            return _Lost(written, error) if lost.is_certain else lost
+        except Exception as error:
+            if lost.is_certain:
+                raise
+            raise self.unknown(error) from error
+        if not lost.is_certain and self.table.metadata.snapshot_by_id(written.snapshot.snapshot_id):
+            created.clear()
+            return _committed(written.snapshot, number, written.planned.changes)
+        self.table.remove(created[written.n_earlier :])
+        return written.planned
 
-    def give_up(self) -> None:
-        """Removes everything that this commit brought."""
-        self.clean()
-        remove_files(self.table.io, self.changes.new_files)
+    def give_up(self, lost: _Lost, number: int) -> Committed:
+        """Lost, and no attempts are left: committed all the same, or refused."""
+        state = lost if lost.is_certain else self.ask(lost, number)
+        if isinstance(state, Committed):
+            return state
+        if isinstance(state, _Lost) and not lost.is_certain:
+            raise self.unknown(state.error) from state.error
+        raise lost.error
+
+    def unknown(self, error: Exception) -> CommitUnknownError:
+        return CommitUnknownError(
+            f"{self.table.shown}: the catalog refused the commit, and then did not answer "
+            f"({type(error).__name__}: {error}); nothing was removed"
+        )
 
 
-def _unknown(table: Table, error: Exception) -> CommitUnknownError:
-    return CommitUnknownError(
-        f"{'.'.join(table.name())}: the catalog refused the commit, and then did not answer "
-        f"({type(error).__name__}: {error}); nothing was removed"
-    )
+def _committed(snapshot: Snapshot, number: int, changes: Changes) -> Committed:
+    summary = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    return Committed(snapshot.snapshot_id, dict(summary), number, changes)
 
 
 def _id(snapshot: Snapshot | None) -> int | None:
     return None if snapshot is None else snapshot.snapshot_id
-
-
-def remove_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Removes files of a commit that did not happen; one that cannot be removed stays as an orphan."""
-    for path in paths:
-        try:
-            io.delete(path)
-        except Exception:
-            continue

@@ -37,16 +37,13 @@ class SnapshotManifests:
         table: its metadata is the base.
         snapshot_id: the new snapshot's.
         place: a number to the path of a new manifest.
-        written: gets the path of each manifest before it is written.
     """
 
-    def __init__(
-        self, table: Table, snapshot_id: int, place: Callable[[int], str], written: list[str]
-    ) -> None:
+    def __init__(self, table: Table, snapshot_id: int, place: Callable[[int], str]) -> None:
         self._table = table
         self._snapshot_id = snapshot_id
         self._place = place
-        self._written = written
+        self._n_written = 0
 
     def on_top_of(self, head: Snapshot | None, changes: Changes) -> list[ManifestFile]:
         """All manifests of the snapshot.
@@ -101,8 +98,8 @@ class SnapshotManifests:
     def _write(self, content: int, spec_id: int, entries: list[ManifestEntry]) -> list[ManifestFile]:
         result = []
         for start in range(0, len(entries), ENTRIES_PER_MANIFEST):
-            path = self._place(len(self._written))
-            self._written.append(path)
+            path = self._place(self._n_written)
+            self._n_written += 1
             result.append(
                 write_manifest(
                     self._table.io,

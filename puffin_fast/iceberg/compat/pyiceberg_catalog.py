@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
 import struct
 import threading
+import time
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pyiceberg
@@ -60,6 +62,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
+from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,
@@ -84,6 +87,7 @@ __all__ = [
     "filesystem",
     "is_locked",
     "metrics_evaluator",
+    "next_timestamp_ms",
     "proves_all_rows",
     "roll_back_returned_connections",
     "schema_of_arrow",
@@ -159,6 +163,14 @@ def _writable(metadata: TableMetadata) -> TableMetadata:
     return _WritableV3.model_construct(**fields)
 
 
+def _monotone(metadata: TableMetadata) -> TableMetadata:
+    """The same metadata, updated no earlier than its last snapshot, wherever the clock went meanwhile."""
+    last = max((entry.timestamp_ms for entry in metadata.snapshot_log), default=0)
+    if metadata.last_updated_ms >= last:
+        return metadata
+    return metadata.model_copy(update={"last_updated_ms": last})
+
+
 def _refuse_what_would_be_lost(metadata: TableMetadata, io: FileIO) -> None:
     """PyIceberg drops the metadata keys that it does not know (as encryption-keys): do not write then."""
     if not metadata.metadata_log:
@@ -177,22 +189,57 @@ def _refuse_what_would_be_lost(metadata: TableMetadata, io: FileIO) -> None:
         )
 
 
-_metadata_written: ContextVar[list[str] | None] = ContextVar("puffin_fast_metadata_written", default=None)
-_hook_lock = threading.Lock()
-_hook_count: dict[int, int] = {}
+_hook_lock = lock_across_fork()
+_hooks: list[tuple[int, MetastoreCatalog]] = []
+"""Thread and catalog of each `v3_metadata` context that is open."""
 
 
-def _metadata_writer(original: Callable[..., None]) -> Callable[..., None]:
-    """What stands before a catalog's `_write_metadata` while a commit runs."""
+def _metadata_writer(
+    write: Callable[..., None],
+    begun: Callable[[str], object] = lambda path: None,
+    written: Callable[[], object] = lambda: None,
+) -> Callable[..., None]:
+    """What writes version 3 metadata in place of a catalog's own function.
 
-    def write(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+    Args:
+        write: the catalog's.
+        begun: is called with the path before the file is written.
+        written: is called when the file is complete.
+    """
+
+    def write_v3(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
         _refuse_what_would_be_lost(metadata, io)
-        original(_writable(metadata), io, metadata_path)
-        written = _metadata_written.get()
-        if written is not None:
-            written.append(metadata_path)
+        begun(metadata_path)
+        write(_writable(_monotone(metadata)), io, metadata_path)
+        written()
 
-    return write
+    return write_v3
+
+
+def _writers_of(catalog: Catalog) -> list[str]:
+    return [name for name in METADATA_WRITERS if hasattr(catalog, name)]
+
+
+def _is_hooked(catalog: Catalog) -> bool:
+    return any(hooked is catalog for _, hooked in _hooks)
+
+
+def _unhook(catalog: MetastoreCatalog) -> None:
+    if not _is_hooked(catalog):
+        for name in METADATA_WRITERS:
+            catalog.__dict__.pop(name, None)
+
+
+def _after_fork() -> None:
+    """A child process has one thread: the contexts of the others ended with them."""
+    gone = [catalog for thread, catalog in _hooks if thread != threading.get_ident()]
+    _hooks[:] = [hook for hook in _hooks if hook[0] == threading.get_ident()]
+    for catalog in gone:
+        _unhook(catalog)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager
@@ -217,21 +264,39 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
     if not isinstance(catalog, MetastoreCatalog):
         yield
         return
-    names = [name for name in METADATA_WRITERS if hasattr(catalog, name)]
+    hook = (threading.get_ident(), catalog)
     with _hook_lock:
-        if _hook_count.get(id(catalog), 0) == 0:
-            for name in names:
+        if not _is_hooked(catalog):
+            for name in _writers_of(catalog):
                 catalog.__dict__[name] = _metadata_writer(getattr(catalog, name))
-        _hook_count[id(catalog)] = _hook_count.get(id(catalog), 0) + 1
+        _hooks.append(hook)
     try:
         yield
     finally:
         with _hook_lock:
-            _hook_count[id(catalog)] -= 1
-            if _hook_count[id(catalog)] == 0:
-                del _hook_count[id(catalog)]
-                for name in names:
-                    catalog.__dict__.pop(name, None)
+            _hooks.remove(hook)
+            _unhook(catalog)
+
+
+def _committing(catalog: Catalog, begun: Callable[[str], object], written: Callable[[], object]) -> Catalog:
+    """The catalog as an object that writes version 3 metadata, and tells when.
+
+    It is of a subclass and shares the state of the other, which stays as it is: other threads use it.
+    """
+    if not isinstance(catalog, MetastoreCatalog):
+        return catalog
+    kind = type(catalog)
+
+    def writer(name: str) -> property:
+        write = _metadata_writer(getattr(catalog, name), begun, written)
+        return property(lambda _: write)
+
+    body: dict[str, Any] = {name: writer(name) for name in _writers_of(catalog)}
+    derived: Catalog = object.__new__(
+        types.new_class(kind.__name__, (kind,), exec_body=lambda namespace: namespace.update(body))
+    )
+    derived.__dict__ = catalog.__dict__
+    return derived
 
 
 # --- commits ------------------------------------------------------------------------------------------------
@@ -308,6 +373,23 @@ def _statistics_path(metadata: TableMetadata, snapshot_id: int) -> str | None:
     return next(paths, None)
 
 
+class _AssertFormatVersion(ValidatableTableRequirement):
+    """The table was not upgraded: what is committed was planned and written for this version.
+
+    Checked by catalogs that run in this process.
+    """
+
+    type: str = "assert-format-version"
+    format_version: int
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        found = None if base_metadata is None else base_metadata.format_version
+        if found != self.format_version:
+            raise CommitFailedException(
+                f"format version has changed: expected {self.format_version}, found {found}"
+            )
+
+
 class _UpgradeToV3(UpgradeFormatVersionUpdate):
     """An upgrade that PyIceberg applies: its own stops at version 2."""
 
@@ -316,27 +398,58 @@ class _UpgradeToV3(UpgradeFormatVersionUpdate):
 def _(
     update: _UpgradeToV3, base_metadata: TableMetadata, context: _TableMetadataUpdateContext
 ) -> TableMetadata:
+    if isinstance(base_metadata, TableMetadataV1):
+        base_metadata = base_metadata.to_v2()
     fields = base_metadata.model_dump()
     fields["format-version"] = update.format_version
+    fields["last-updated-ms"] = next_timestamp_ms(base_metadata)
     fields.setdefault("next-row-id", 0)
     context.add_update(update)
     return TableMetadataUtil.parse_obj(fields)
 
 
-def commit_snapshot(table: Table, snapshot: Snapshot, *, branch: str = MAIN_BRANCH) -> None:
+def next_timestamp_ms(metadata: TableMetadata) -> int:
+    """The time of a table's next snapshot or update: now, but later than everything that its metadata records.
+
+    Java refuses metadata whose snapshot log goes back, and PyIceberg replaces a time that is equal to the last
+    one by its own clock's.
+    """
+    times = [entry.timestamp_ms for entry in metadata.snapshot_log]
+    times += [entry.timestamp_ms for entry in metadata.metadata_log]
+    times += [snapshot.timestamp_ms for snapshot in metadata.snapshots]
+    last = max(times, default=0)
+    return max(int(time.time() * 1000), max(last, metadata.last_updated_ms) + 1)
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def commit_snapshot(
+    table: Table,
+    snapshot: Snapshot,
+    *,
+    branch: str = MAIN_BRANCH,
+    begun: Callable[[str], object] = _ignore,
+    sent: Callable[[], object] = _ignore,
+) -> None:
     """Makes a snapshot whose files are written the head of a branch, if its parent is still that head.
 
     Args:
         table: moved to the new metadata on success; `table.metadata` names the base of the commit.
         snapshot: the snapshot; its parent is what the branch must point at (none: the branch must not exist).
         branch: created if it does not exist.
+        begun: is called with the path of the new metadata, where the catalog writes it in this process,
+            before it is written.
+        sent: is called right before the catalog may make the commit happen.
 
     Raises:
         LostRaceError: another commit came first; nothing happened.
         PuffinFastError: the catalog refused for another reason; nothing happened.
         CommitUnknownError: the catalog did not say, and neither does the table.
     """
-    reference = table.metadata.refs.get(branch)
+    base, head = table.metadata, snapshot.parent_snapshot_id
+    reference = base.refs.get(branch)
     updates: tuple[TableUpdate, ...] = (
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate(  # type: ignore[call-arg]
@@ -348,31 +461,52 @@ def commit_snapshot(table: Table, snapshot: Snapshot, *, branch: str = MAIN_BRAN
             min_snapshots_to_keep=reference.min_snapshots_to_keep if reference else None,
         ),
     )
-    head = reference.snapshot_id if reference else None
 
     def landed(metadata: TableMetadata) -> bool | None:
         if metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
             return True
         now = metadata.refs.get(branch)
-        return False if (now.snapshot_id if now else None) != head else None
+        moved = (now.snapshot_id if now else None) != head or metadata.format_version != base.format_version
+        return False if moved else None
 
     requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head)  # type: ignore[call-arg]
-    _commit(table, updates, (requirement,), landed)
+    _commit(table, updates, (requirement,), landed, begun, sent)
 
 
-def commit_upgrade(table: Table) -> None:
+def commit_upgrade(
+    table: Table, *, begun: Callable[[str], object] = _ignore, sent: Callable[[], object] = _ignore
+) -> None:
     """Raises a table's format version to 3; the next commit assigns row ids to the rows that are there.
+
+    Args:
+        table: moved to the new metadata.
+        begun, sent: as for `commit_snapshot`.
 
     Raises:
         LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
     """
     metastore = isinstance(table.catalog, MetastoreCatalog)
     update = (_UpgradeToV3 if metastore else UpgradeFormatVersionUpdate).model_validate({"format-version": 3})
-    _commit(table, (update,), (), lambda metadata: True if metadata.format_version >= 3 else None)
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        return True if metadata.format_version >= 3 else None
+
+    _commit(table, (update,), (), landed, begun, sent)
 
 
-def commit_statistics(table: Table, statistics: StatisticsFile) -> None:
+def commit_statistics(
+    table: Table,
+    statistics: StatisticsFile,
+    *,
+    begun: Callable[[str], object] = _ignore,
+    sent: Callable[[], object] = _ignore,
+) -> None:
     """Makes a written statistics file the one of its snapshot, in place of an earlier one.
+
+    Args:
+        table: moved to the new metadata.
+        statistics: the file.
+        begun, sent: as for `commit_snapshot`.
 
     Raises:
         LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
@@ -387,7 +521,7 @@ def commit_statistics(table: Table, statistics: StatisticsFile) -> None:
         return True if any(known.statistics_path == path for known in metadata.statistics) else None
 
     update = SetStatisticsUpdate(statistics=statistics)  # type: ignore[call-arg]
-    _commit(table, (update,), requirements, landed)
+    _commit(table, (update,), requirements, landed, begun, sent)
 
 
 def _commit(
@@ -395,47 +529,54 @@ def _commit(
     updates: tuple[TableUpdate, ...],
     requirements: tuple[TableRequirement, ...],
     landed: Callable[[TableMetadata], bool | None],
+    begun: Callable[[str], object],
+    sent: Callable[[], object],
 ) -> None:
-    catalog, base = table.catalog, table.metadata
+    catalog, base, name = table.catalog, table.metadata, ".".join(table.name())
     required: list[Any] = [AssertTableUUID(uuid=base.table_uuid), *requirements]
-    if isinstance(catalog, MetastoreCatalog):
-        required.append(
-            _AssertLastSequenceNumber(last_sequence_number=getattr(base, "last_sequence_number", 0))
-        )
+    is_metastore = isinstance(catalog, MetastoreCatalog)
+    is_sent = not (is_metastore and _writers_of(catalog))
+    if is_metastore:
+        required += [
+            _AssertLastSequenceNumber(last_sequence_number=getattr(base, "last_sequence_number", 0)),
+            _AssertFormatVersion(format_version=base.format_version),
+        ]
         try:
             update_table_metadata(base, updates)
         except ValueError as error:
-            raise InvalidInputError(f"{'.'.join(table.name())}: {error}") from error
-    written: list[str] = []
-    token = _metadata_written.set(written)
+            raise InvalidInputError(f"{name}: {error}") from error
+
+    def send() -> None:
+        nonlocal is_sent
+        is_sent = True
+        sent()
+
+    if is_sent:
+        sent()
+    roll_back_returned_connections(catalog)
     try:
-        with v3_metadata(catalog):
-            response = catalog.commit_table(table, tuple(required), updates)
+        response = _committing(catalog, begun, send).commit_table(table, tuple(required), updates)
     except (CommitFailedException, TooManyRequestsError) as error:
-        raise LostRaceError(f"{'.'.join(table.name())}: {error}") from error
+        raise LostRaceError(f"{name}: {error}") from error
     except PuffinFastError:
         raise
     except NoSuchTableError as error:
-        raise NotFoundError(f"{'.'.join(table.name())}: {error}") from error
+        raise NotFoundError(f"{name}: {error}") from error
     except NotImplementedError as error:
         raise UnsupportedError(f"{type(catalog).__name__} takes no commits: {error}") from error
     except Exception as error:
-        _settle(table, error, landed, bool(written))
+        if is_locked(error):
+            raise BusyError.of(name, error) from error
+        if not is_sent:
+            raise PuffinFastError(f"{name}: the metadata could not be written: {error}") from error
+        _settle(table, error, landed)
     else:
         table.metadata, table.metadata_location = response.metadata, response.metadata_location
-    finally:
-        _metadata_written.reset(token)
 
 
-def _settle(
-    table: Table, error: Exception, landed: Callable[[TableMetadata], bool | None], metadata_written: bool
-) -> None:
+def _settle(table: Table, error: Exception, landed: Callable[[TableMetadata], bool | None]) -> None:
     """After an error that does not say what became of the commit: ask the table, and believe only a proof."""
     name = ".".join(table.name())
-    if is_locked(error):
-        raise BusyError.of(name, error) from error
-    if isinstance(table.catalog, MetastoreCatalog) and not metadata_written:
-        raise PuffinFastError(f"{name}: the metadata could not be written: {error}") from error
     try:
         fresh = table.catalog.load_table(table.name())
         verdict = landed(fresh.metadata)
@@ -447,8 +588,9 @@ def _settle(
     if verdict is False:
         raise LostRaceError(f"{name}: {error}") from error
     refused = (BadRequestError, UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
-    if isinstance(error, refused) or isinstance(getattr(error, "orig", None), sqlite3.Error):
-        raise PuffinFastError(f"{name}: the catalog refused the commit: {error}") from error
+    reason = getattr(error, "orig", error)
+    if isinstance(reason, (*refused, sqlite3.Error)):
+        raise PuffinFastError(f"{name}: the catalog refused the commit: {reason}") from error
     raise _unknown(name, error) from error
 
 

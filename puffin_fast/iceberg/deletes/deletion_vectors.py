@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.files import DeletionVectorLocation, write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, key_of, vector_entry
-from puffin_fast.iceberg.commit.protocol import remove_files
+from puffin_fast.iceberg.compat.working_table import remove_files
 from puffin_fast.iceberg.plan.files import only_path
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes, Key, key_of
-from puffin_fast.iceberg.commit.protocol import remove_files
+from puffin_fast.iceberg.compat.working_table import remove_files
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
 from puffin_fast.iceberg.deletes.deletion_vectors import (
     NewDeletes,

@@ -22,12 +22,10 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
-from pyiceberg.table.locations import load_location_provider
 from pyiceberg.utils.properties import property_as_int
 
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.commit.protocol import remove_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.iceberg.predicate.key_columns import column_of
@@ -45,10 +43,10 @@ STREAM_THREADS = 2
 def write_data_files(
     table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
 ) -> list[ManifestEntry]:
-    """Writes rows as data files of the table's current schema and partition spec; leaves none where one fails.
+    """Writes rows as data files of the table's current schema and partition spec.
 
     Args:
-        table: where to.
+        table: where to; it names the files, and the job's own remembers them until they are committed.
         rows: columns go by name (see `rows`). A reader must go into an unpartitioned table.
         reserved: columns of `rows` that are in no schema of the table, with their reserved ids.
 
@@ -68,13 +66,10 @@ def write_data_files(
     threads = pa.cpu_count() if isinstance(rows, pa.Table) else STREAM_THREADS
     try:
         return list(in_order(writer.files(fitting, rows), lambda file: [writer.write(file)], threads))
-    except BaseException as error:
-        remove_files(table.io, writer.paths)
-        if isinstance(error, OSError):
-            raise PuffinFastError(
-                f"{'.'.join(table.name())}: data files could not be written: {error}"
-            ) from error
-        raise
+    except OSError as error:
+        raise PuffinFastError(
+            f"{'.'.join(table.name())}: data files could not be written: {error}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -87,20 +82,15 @@ class _File:
 
 
 class _Writer:
-    """Writes the data files of one job.
-
-    Attributes:
-        paths: of all files that were begun.
-    """
+    """Writes the data files of one job."""
 
     def __init__(self, table: Table, schema: Schema) -> None:
         metadata = table.metadata
-        self.paths: list[str] = []
         self._io, self._spec, self._schema = table.io, metadata.spec(), schema
         self._properties = metadata.properties
         self._file_schema = sanitize_column_names(schema)
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
-        self._locations = load_location_provider(metadata.location, metadata.properties)
+        self._locations = table.location_provider()
         self._id = uuid.uuid4()
         self._size: Any = property_as_int(
             metadata.properties,
@@ -164,7 +154,6 @@ class _Writer:
         """Writes one file."""
         name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
         path = self._locations.new_data_location(name, file.partition)
-        self.paths.append(path)
         output = self._io.new_output(path)
         rows = pa.Table.from_batches(file.batches)
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:

@@ -79,6 +79,7 @@ def delete(
         CommitUnknownError: see `commit`.
     """
     job = start(table, branch, job_id, oldest=2)
+    table = job.table
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
         found = finder.search(tasks, threads)
@@ -119,6 +120,7 @@ def delete_positions(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     job = start(table, branch, job_id, oldest=2)
+    table = job.table
     wanted = _grouped(deletes)
 
     def plan(base: Snapshot | None) -> VectorChanges:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.job import refresh_v3, run_job
-from puffin_fast.iceberg.commit.protocol import Committed
+from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.request import Committed, Request
+from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
@@ -71,9 +72,15 @@ class DeleteResult:
 
 @dataclass
 class DeleteJob:
-    """What all deletes share: the base, the clock, the race, the result."""
+    """What all deletes share: the base, the clock, the race, the result.
 
-    table: Table
+    Attributes:
+        table: the job's own table object: a job plans and writes with this one.
+        branch, job_id: of the job.
+        started: by `time.perf_counter`.
+    """
+
+    table: WorkingTable
     branch: str
     job_id: str | None
     started: float
@@ -86,14 +93,8 @@ class DeleteJob:
     ) -> DeleteResult:
         if on_conflict not in ("refuse", "merge"):
             raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
-        planned, committed = run_job(
-            self.table,
-            plan,
-            branch=self.branch,
-            job_id=self.job_id,
-            snapshot_properties=snapshot_properties,
-            merge=on_conflict == "merge",
-        )
+        request = Request(branch=self.branch, job_id=self.job_id, snapshot_properties=snapshot_properties)
+        planned, committed = run_job(self.table, plan, request, merge=on_conflict == "merge")
         return self.result(planned or VectorChanges(), committed)
 
     def run_filter(
@@ -155,7 +156,7 @@ class DeleteJob:
 
 
 def start(table: Table, branch: str, job_id: str | None, *, oldest: int = 3) -> DeleteJob:
-    """Checks that the table can take vectors, and moves it to its newest metadata.
+    """Opens a table for a job that deletes, and moves it to its newest metadata.
 
     Args:
         table: any.
@@ -163,5 +164,5 @@ def start(table: Table, branch: str, job_id: str | None, *, oldest: int = 3) -> 
         oldest: 2 where position-delete files can be written instead.
     """
     started = time.perf_counter()
-    refresh_v3(table, oldest=oldest)
-    return DeleteJob(table, branch, job_id, started)
+    Request(branch=branch, job_id=job_id)
+    return DeleteJob(open_table(table, oldest=oldest), branch, job_id, started)

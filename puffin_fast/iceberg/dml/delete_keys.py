@@ -97,6 +97,7 @@ def delete_keys(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     job = start(table, branch, job_id, oldest=2)
+    table = job.table
     bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,20 +15,20 @@ from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import refresh
-from puffin_fast.iceberg.commit.protocol import Committed, commit, head_of, repeated
+from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
+from puffin_fast.iceberg.commit.request import Committed, Request, repeated
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    commit_upgrade,
     schema_of_arrow,
     v3_metadata,
 )
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
-from puffin_fast.iceberg.manifest import ManifestEntry
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["append", "create_table", "upgrade"]
 
@@ -108,24 +109,27 @@ def append(
             a null in a required one.
         ConflictError, CommitUnknownError: see `commit`.
     """
+    request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
-    refresh(table)
-    base = head_of(table.metadata, branch)
-    done = repeated(table.metadata, branch, job_id)
-    entries: list[ManifestEntry] = []
-    if done is None:
-        if dry_run:
-            RowWriterSchema(table.metadata.schema(), rows.schema)
-            return None
+    working = open_table(table, oldest=2)
+    if dry_run and repeated(working.metadata, branch, job_id) is None:
+        RowWriterSchema(working.metadata.schema(), rows.schema)
+        return None
+
+    def plan(head: Snapshot | None) -> _Appended:
         if isinstance(rows, pa.Table) and rows.num_rows == 0:
-            return None
-        entries = write_data_files(table, rows)
-        if not entries:
-            return None
-    changes = Changes(added=tuple(entries), new_files=tuple(entry.file_path for entry in entries))
-    return commit(
-        table, changes, base=base, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
-    )
+            return _Appended(Changes())
+        entries = write_data_files(working, rows)
+        new_files = tuple(entry.file_path for entry in entries)
+        return _Appended(Changes(added=tuple(entries), new_files=new_files))
+
+    _, committed = run_job(working, plan, request)
+    return committed
+
+
+@dataclass(frozen=True)
+class _Appended:
+    changes: Changes
 
 
 def upgrade(table: Table, *, dry_run: bool = False) -> Table:
@@ -144,12 +148,7 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
         ConflictError, CommitUnknownError: see `commit`.
         UnsupportedError: a PyIceberg that is not known.
     """
-    refresh(table)
-    if dry_run:
-        return table
-    if table.metadata.format_version == 1:
-        with table.transaction() as transaction:
-            transaction.upgrade_table_version(2)
-    if table.metadata.format_version < 3:
-        commit_upgrade(table)
+    working = open_table(table)
+    if not dry_run:
+        upgrade_to_v3(working)
     return table

@@ -18,7 +18,6 @@ from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.protocol import remove_files
 from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
 
 __all__ = ["UpsertResult", "upsert"]
 
@@ -122,6 +123,7 @@ def upsert(
         raise InvalidInputError("update=False, insert=False: nothing would be done")
     rows = arrow_rows(data, streamed=False)
     job = start(table, branch, job_id, oldest=2)
+    table = job.table
     metadata = table.metadata
     source = _Source.of(metadata, rows, on)
     done = _Done()
@@ -312,7 +314,12 @@ class _Done:
 
 
 def _write(
-    table: Table, source: _Source, matches: _Matches, done: _Done, threads: int | None, dry_run: bool
+    table: WorkingTable,
+    source: _Source,
+    matches: _Matches,
+    done: _Done,
+    threads: int | None,
+    dry_run: bool,
 ) -> VectorChanges:
     """Writes the deletes and the new rows of one commit; or counts the rows that would be deleted."""
     current = DeleteLoader(table.io)
@@ -330,12 +337,8 @@ def _write(
         return written
     required_data_files = {matches.tasks[number].data.file_path for number in np.unique(matches.file)}
     changes = written.changes
-    try:
-        rows, reserved = _rows(table, source, matches, done)
-        entries = write_data_files(table, rows, reserved=reserved)
-    except BaseException:
-        remove_files(table.io, changes.new_files)
-        raise
+    rows, reserved = _rows(table, source, matches, done)
+    entries = write_data_files(table, rows, reserved=reserved)
     done.data_files = len(entries)
     written.changes = Changes(
         added=(*changes.added, *entries),

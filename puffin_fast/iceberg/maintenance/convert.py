@@ -75,7 +75,7 @@ def convert_position_deletes(
         CommitUnknownError: see `commit`.
     """
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
 
         def convert(file: FileDeletes) -> NewDeletes | Hidden | None:
@@ -187,7 +187,7 @@ def convert_equality_deletes(
         As `convert_position_deletes`; also UnsupportedError for a data file that is not Parquet.
     """
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, changes = equality_conversion(inventory)
         found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
         return Rewritten(write_changes(table, found, dry_run=dry_run, **changes))

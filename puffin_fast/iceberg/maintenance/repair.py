@@ -66,7 +66,7 @@ def repair(
         As `convert_position_deletes`, but for vectors and delete files that cannot be read.
     """
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         return _repair(table, inventory, superseded, threads, dry_run)
 
     return rewrite(

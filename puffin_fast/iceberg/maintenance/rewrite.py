@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import refresh_v3, run_job
-from puffin_fast.iceberg.commit.protocol import head_of, repeated
+from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.request import Request, head_of, repeated
 from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, take_inventory
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 __all__ = ["REPLACE", "RewriteResult", "Rewritten", "older_than", "rewrite"]
@@ -103,7 +104,7 @@ def older_than(entries: Iterable[ManifestEntry], *, same: bool) -> Callable[[Man
 
 def rewrite(
     table: Table,
-    work: Callable[[DeleteInventory], Rewritten],
+    work: Callable[[WorkingTable, DeleteInventory], Rewritten],
     *,
     branch: str,
     job_id: str | None,
@@ -116,22 +117,21 @@ def rewrite(
     somebody wanted gone.
     """
     started = time.perf_counter()
-    refresh_v3(table)
+    request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    working = open_table(table, oldest=3)
     before: Counter[str] = Counter()
 
     def plan(head: Snapshot | None) -> Rewritten:
         nonlocal before
-        found = take_inventory(table, head)
+        found = take_inventory(working, head)
         before = Counter(vector.file_path for vector in found.vectors())
-        return work(found)
+        return work(working, found)
 
-    if dry_run and repeated(table.metadata, branch, job_id) is None:
-        planned: Rewritten | None = plan(head_of(table.metadata, branch))
+    if dry_run and repeated(working.metadata, branch, job_id) is None:
+        planned: Rewritten | None = plan(head_of(working.metadata, branch))
         committed = None
     else:
-        planned, committed = run_job(
-            table, plan, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, merge=True
-        )
+        planned, committed = run_job(working, plan, request, merge=True)
     planned = planned or Rewritten(VectorChanges())
     changes = planned.changes
     gone = Counter(entry.file_path for entry in changes.removed if entry.is_vector)

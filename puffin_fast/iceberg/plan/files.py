@@ -181,10 +181,13 @@ def _as_of(metadata: TableMetadata, as_of: int | datetime) -> int:
         if as_of.tzinfo is None:
             raise InvalidInputError(f"as_of={as_of}: a time zone is needed")
         as_of = int(as_of.timestamp() * 1000)
-    past = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= as_of]
-    if not past:
+    found = None
+    for entry in metadata.snapshot_log:  # the last of them, wherever clocks went: the log is in order
+        if entry.timestamp_ms <= as_of:
+            found = entry.snapshot_id
+    if found is None:
         raise NotFoundError(f"no snapshot at or before {as_of} ms")
-    return max(past, key=lambda entry: entry.timestamp_ms).snapshot_id
+    return found
 
 
 def plan_files(

@@ -25,20 +25,15 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast.errors import (
-    CommitUnknownError,
     CorruptDataError,
     InvalidInputError,
     NotFoundError,
     PuffinFastError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.commit.protocol import remove_files, retries
-from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    BusyError,
-    check_version,
-    commit_statistics,
-    is_locked,
-)
+from puffin_fast.iceberg.commit.protocol import retried
+from puffin_fast.iceberg.compat.pyiceberg_catalog import check_version, commit_statistics
+from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import plan_files, resolve
 from puffin_fast.iceberg.scan.scan import scan
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
@@ -314,37 +309,22 @@ def _commit(
     history: _History,
 ) -> str:
     """Writes and commits a statistics file; returns its path."""
-    for attempt in retries(table.metadata.properties):
-        with attempt:
-            _refresh(
-                table
-            )  # the columns of a file that another collector committed meanwhile are carried over
-            if table.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
-                raise NotFoundError(
-                    f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed"
-                )
-            blobs = {**history.others(statistics_of(table.metadata, snapshot.snapshot_id)), **computed}
-            path = table.location_provider().new_metadata_location(
-                f"{snapshot.snapshot_id}-{uuid.uuid4()}.stats"
-            )
-            try:
-                commit_statistics(table, _write(table, path, snapshot, blobs))
-            except CommitUnknownError:
-                raise
-            except BaseException:
-                remove_files(table.io, [path])
-                raise
-            return path
-    raise AssertionError("tenacity ended without a result")  # pragma: no cover
+    working = WorkingTable(table)
 
+    def send() -> str:
+        # the columns of a file that another collector committed meanwhile are carried over
+        if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
+            raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed")
+        blobs = {**history.others(statistics_of(working.metadata, snapshot.snapshot_id)), **computed}
+        path = working.location_provider().new_metadata_location(
+            f"{snapshot.snapshot_id}-{uuid.uuid4()}.stats"
+        )
+        statistics = _write(working, path, snapshot, blobs)
+        with working.handing_over() as sent:
+            commit_statistics(working, statistics, begun=working.created.append, sent=sent)
+        return path
 
-def _refresh(table: Table) -> None:
-    try:
-        table.refresh()
-    except Exception as error:
-        if is_locked(error):
-            raise BusyError.of(".".join(table.name()), error) from error
-        raise
+    return retried(working, send)
 
 
 def _write(

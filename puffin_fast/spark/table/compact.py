@@ -58,7 +58,7 @@ def compact(
     checked_id(job_id)
     check_target(target_file_size)
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
         chosen, changes = worth_moving(table, inventory, limit, None)
         if not chosen:

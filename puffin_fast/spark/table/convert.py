@@ -73,7 +73,7 @@ def convert_position_deletes(
     checked_id(job_id)
     check_memory(task_memory)
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion = PositionConversion.of(inventory)
         if not conversion.files:
             return Rewritten(VectorChanges.of((), **conversion.changes()))
@@ -153,7 +153,7 @@ def convert_equality_deletes(
     session = session_of(spark)
     checked_id(job_id)
 
-    def work(inventory: DeleteInventory) -> Rewritten:
+    def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, changes = equality_conversion(inventory)
         if not files:
             return Rewritten(VectorChanges.of((), **changes))

@@ -75,6 +75,7 @@ def delete(
     """
     session = session_of(spark)
     job = start(table, branch, checked_id(job_id), oldest=2)
+    table = job.table
     condition = sql_condition(row_filter, table.schema())
     if condition is not None:
 
@@ -151,6 +152,7 @@ def delete_positions(
     )
     check_memory(task_memory)
     job = start(table, branch, checked_id(job_id), oldest=2)
+    table = job.table
     names = (file_path, pos)
     return _by_position(
         job,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import UUIDType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.protocol import repeated
+from puffin_fast.iceberg.commit.request import repeated
 from puffin_fast.iceberg.deletes.deletion_vectors import Outcome, VectorChanges
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds, Keys
@@ -99,6 +99,7 @@ def delete_keys(
     if not isinstance(broadcast_keys, int) or broadcast_keys < 0:
         raise InvalidInputError(f"broadcast_keys: expected a number of keys, found {broadcast_keys!r}")
     job = start(table, branch, checked_id(job_id), oldest=2)
+    table = job.table
     fields = key_fields(table.schema(), on)
     rows = _selected(keys_df, fields, null_safe=null_safe)
     if repeated(table.metadata, branch, job_id) is not None:

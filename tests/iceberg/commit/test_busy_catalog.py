@@ -216,7 +216,7 @@ def fill():
                 assert error.errno == errno.ENOSPC
                 return
 
-from tests.iceberg.test_busy_catalog import VERBS
+from tests.iceberg.commit.test_busy_catalog import VERBS
 catalog.before.append(fill)
 try:
     print("COMMITTED", VERBS[verb](table))
@@ -266,7 +266,7 @@ def test_a_commit_for_which_the_catalog_has_no_space_is_reported_as_not_committe
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
 
 
 def attempt(table: Table) -> tuple[iceberg.DeleteResult | None, PuffinFastError | None]:

@@ -18,7 +18,8 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.protocol import commit, head_of
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.commit.request import head_of
 from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table

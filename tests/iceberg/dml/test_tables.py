@@ -15,7 +15,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.commit.protocol import JOB_ID
+from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.compat import pyiceberg_catalog
 from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete

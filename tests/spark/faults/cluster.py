@@ -24,7 +24,7 @@ import pytest
 from puffin_fast import iceberg, read_vectors
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, MissingExtraError
-from puffin_fast.iceberg.commit.protocol import JOB_ID
+from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of

@@ -1,0 +1,160 @@
+"""The table object of one job, which no other thread moves, and the files that the job has begun.
+
+Threads may share a `Table`: PyIceberg moves its metadata in place whenever one of them refreshes or commits. A
+job therefore plans and commits with an object of its own, and moves the shared one afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError as InvalidMetadata
+from pyiceberg.exceptions import NoSuchTableError, ValidationError
+from pyiceberg.table import Table
+from pyiceberg.table.locations import LocationProvider
+
+from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    BusyError,
+    check_version,
+    is_locked,
+    roll_back_returned_connections,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.partitioning import PartitionKey
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["WorkingTable", "remove_files"]
+
+_publishing = lock_across_fork()
+
+
+class WorkingTable(Table):
+    """A copy of a table object for one job.
+
+    Args:
+        shared: the caller's table, which `publish` moves.
+
+    Attributes:
+        created: every location that the job has named or begun to write, and may remove when it fails.
+    """
+
+    def __init__(self, shared: Table) -> None:
+        super().__init__(
+            shared.name(), shared.metadata, shared.metadata_location, shared.io, shared.catalog, shared.config
+        )
+        self._shared = shared
+        self.created: list[str] = []
+
+    @classmethod
+    def of(cls, table: Table) -> WorkingTable:
+        """The table itself if it is a job's own, else a copy for one."""
+        return table if isinstance(table, cls) else cls(table)
+
+    @property
+    def shown(self) -> str:
+        """The name for messages."""
+        return ".".join(self.name())
+
+    def load(self) -> None:
+        """Moves this object to the table's newest metadata.
+
+        Raises:
+            BusyError: the catalog's database is locked.
+            NotFoundError: the table is gone.
+            UnsupportedError: PyIceberg cannot read its metadata, or it belongs to no catalog.
+            PuffinFastError: the catalog does not answer.
+        """
+        check_version()
+        roll_back_returned_connections(self.catalog)
+        try:
+            self.refresh()
+        except PuffinFastError:
+            raise
+        except (ValidationError, InvalidMetadata) as error:
+            raise UnsupportedError(f"{self.shown}: metadata that PyIceberg does not read: {error}") from error
+        except NoSuchTableError as error:
+            raise NotFoundError(f"{self.shown}: {error}") from error
+        except NotImplementedError as error:
+            raise UnsupportedError(f"{type(self.catalog).__name__} loads no tables: {error}") from error
+        except Exception as error:
+            if is_locked(error):
+                raise BusyError.of(self.shown, error) from error
+            raise PuffinFastError(f"{self.shown}: the table could not be loaded: {error}") from error
+
+    def publish(self) -> None:
+        """Moves the caller's table to this metadata, unless another thread moved it further meanwhile."""
+        shared = self._shared
+        with _publishing:
+            if _age(self.metadata) >= _age(shared.metadata):
+                shared.metadata, shared.metadata_location = self.metadata, self.metadata_location
+
+    def location_provider(self) -> LocationProvider:
+        """The table's location provider; the job remembers every location that it gives."""
+        return _NotingLocations(super().location_provider(), self.created)
+
+    @contextmanager
+    def handing_over(self) -> Iterator[Callable[[], None]]:
+        """Gives what to call right before the catalog may make a commit happen.
+
+        From then until the catalog has answered, no file may be removed: an interrupt leaves them all.
+        """
+        files: list[str] = []
+
+        def sent() -> None:
+            files[:], self.created[:] = self.created, []
+
+        try:
+            yield sent
+        except CommitUnknownError:
+            raise
+        except PuffinFastError:
+            self.created[:0] = files
+            raise
+        self.created.clear()
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Removes files of the job that nothing needs."""
+        paths = set(paths)
+        self.created[:] = [path for path in self.created if path not in paths]
+        remove_files(self.io, paths)
+
+    def remove_created(self) -> None:
+        """Removes all files that the job has begun."""
+        self.remove(self.created)
+
+
+def _age(metadata: TableMetadata) -> tuple[int, int]:
+    return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms
+
+
+def remove_files(io: FileIO, paths: Iterable[str]) -> None:
+    """Removes files of a commit that did not happen; one that cannot be removed stays as an orphan."""
+    for path in paths:
+        try:
+            io.delete(path)
+        except Exception:
+            continue
+
+
+class _NotingLocations(LocationProvider):
+    """A location provider that notes each location that it gives."""
+
+    def __init__(self, provider: LocationProvider, created: list[str]) -> None:
+        super().__init__(provider.table_location, provider.table_properties)
+        self._provider, self._created = provider, created
+
+    def new_data_location(self, data_file_name: str, partition_key: PartitionKey | None = None) -> str:
+        path = self._provider.new_data_location(data_file_name, partition_key)
+        self._created.append(path)
+        return path
+
+    def new_metadata_location(self, metadata_file_name: str) -> str:
+        path = self._provider.new_metadata_location(metadata_file_name)
+        self._created.append(path)
+        return path
