@@ -90,6 +90,18 @@ def serialise(theta: int, kept: list[int]) -> bytes:
     return head + (b"" if exact else struct.pack("<Q", theta)) + struct.pack(f"<{len(kept)}Q", *kept)
 
 
+def compressed(theta: int, kept: list[int]) -> bytes:
+    """Java's compressed form (serial version 4), of two hashes or more."""
+    deltas = [after - before for before, after in zip([0, *kept], kept, strict=False)]
+    bits = max(delta.bit_length() for delta in deltas)
+    count = len(kept).to_bytes((len(kept).bit_length() + 7) // 8, "little")
+    exact = theta == MOST
+    head = bytes([1 if exact else 2, 4, 3, bits, len(count), 0x1A, 0xCC, 0x93])
+    text = "".join(f"{delta:0{bits}b}" for delta in deltas)
+    packed = int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
+    return head + (b"" if exact else struct.pack("<Q", theta)) + count + packed
+
+
 def canonical(values: Iterable[Any], kind: str) -> bytes:
     """The k smallest distinct hashes, and the next one as theta."""
     found = hashes(values, kind)
