@@ -306,10 +306,20 @@ class PositionBitmap:
         masks.mask_into(self._data, self._start, out.view(np.uint8), as_position(start, "start"), invert)
         return out
 
-    def mask_packed(self, n_rows: int, *, out: npt.NDArray[np.uint8] | None = None) -> npt.NDArray[np.uint8]:
-        """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set."""
+    def mask_packed(
+        self, n_rows: int, *, start: int = 0, out: npt.NDArray[np.uint8] | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set.
+
+        Args:
+            n_rows: how many rows.
+            start: the position of the first of them, a multiple of 65,536.
+            out: a contiguous uint8 array of at least as many bytes to write to instead of a new one.
+        """
+        if as_position(start, "start") % 65_536:
+            raise InvalidInputError(f"start: expected a multiple of 65536, found {start}")
         out = _out(out, (as_position(n_rows, "mask: rows") + 7) // 8, (np.uint8,), "mask")
-        masks.bits_into(self._data, self._start, out, n_rows)
+        masks.bits_into(self._data, self._start, out, n_rows, start)
         return out
 
     # ---- questions ----------------------------------------------------------------------------------------

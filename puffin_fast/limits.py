@@ -17,6 +17,7 @@ __all__ = [
     "MAX_SCHEMA_DEPTH",
     "MAX_SCHEMA_TYPES",
     "Limit",
+    "POSITION_DELETE_BYTES",
     "most_inflated",
 ]
 
@@ -52,6 +53,9 @@ MAX_METADATA_BYTES = Limit("puffin-fast.limit.metadata-bytes", 1 << 30)
 
 INFLATION_RATIO = Limit("puffin-fast.limit.inflation-ratio", 100)
 """Bytes that one stored byte of a manifest, a footer or a compressed blob may become."""
+
+POSITION_DELETE_BYTES = Limit("puffin-fast.limit.position-delete-bytes", 1 << 28)
+"""Bytes of the bitmaps that the positions of one position-delete file become."""
 
 LEAST_INFLATED = 1 << 20
 """Bytes that a compressed input of any length may become."""

@@ -120,19 +120,26 @@ def read_trailer(tail: bytes, file_size: int, *, path: str | None = None) -> Tra
     return Trailer(size, bool(flags[0]), start - size - MAGIC_SIZE, size + FOOTER_OVERHEAD)
 
 
-def decode(footer: bytes, trailer: Trailer, *, path: str | None = None) -> FileMetadata:
+def decode(
+    footer: bytes,
+    trailer: Trailer,
+    *,
+    limit: int = compression.MAX_CONTENT_BYTES,
+    path: str | None = None,
+) -> FileMetadata:
     """Reads and checks a whole footer; each blob's range lies between the head's magic and the footer.
 
     Args:
         footer: `trailer.footer_size` bytes from `trailer.footer_offset` on.
         trailer: what `read_trailer` found.
+        limit: a compressed payload that becomes more bytes is refused.
         path: the file, for errors.
 
     Raises:
         CorruptDataError: foreign magic, a broken frame, wrong JSON, a range outside the blobs' part of the
             file.
         UnsupportedError: a blob's codec that does not exist.
-        LimitExceededError: a compressed payload of more than 2^31 - 1 bytes.
+        LimitExceededError: a compressed payload of more than `limit` bytes.
     """
     check_magic(
         footer[:MAGIC_SIZE], "magic at the start of the footer", path=path, offset=trailer.footer_offset
@@ -141,7 +148,7 @@ def decode(footer: bytes, trailer: Trailer, *, path: str | None = None) -> FileM
     payload = memoryview(footer)[MAGIC_SIZE : MAGIC_SIZE + trailer.payload_size]
     if trailer.compressed:
         payload = memoryview(
-            compression.decompress(bytes(payload), compression.LZ4, path=path, offset=offset)
+            compression.decompress(bytes(payload), compression.LZ4, limit=limit, path=path, offset=offset)
         )
     content = metadata.from_json(payload, path=path, offset=None if trailer.compressed else offset)
     for index, blob in enumerate(content.blobs):

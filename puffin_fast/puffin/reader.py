@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-from puffin_fast import _runtime
+from puffin_fast import _runtime, limits
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 from puffin_fast.puffin import compression, footer
 from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
@@ -18,6 +18,11 @@ __all__ = ["PuffinReader"]
 
 TAIL_SIZE = 64 << 10
 """First read, from the end: the footer of some 250 vectors, and a small file as a whole."""
+
+
+FOOTER_RATIO = 20
+"""Bytes that one stored byte of a footer may become, where `max_blob_bytes` says nothing: as Python objects they
+take 25 times as many again."""
 
 
 class PuffinReader:
@@ -31,7 +36,9 @@ class PuffinReader:
         source: local path, URI, path on `filesystem`, or open binary file object that can seek.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
         file_size: bytes of the file where known (a manifest says it): saves a request on object stores.
-        max_blob_bytes: a blob with more bytes, stored or decompressed, is refused.
+        max_blob_bytes: a blob or footer with more bytes, stored or decompressed, is refused. By default one that
+            is stored in more than 2^31 - 1 bytes, or decompressed is more than 100 times what is stored, and more
+            than 1 MiB.
 
     Raises:
         NotFoundError: there is no such file.
@@ -45,9 +52,9 @@ class PuffinReader:
         *,
         filesystem: Any = None,
         file_size: int | None = None,
-        max_blob_bytes: int = compression.MAX_CONTENT_BYTES,
+        max_blob_bytes: int | None = None,
     ) -> None:
-        self._max_blob_bytes = max_blob_bytes
+        self._max_blob_bytes, self._filesystem = max_blob_bytes, filesystem
         self._source: _runtime.Source | None = None
         opened = _runtime.open_source(source, filesystem=filesystem, size=file_size)
         try:
@@ -64,11 +71,14 @@ class PuffinReader:
         trailer = footer.read_trailer(tail, source.size, path=source.path)
         if tail_offset == 0 or source.nearby:
             self._check_head(source.read_at(0, footer.MAGIC_SIZE), source.path)
+        most = min(
+            self._most(trailer.payload_size), max(FOOTER_RATIO * trailer.payload_size, limits.LEAST_INFLATED)
+        )
         if trailer.footer_offset >= tail_offset:
             whole = tail[trailer.footer_offset - tail_offset :]
         else:
             whole = source.read_at(trailer.footer_offset, tail_offset - trailer.footer_offset) + tail
-        return trailer, footer.decode(whole, trailer, path=source.path)
+        return trailer, footer.decode(whole, trailer, limit=most, path=source.path)
 
     @property
     def metadata(self) -> FileMetadata:
@@ -136,7 +146,7 @@ class PuffinReader:
                 data = compression.decompress(
                     data,
                     blob.compression_codec,
-                    limit=self._max_blob_bytes,
+                    limit=self._most(blob.length),
                     path=source.path,
                     offset=blob.offset,
                 )
@@ -178,9 +188,15 @@ class PuffinReader:
             or blob.offset + blob.length > self._trailer.footer_offset
         ):
             raise footer.range_error("range of a blob", blob, self._trailer, path)
-        if blob.length > self._max_blob_bytes:
+        limit = compression.MAX_CONTENT_BYTES if self._max_blob_bytes is None else self._max_blob_bytes
+        if blob.length > limit:
             raise LimitExceededError(
-                f"{path}: offset {blob.offset}: a blob of {blob.length} bytes, "
-                f"the limit is {self._max_blob_bytes}"
+                f"{path}: offset {blob.offset}: a blob of {blob.length} bytes, the limit is {limit}"
             )
         return blob
+
+    def _most(self, n_bytes: int) -> int:
+        """The most bytes that `n_bytes` compressed ones may become."""
+        return self._max_blob_bytes or min(
+            limits.most_inflated(n_bytes, self._filesystem), compression.MAX_CONTENT_BYTES
+        )

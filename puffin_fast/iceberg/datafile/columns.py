@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +16,13 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._runtime import unbuffered
 from puffin_fast._runtime.location import resolve
-from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.datafile.conversion import ProjectionError
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema
@@ -48,22 +57,29 @@ def open_parquet(
 
     Raises:
         NotFoundError: there is no such file.
+        InvalidInputError: it is not a regular file.
         CorruptDataError: it is no Parquet file.
     """
-    kind, _, path = resolve(location, io)
-    try:
-        source = pa.OSFile(path) if kind == "local" else unbuffered(io.new_input(location).open())
+    with reading(location):
         return pq.ParquetFile(
-            source,
+            _opened(io, location),
             metadata=footer,
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
         )
+
+
+def _opened(io: FileIO, location: str) -> Any:
+    kind, _, path = resolve(location, io)
+    try:
+        if kind != "local":
+            return unbuffered(io.new_input(location).open())
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for its writer
+            raise InvalidInputError(f"{location}: is not a regular file")
+        return pa.OSFile(path)
     except FileNotFoundError as error:
         raise NotFoundError(f"{location}: no such file, but the table lists it") from error
-    except pa.ArrowInvalid as error:
-        raise CorruptDataError(f"Parquet file: {error}", path=location) from error
 
 
 @contextmanager
@@ -80,6 +96,8 @@ def reading(path: str) -> Iterator[None]:
     """
     try:
         yield
+    except PuffinFastError:
+        raise
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedError(f"{path}: PyArrow {pa.__version__} cannot read this: {error}") from error
     except pa.ArrowInvalid as error:
@@ -90,6 +108,8 @@ def reading(path: str) -> Iterator[None]:
         if error.errno is not None:
             raise PuffinFastError(f"{path}: could not be read: {error}") from error
         raise CorruptDataError(f"Parquet file: {error}", path=path) from error
+    except (pa.ArrowException, LookupError, ValueError, ArithmeticError, struct.error) as error:
+        raise CorruptDataError(f"Parquet file: {error!r}", path=path) from error
 
 
 class Columns:
@@ -137,7 +157,11 @@ class Columns:
             kind = "an encrypted file" if entry.key_metadata is not None else entry.file_format
             raise UnsupportedError(f"{path}: {kind}; expected PARQUET that is not encrypted")
         file = open_parquet(self._io, path)
-        footer = file.metadata
+        with reading(path):
+            return self._opened(entry, file, more)
+
+    def _opened(self, entry: ManifestEntry, file: pq.ParquetFile, more: Iterable[NestedField]) -> OpenedFile:
+        path, footer = entry.file_path, file.metadata
         if footer.num_rows != entry.record_count:
             raise CorruptDataError(
                 "rows of a data file",
@@ -147,8 +171,7 @@ class Columns:
             )
         mapping = self._metadata.name_mapping()
         known = FileSchema(plain_schema(file.schema_arrow), mapping, path=path, by_name=self._by_name)
-        with reading(path):
-            leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
+        leaves = {field.field_id: known.leaf(field) for field in (*self._fields, *more)}
         row_groups = tuple(self._row_groups(footer, known))
         return OpenedFile(self._io, path, file, row_groups, leaves, self._constants(entry))
 

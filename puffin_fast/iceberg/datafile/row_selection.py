@@ -14,10 +14,17 @@ from puffin_fast._kernels import rows
 if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["RowSelection", "live_row_mask", "select_rows"]
+__all__ = ["LiveRows", "RowSelection", "select_rows"]
 
 ROWS_PER_RUN = 16
 """Rows per run of kept ones from which on copying runs is cheaper than picking rows."""
+
+
+WHOLE_ROWS = 1 << 24
+"""Rows whose flags, 2 MiB, are made at once."""
+
+CHUNK_ROWS = 1 << 16
+"""Flags start at multiples of these rows: those of one container."""
 
 
 class RowSelection:
@@ -51,7 +58,39 @@ def select_rows(keep: pa.BooleanArray) -> pa.Int32Array:
     return pa.Array.from_buffers(pa.int32(), n_rows, [None, pa.py_buffer(out)])
 
 
-def live_row_mask(deleted: PositionBitmap, n_rows: int) -> pa.BooleanArray:
-    """One flag per row of a data file, set where its position is not deleted."""
-    bits = np.bitwise_not(deleted.mask_packed(n_rows))
-    return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])
+class LiveRows:
+    """The rows of a data file whose positions are not deleted, as flags of any range of rows.
+
+    Files of up to `WHOLE_ROWS` rows have their flags made once. A larger file's are made for each range: memory then
+    follows from the rows that are read, not from the number of rows that a footer claims.
+
+    Args:
+        deleted: positions below `n_rows`.
+        n_rows: of the data file.
+    """
+
+    def __init__(self, deleted: PositionBitmap, n_rows: int) -> None:
+        self._deleted, self._n_rows = deleted, n_rows
+        self._whole = self._flags(0, n_rows) if n_rows <= WHOLE_ROWS else None
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    def slice(self, first: int, n_rows: int) -> pa.BooleanArray:
+        """One flag per row from row `first` on."""
+        if self._whole is not None:
+            return self._whole.slice(first, n_rows)
+        n_rows = min(n_rows, self._n_rows - first)
+        start = first - first % CHUNK_ROWS
+        return self._flags(start, first - start + n_rows).slice(first - start)
+
+    def count(self, first: int, n_rows: int) -> int:
+        """How many of the rows from row `first` on are not deleted."""
+        if self._whole is not None:
+            return int(self._whole.slice(first, n_rows).true_count)
+        return n_rows - (self._deleted.rank(first + n_rows - 1) - self._deleted.rank(first - 1))
+
+    def _flags(self, start: int, n_rows: int) -> pa.BooleanArray:
+        bits = self._deleted.mask_packed(n_rows, start=start)
+        np.bitwise_not(bits, out=bits)
+        return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from puffin_fast import arrow
+from puffin_fast import arrow, limits
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    LimitExceededError,
+    PuffinFastError,
+    UnsupportedError,
+)
 from puffin_fast.files import read_ranges, read_vector
-from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.columns import open_parquet, reading
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID, only_path
 
@@ -25,10 +31,21 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["Decode", "DeleteLoader", "ReadAhead", "open_position_deletes", "read_entry", "within"]
+__all__ = [
+    "Decode",
+    "DeleteLoader",
+    "ReadAhead",
+    "open_position_deletes",
+    "read_entry",
+    "read_position_deletes",
+    "within",
+]
 
 Decode: TypeAlias = Callable[..., PositionBitmap]
 """The `decode` of a codec in `dv`."""
+
+BATCH_ROWS = 1 << 20
+"""Rows of a position-delete file that are read at a time."""
 
 PATH_COLUMN = "file_path"
 """The name that the specification gives to the column of paths."""
@@ -62,8 +79,9 @@ class DeleteLoader:
         """
         if task.vector is not None:
             read = partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
-            return within(read(task.vector), task.data)
-        return within(self.by_files(task.data.file_path, task.position_deletes), task.data)
+            return within(read(task.vector), task.data, task.vector)
+        path, entries = task.data.file_path, task.position_deletes
+        return PositionBitmap.union(within(self.by_files(path, [one]), task.data, one) for one in entries)
 
     def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
         """All positions of a data file that some position-delete files hold."""
@@ -93,16 +111,22 @@ class _Once:
             return self._made
 
 
-def within(positions: PositionBitmap, data: ManifestEntry) -> PositionBitmap:
+def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEntry) -> PositionBitmap:
     """The same positions.
+
+    Args:
+        positions: deleted ones.
+        data: the data file.
+        deletes: what holds the positions, for the error.
 
     Raises:
         CorruptDataError: one of them is none of the data file's rows.
     """
     if positions and positions.max() >= data.record_count:
         raise CorruptDataError(
-            "position of a deleted row",
-            path=data.file_path,
+            f"position of a deleted row of {data.file_path}",
+            path=", ".join(entry.file_path for entry in deletes) or None,
+            offset=deletes[0].content_offset if len(deletes) == 1 else None,
             expected=f"less than {data.record_count} rows",
             found=positions.max(),
         )
@@ -191,17 +215,52 @@ class ReadAhead:
         return read_entry(self._io, entry, counted=self._counted, decode=self._decode)
 
 
+def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet position-delete file, a batch of at most `BATCH_ROWS` rows at a time.
+
+    Yields:
+        batches as `arrow.encode_grouped` makes them.
+
+    Raises:
+        CorruptDataError, NotFoundError, UnsupportedError: as `open_position_deletes`; other rows than the manifest
+            says, a null, or a position that is none.
+    """
+    file, columns = open_position_deletes(io, entry)
+    with reading(entry.file_path):
+        n_rows = file.metadata.num_rows
+        if n_rows != entry.record_count:
+            raise CorruptDataError(
+                "rows of a position-delete file",
+                path=entry.file_path,
+                expected=f"{entry.record_count} (manifest)",
+                found=n_rows,
+            )
+        for rows in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+            try:
+                grouped = arrow.encode_grouped(*(rows[name] for name in columns))
+            except InvalidInputError as error:
+                raise CorruptDataError(f"position deletes: {error}", path=entry.file_path) from error
+            yield grouped
+
+
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
     """Data file to deleted positions, of one Parquet position-delete file."""
-    file, columns = open_position_deletes(io, entry)
-    try:
-        rows = file.read(columns=columns, use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
-    grouped = arrow.encode_grouped(*(rows[name] for name in columns))
+    limit = limits.POSITION_DELETE_BYTES.of(io)
+    held: dict[str, list[PositionBitmap]] = {}
+    n_bytes = 0
+    for grouped in read_position_deletes(io, entry):
+        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True):
+            held.setdefault(path, []).append(codec.decode(blob))
+            n_bytes += len(path) + len(blob)
+        if n_bytes > limit:
+            held = {path: [PositionBitmap.union(parts)] for path, parts in held.items()}
+            n_bytes = sum(len(path) + parts[0].n_bytes for path, parts in held.items())
+        if n_bytes > limit:
+            raise LimitExceededError(
+                f"{entry.file_path}: positions of more than {limit} bytes as bitmaps, the limit"
+            )
     return {
-        path: codec.decode(blob)
-        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True)
+        path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in held.items()
     }
 
 
@@ -216,10 +275,16 @@ def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetF
         raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
     try:
         file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
-    except KeyError:  # found by its field id, then
+    except CorruptDataError:  # there is no such column, perhaps: it is found by its field id, then
         file = open_parquet(io, entry.file_path)
     names = {}
-    for field in file.schema_arrow:
-        if field.metadata and FIELD_ID in field.metadata:
-            names[int(field.metadata[FIELD_ID])] = field.name
-    return file, [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]
+    with reading(entry.file_path):
+        for field in file.schema_arrow:
+            if field.metadata and FIELD_ID in field.metadata:
+                names[int(field.metadata[FIELD_ID])] = field.name
+    columns = [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]
+    if missing := [name for name in columns if name not in file.schema_arrow.names]:
+        raise CorruptDataError(
+            "columns of position deletes", path=entry.file_path, expected=columns, found=f"no {missing}"
+        )
+    return file, columns

@@ -90,7 +90,7 @@ def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
     vectors = [task.vector for task in tasks if task.vector is not None]
     ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
     for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=io):
-        yield NewDeletes(tasks[at], within(bitmap, tasks[at].data), 0)
+        yield NewDeletes(tasks[at], within(bitmap, tasks[at].data, vectors[at]), 0)
 
 
 def worth_moving(

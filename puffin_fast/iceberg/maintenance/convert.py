@@ -119,7 +119,7 @@ def convert_positions(
         None where nothing does.
     """
     if not file.vectors:
-        return NewDeletes(file.task, within(held, file.data), 0) if held else None
+        return NewDeletes(file.task, within(held, file.data, *file.position_deletes), 0) if held else None
     lost = held - current.of(file.task)
     return Hidden(file.data.file_path, len(lost)) if lost else None
 

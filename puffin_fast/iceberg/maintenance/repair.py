@@ -120,7 +120,7 @@ def _mended(
     parts = []
     for vector in file.vectors:
         bitmap, as_stated = _read(io, vectors, vector)
-        parts.append(within(bitmap, data))
+        parts.append(within(bitmap, data, vector))
         wrong = wrong or not as_stated
     before = PositionBitmap.union(parts)
     lost = (
@@ -129,7 +129,7 @@ def _mended(
     if not (wrong or lost):
         return None
     task = FileTask(data, file.vectors[0], file.position_deletes if superseded else (), file.equality_deletes)
-    return NewDeletes(task, within(before | lost, data), len(lost))
+    return NewDeletes(task, within(before | lost, data, *file.superseded), len(lost))
 
 
 def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:

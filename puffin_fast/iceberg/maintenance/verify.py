@@ -9,8 +9,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import on_threads
-from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 from puffin_fast.iceberg.datafile.columns import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
@@ -106,10 +107,15 @@ def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
         if not _is_puffin(io, path):
             return []
         sizes = {vector.file_size_in_bytes for vector in vectors}
+        try:
+            with open_source(path, filesystem=io) as source:
+                actual = source.size
+        except InvalidInputError as error:
+            return [Finding(CORRUPT, None, path, None, str(error))]
         found = [
             Finding(MISMATCH, None, path, None, f"{path}: expected {size} bytes (manifest), found {actual}")
             for size in sizes
-            if size != (actual := len(io.new_input(path)))
+            if size != actual
         ]
         try:
             with PuffinReader(path, filesystem=io) as reader:
@@ -137,8 +143,8 @@ def _is_puffin(io: FileIO, path: str) -> bool:
     """A range may lie in a file that is nothing but vectors; a damaged Puffin file still has its name."""
     if path.endswith(".puffin"):
         return True
-    with io.new_input(path).open() as stream:
-        return stream.read(len(MAGIC)) == MAGIC
+    with open_source(path, filesystem=io) as source:
+        return source.read_at(0, min(source.size, len(MAGIC))) == MAGIC
 
 
 def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iterator[Finding]:
@@ -204,7 +210,7 @@ def _check_file(
                 Finding(MISMATCH, path, *where, f"{where[0]}: offset {where[1]}: cardinality: {message}")
             )
         try:
-            within(bitmap, file.data)
+            within(bitmap, file.data, vector)
         except CorruptDataError as error:
             found.append(Finding(MISMATCH, path, *where, str(error)))
     if file.vectors and len(bitmaps) == len(file.vectors):
@@ -252,7 +258,7 @@ def _check_positions(current: DeleteLoader, file: FileDeletes) -> Iterator[Findi
             yield Finding(_kind(error), path, entry.file_path, None, str(error))
             continue
         try:
-            within(found, file.data)
+            within(found, file.data, entry)
         except CorruptDataError as error:
             yield Finding(MISMATCH, path, entry.file_path, None, str(error))
 

@@ -20,7 +20,7 @@ from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColu
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
-from puffin_fast.iceberg.datafile.row_selection import RowSelection, live_row_mask
+from puffin_fast.iceberg.datafile.row_selection import LiveRows, RowSelection
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, field_of
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 
@@ -47,7 +47,7 @@ class _Opened:
     Attributes:
         file: for one thread; where there are several splits each opens it again.
         row_groups: number, first row and row count of those to read.
-        keep: one bit per row of the file, set where no position delete says otherwise; None: all stay.
+        keep: the rows that no position delete is about; None: all of them.
         keys: equality deletes that apply.
         constants: values of the identity partition by field id.
     """
@@ -55,7 +55,7 @@ class _Opened:
     file: pq.ParquetFile
     steps: _FileSteps
     row_groups: tuple[tuple[int, int, int], ...]
-    keep: pa.BooleanArray | None
+    keep: LiveRows | None
     keys: tuple[KeySet, ...]
     constants: Mapping[int, Any]
 
@@ -179,7 +179,11 @@ class FileReader:
         if data.key_metadata is not None:
             raise UnsupportedError(f"{data.file_path}: an encrypted data file")
         file = open_parquet(self._io, data.file_path)
-        footer = file.metadata
+        with reading(data.file_path):
+            return self._prepared(task, file, vectors)
+
+    def _prepared(self, task: FileTask, file: pq.ParquetFile, vectors: ReadAhead | None) -> _Opened:
+        data, footer = task.data, file.metadata
         if footer.num_rows != data.record_count:
             raise CorruptDataError(
                 "rows of a data file",
@@ -189,23 +193,22 @@ class FileReader:
             )
         keys = self._equality.of(task.equality_deletes) if task.equality_deletes else []
         ids = tuple(sorted({field.field_id for key in keys for field in key.fields}))
-        with reading(data.file_path):
-            steps = self._steps_of(file.schema_arrow, ids, data.file_path)
+        steps = self._steps_of(file.schema_arrow, ids, data.file_path)
         keep = self._keep(task, vectors)
         groups = tuple(self._row_groups(footer, steps, keep))
         return _Opened(file, steps, groups, keep, tuple(keys), self._constants(data))
 
-    def _keep(self, task: FileTask, vectors: ReadAhead | None) -> pa.BooleanArray | None:
-        """One bit per row, set where it is not deleted by position; None when no row is."""
+    def _keep(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
+        """The rows that are not deleted by position; None when no row is deleted."""
         if task.vector is None and not task.position_deletes:
             return None
         deleted = self._deletes.of(task, vectors)
         if not deleted:
             return None
-        return live_row_mask(deleted, task.data.record_count)
+        return LiveRows(deleted, task.data.record_count)
 
     def _row_groups(
-        self, footer: pq.FileMetaData, steps: _FileSteps, keep: pa.BooleanArray | None
+        self, footer: pq.FileMetaData, steps: _FileSteps, keep: LiveRows | None
     ) -> Iterator[tuple[int, int, int]]:
         """Number, first row and row count of the row groups that may hold a row of the answer."""
         wanted: set[int] | range = range(footer.num_row_groups)
@@ -218,7 +221,7 @@ class FileReader:
         first = 0
         for number in range(footer.num_row_groups):
             n_rows = footer.num_rows if footer.num_row_groups == 1 else footer.row_group(number).num_rows
-            if n_rows and number in wanted and (keep is None or keep.slice(first, n_rows).true_count):
+            if n_rows and number in wanted and (keep is None or keep.count(first, n_rows)):
                 yield number, first, n_rows
             first += n_rows
 

@@ -46,7 +46,7 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.files import read_ranges
 from puffin_fast.iceberg import manifest
-from puffin_fast.iceberg.datafile.row_selection import live_row_mask, select_rows
+from puffin_fast.iceberg.datafile.row_selection import LiveRows, select_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_entry, within
 from puffin_fast.puffin import PuffinReader
 
@@ -190,7 +190,7 @@ class _Positions(Sequence[pa.ChunkedArray]):
 
     def __init__(self, deleted: PositionBitmap, task: FileScanTask) -> None:
         self._deleted, self._path = deleted, task.file.file_path
-        self._keep = live_row_mask(deleted, task.file.record_count)
+        self._keep = LiveRows(deleted, task.file.record_count)
 
     def kept(self, start: int, stop: int) -> pa.Int32Array:
         """Indexes from `start` of the rows start … stop - 1 that stay."""
@@ -225,7 +225,7 @@ class _Deletes(Mapping[str, _Positions]):
         deleted = self._load(path, task)
         if not deleted:
             raise KeyError(path)
-        return _Positions(within(deleted, _entry(task.file)), task)
+        return _Positions(within(deleted, _entry(task.file), *map(_entry, task.delete_files)), task)
 
     def __iter__(self) -> Any:
         return iter(self._tasks)

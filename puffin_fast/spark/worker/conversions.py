@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast import arrow
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, open_position_deletes
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_position_deletes
 from puffin_fast.iceberg.maintenance.compact import moved
 from puffin_fast.iceberg.maintenance.convert import EqualityConverter, Hidden, convert_positions
 from puffin_fast.spark.worker.combine import pieces
@@ -20,18 +18,12 @@ from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
 from puffin_fast.spark.worker.tasks import Marked, Target, by_spec, items_of, unpack, written
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-
     from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
-    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import FileDeletes
 
 __all__ = ["equality", "move", "positions", "read", "unite"]
 
 Batches = Iterator[pa.RecordBatch]
-
-ROWS = 1 << 20
-"""Rows of a position-delete file that are read at a time."""
 
 
 def positions(batches: Batches, *, target: bytes) -> Batches:
@@ -81,21 +73,11 @@ def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
     paths = pa.array(unpack(files), pa.string())
     for entry, blob in items_of(batches):
         applies = codec.decode(blob)
-        for grouped in _grouped(table.io, entry):
+        for grouped in read_position_deletes(table.io, entry):
             number = pc.index_in(grouped["file_path"], value_set=paths)
             known = applies.contains(number.fill_null(len(paths)).to_numpy())
             for part in pieces(grouped.filter(pa.array(known)).select(["file_path", "blob"])):
                 yield partial_rows(part)
-
-
-def _grouped(io: FileIO, entry: ManifestEntry) -> Batches:
-    """Encodes the rows of a position-delete file: one vector per batch and data file."""
-    file, columns = open_position_deletes(io, entry)
-    try:
-        for rows in file.iter_batches(ROWS, columns=columns, use_threads=False):
-            yield arrow.encode_grouped(*(rows[name] for name in columns))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptDataError(f"Parquet file: {error}", path=entry.file_path) from error
 
 
 def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:

@@ -1,0 +1,184 @@
+"""Data files and position-delete files that claim more than they hold, or are damaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.hostile.conftest import N_ROWS, HostileTable
+
+POSITION_FIELDS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+)
+ENTRY = """
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.manifest import ManifestEntry
+
+def entry(path, n_rows, content=1):
+    return ManifestEntry(
+        status=1, snapshot_id=1, sequence_number=1, file_sequence_number=1, content=content, file_path=path,
+        file_format="PARQUET", spec_id=0, partition=(), record_count=n_rows, file_size_in_bytes=1,
+    )
+
+io = pyiceberg.io.pyarrow.PyArrowFileIO()
+read = lambda: DeleteLoader(io).by_files("f", [entry(path, n_rows)])
+"""
+
+
+def position_deletes(path: Path, positions: pa.Array, n_groups: int) -> int:
+    """A file that deletes the same positions of "f" in each of many row groups; returns its number of rows."""
+    batch = pa.record_batch(
+        [pa.repeat(pa.scalar("f"), len(positions)).dictionary_encode(), positions],
+        pa.schema(
+            [POSITION_FIELDS.field(0).with_type(pa.dictionary(pa.int32(), pa.string())), POSITION_FIELDS[1]]
+        ),
+    )
+    options = {"compression": "zstd", "store_schema": False, "use_dictionary": ["file_path"]}
+    with pq.ParquetWriter(
+        path, batch.schema, column_encoding={"pos": "DELTA_BINARY_PACKED"}, **options
+    ) as writer:
+        for _ in range(n_groups):
+            writer.write_batch(batch, row_group_size=len(positions))
+    return n_groups * len(positions)
+
+
+def test_position_deletes_are_read_in_batches(tmp_path: Path, confined: Callable[..., int]) -> None:
+    """60 million rows in less than half a megabyte."""
+    n_rows = position_deletes(tmp_path / "d.parquet", pa.array(np.arange(1 << 20)), 60)
+    assert (tmp_path / "d.parquet").stat().st_size < 1 << 19
+    action = "assert len(read()) == 1 << 20"
+    confined(action, setup=ENTRY, limit_mib=384, path=str(tmp_path / "d.parquet"), n_rows=n_rows)
+
+
+def test_position_deletes_that_become_large_bitmaps_are_refused(
+    tmp_path: Path, confined: Callable[..., int]
+) -> None:
+    """A position in each chunk: 20 bytes of bitmap from less than a bit of the file."""
+    n_rows = position_deletes(tmp_path / "d.parquet", pa.array(np.arange(1 << 20) << 16), 1)
+    action = """
+from puffin_fast.limits import POSITION_DELETE_BYTES
+assert len(read()) == n_rows
+io = pyiceberg.io.pyarrow.PyArrowFileIO({POSITION_DELETE_BYTES.key: "1000000"})
+refuses(errors.LimitExceededError, read, path)
+"""
+    confined(action, setup=ENTRY, limit_mib=384, path=str(tmp_path / "d.parquet"), n_rows=n_rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (pa.table({"file_path": ["f", None], "pos": [1, 2]}), "row 1 is null"),
+        (pa.table({"file_path": ["f", "f"], "pos": [1, -2]}), "-2"),
+        (pa.table({"file_path": ["f", "f"], "pos": ["1", "2"]}), "expected integers"),
+        (pa.table({"file_path": [b"f", b"f"], "pos": [1, 2]}), "expected strings"),
+        (pa.table({"file_path": ["f", "f"], "position": [1, 2]}), "pos"),
+        (pa.table({"file_path": ["f"], "pos": [1]}), "expected 2 (manifest), found 1"),
+    ],
+)
+def test_errors_about_position_deletes_name_their_file(
+    tmp_path: Path, confined: Callable[..., int], table: pa.Table, found: str
+) -> None:
+    pq.write_table(table, tmp_path / "d.parquet")
+    action = "refuses(errors.CorruptDataError, read, path, found)"
+    confined(action, setup=ENTRY, limit_mib=256, path=str(tmp_path / "d.parquet"), n_rows=2, found=found)
+
+
+@pytest.mark.parametrize("hostile", ["2", "3"], indirect=True)
+def test_errors_about_positions_name_the_delete_file(
+    hostile: HostileTable, confined: Callable[..., int]
+) -> None:
+    """The data file has fewer rows than before, and so does its manifest entry."""
+    action = """
+from dataclasses import replace
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+(task,) = iceberg.plan_files(StaticTable.from_metadata(metadata)).tasks
+shorter = replace(task, data=replace(task.data, record_count=12))
+error = refuses(errors.CorruptDataError, lambda: DeleteLoader(io).of(shorter), delete_file, data_file)
+assert error.path.endswith(delete_file)
+"""
+    confined(
+        action,
+        setup="io = pyiceberg.io.pyarrow.PyArrowFileIO()",
+        limit_mib=256,
+        metadata=hostile.metadata,
+        delete_file=hostile.delete_file.name,
+        data_file=hostile.data_file.name,
+    )
+
+
+def test_memory_follows_from_the_rows_that_are_read_not_from_those_that_are_claimed(
+    confined: Callable[..., int],
+) -> None:
+    action = """
+from puffin_fast.iceberg.datafile.row_selection import LiveRows
+deleted = PositionBitmap.from_positions([5, 70_000, (1 << 34) - 2])
+live = LiveRows(deleted, 1 << 34)
+assert live.slice(0, 131_072).to_pylist() == [row not in (5, 70_000) for row in range(131_072)]
+assert live.slice((1 << 34) - 3, 5).to_pylist() == [True, False, True]
+assert live.count(69_999, 2) == 1 and live.count(0, 1 << 34) == (1 << 34) - 3 and live.count(6, 5) == 5
+"""
+    assert confined(action, limit_mib=64) < 16
+
+
+def test_a_data_file_that_claims_many_rows_is_refused_when_it_holds_fewer(
+    hostile: HostileTable, confined: Callable[..., int]
+) -> None:
+    """2^34 rows in footer and manifest, under a vector."""
+    footer_rows = 1 << 34
+    action = """
+scan = iceberg.scan(StaticTable.from_metadata(metadata))
+scan.plan.tasks[0].data.record_count = n_rows
+refuses(errors.CorruptDataError, scan.to_arrow, data_file)
+"""
+    data = hostile.data_file.read_bytes()
+    hostile.data_file.write_bytes(with_rows(data, footer_rows))
+    assert pq.read_metadata(hostile.data_file).num_rows == footer_rows
+    confined(
+        action,
+        limit_mib=512,
+        metadata=hostile.metadata,
+        n_rows=footer_rows,
+        data_file=hostile.data_file.name,
+    )
+
+
+def with_rows(data: bytes, n_rows: int) -> bytes:
+    """A Parquet file whose footer claims another number of rows: Thrift's compact varints of i64."""
+    size = int.from_bytes(data[-8:-4], "little")
+    head, footer = data[: -8 - size], data[-8 - size : -8]
+    old, new = _zigzag(N_ROWS), _zigzag(n_rows)
+    footer = footer.replace(b"\x16" + old, b"\x16" + new)
+    return head + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _zigzag(value: int) -> bytes:
+    value, found = value << 1, bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+@pytest.mark.parametrize("hostile", ["2", "3"], indirect=True)
+def test_a_pipe_in_place_of_a_file_is_refused(hostile: HostileTable, confined: Callable[..., int]) -> None:
+    action = """
+table = StaticTable.from_metadata(metadata)
+refuses(errors.InvalidInputError, lambda: iceberg.scan(table).to_arrow(), "regular file")
+assert any(path in str(finding) for finding in iceberg.verify(table))
+"""
+    for path in (hostile.data_file, hostile.delete_file):
+        kept = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        confined(action, limit_mib=256, metadata=hostile.metadata, path=path.name)
+        path.unlink()
+        path.write_bytes(kept)
