@@ -1,16 +1,18 @@
 """Deletion vectors at memory speed: positions -> Roaring bytes -> blobs -> Puffin files -> tables, and back.
 
-Names and rooms are loaded when first used, so that ``import puffin_fast`` costs next to nothing and never
-loads PyIceberg or PySpark; a room whose extra is not installed says which one it needs.
+Names and modules are loaded when first used, so that ``import puffin_fast`` is quick and never loads PyIceberg or
+PySpark. Where an optional dependency of a module is missing, the module is a stand-in, and each use of it raises a
+`MissingExtraError` that names the extra.
 """
 
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import MissingExtraError, PuffinFastError
 
 if TYPE_CHECKING:
     from puffin_fast import arrow, delta, dv, iceberg, puffin, spark
@@ -42,9 +44,9 @@ __all__ = [
     "write_vectors",
 ]
 
-_ROOMS = frozenset({"arrow", "delta", "dv", "iceberg", "puffin", "spark"})
+_MODULES = frozenset({"arrow", "delta", "dv", "iceberg", "puffin", "spark"})
 
-_HOMES = {
+_NAMES = {
     "BlobMetadata": "puffin_fast.puffin",
     "FileMetadata": "puffin_fast.puffin",
     "PositionBitmap": "puffin_fast.bitmap",
@@ -58,11 +60,27 @@ _HOMES = {
 }
 
 
+class _MissingModule(ModuleType):
+    """Stands for a module whose optional dependency is not installed."""
+
+    def __init__(self, name: str, error: MissingExtraError) -> None:
+        super().__init__(name, doc=str(error))
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what `help` and `inspect` ask of every module
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise MissingExtraError(self._error.package, self._error.extra) from self._error
+
+
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"puffin_fast.{name}")
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        try:
+            return importlib.import_module(f"puffin_fast.{name}")
+        except MissingExtraError as error:
+            return _MissingModule(f"puffin_fast.{name}", error)
+    if name in _NAMES:
+        value = getattr(importlib.import_module(_NAMES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'puffin_fast' has no attribute {name!r}")

@@ -50,6 +50,20 @@ def _out(
     return out[:n]
 
 
+def _flags_of(mask: Any) -> Any:
+    """A series of Polars or pandas as an Arrow array; what is neither stays as it is."""
+    try:
+        if hasattr(mask, "__arrow_c_stream__"):
+            return pa.chunked_array(mask)
+        if hasattr(mask, "__arrow_c_array__") or (hasattr(mask, "__array__") and hasattr(mask, "__len__")):
+            return pa.array(mask)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"mask: expected one flag a row, found {type(mask).__name__}: {error}"
+        ) from error
+    return mask
+
+
 class ContainerCounts(NamedTuple):
     """How many containers of each kind a bitmap has."""
 
@@ -146,12 +160,14 @@ class PositionBitmap:
         """The rows whose flag is set.
 
         Args:
-            mask: one flag a row: a NumPy bool (or uint8) array, or an Arrow boolean array, in which null counts
-                as not set (as in SQL's WHERE).
+            mask: one flag a row: a NumPy bool (or uint8) array, or a boolean array of Arrow or series of Polars
+                or pandas, in which null counts as not set (as in SQL's WHERE).
 
         Raises:
             InvalidInputError: something else.
         """
+        if not isinstance(mask, np.ndarray | pa.Array | pa.ChunkedArray):
+            mask = _flags_of(mask)
         if isinstance(mask, pa.ChunkedArray):
             mask = (
                 mask.chunk(0)
@@ -286,6 +302,22 @@ class PositionBitmap:
         out = _out(out, self._cardinality, (dtype,) if out is None else (np.uint64, np.int64), "positions")
         decode.decode_into(self._data, self._start, out, self._cardinality)
         return out
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """All positions, ascending, for `numpy.asarray`: uint64 unless another dtype is asked for.
+
+        Raises:
+            ValueError: ``copy=False``, since the positions are decoded into a new array.
+        """
+        if copy is False:
+            raise ValueError("a PositionBitmap holds encoded positions: NumPy needs a copy")
+        positions = self.to_numpy(
+            np.int64 if dtype is not None and np.dtype(dtype) == np.int64 else np.uint64
+        )
+        return positions if dtype is None else positions.astype(dtype, copy=False)
+
+    __array_ufunc__ = None
+    """NumPy's operators refuse a bitmap: ``array - bitmap`` is no difference of sets."""
 
     def to_arrow(self) -> pa.Int64Array:
         """All positions, ascending, as an Arrow int64 array."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
@@ -22,8 +22,6 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, PuffinFastEr
 from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from typing_extensions import Buffer
 
 __all__ = [
@@ -87,7 +85,7 @@ class Problem:
 
 def write_vectors(
     path: Path,
-    vectors: Iterable[tuple[str, PositionBitmap | Buffer]],
+    vectors: Mapping[str, PositionBitmap | Buffer] | Iterable[tuple[str, PositionBitmap | Buffer]],
     *,
     filesystem: Any = None,
     properties: Mapping[str, str] | None = None,
@@ -98,7 +96,8 @@ def write_vectors(
     Args:
         path: as `PuffinWriter` takes it.
         vectors: (location of the data file, its deleted positions) as bitmaps or as encoded
-            ``deletion-vector-v1`` blobs, which are decoded to check them; consumed one by one.
+            ``deletion-vector-v1`` blobs, which are decoded to check them; consumed one by one. A mapping, as
+            `read_vectors` returns it, or pairs.
         filesystem: as `PuffinWriter` takes it.
         properties: of the file, besides ``created-by``.
         overwrite: replace a file of that name.
@@ -114,7 +113,7 @@ def write_vectors(
     written: list[tuple[str, BlobMetadata, int]] = []
     seen: set[str] = set()
     with PuffinWriter(path, filesystem=filesystem, properties=properties, overwrite=overwrite) as writer:
-        for data_file, vector in vectors:
+        for data_file, vector in _pairs(vectors):
             if not isinstance(data_file, str) or not data_file:
                 raise InvalidInputError(f"vectors: expected a data file's location, found {data_file!r}")
             if data_file in seen:
@@ -137,6 +136,18 @@ def write_vectors(
         DeletionVectorLocation(data_file, name, blob.offset, blob.length, cardinality, writer.file_size)
         for data_file, blob, cardinality in written
     ]
+
+
+def _pairs(vectors: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(vectors, Mapping):
+        yield from vectors.items()
+        return
+    if not isinstance(vectors, Iterable):
+        raise InvalidInputError(f"vectors: expected a mapping or pairs, found {type(vectors).__name__}")
+    for pair in vectors:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInputError(f"vectors: expected (location of the data file, vector), found {pair!r}")
+        yield pair[0], pair[1]
 
 
 def _checked_blob(data_file: str, blob: Buffer) -> tuple[bytes, int]:

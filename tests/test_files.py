@@ -281,3 +281,19 @@ def test_overlapping_vectors_are_a_problem(tmp_path: Path) -> None:
     )
     (tmp_path / "x").write_bytes(raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob))
     assert ["overlaps" in problem.message for problem in check_vectors(tmp_path / "x")] == [True]
+
+
+def test_what_was_read_can_be_written(tmp_path: Path) -> None:
+    written = write_vectors(tmp_path / "a", {"x": bitmap(1, 2), "y": bitmap(3)})
+    assert [location.data_file for location in written] == ["x", "y"]
+    write_vectors(tmp_path / "b", read_vectors(tmp_path / "a"))
+    assert read_vectors(tmp_path / "b") == read_vectors(tmp_path / "a")
+    write_vectors(tmp_path / "b", read_vectors(tmp_path / "b"), overwrite=True)
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+
+
+@pytest.mark.parametrize("vectors", [["x"], [("x",)], [("x", 1, 2)], [1], 1, None, "x"])
+def test_what_are_no_pairs_is_refused_by_our_error(tmp_path: Path, vectors: Any) -> None:
+    with pytest.raises(InvalidInputError, match="vectors: expected"):
+        write_vectors(tmp_path / "x", vectors)
+    assert not list(tmp_path.iterdir())

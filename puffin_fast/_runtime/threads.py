@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-__all__ = ["on_threads", "thread_pool"]
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["check_threads", "on_threads", "thread_pool"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -58,6 +60,16 @@ def _stop_all() -> None:
 # concurrent.futures' own, which was registered when it was imported above.
 threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 os.register_at_fork(after_in_child=_stops.clear)  # a child has none of these threads
+
+
+def check_threads(threads: int | None) -> None:
+    """Refuses a number of threads below 1.
+
+    Raises:
+        InvalidInputError: it is below 1, or no integer.
+    """
+    if threads is not None and (not isinstance(threads, int) or threads < 1):
+        raise InvalidInputError(f"threads: expected at least 1, or None, found {threads!r}")
 
 
 def on_threads(

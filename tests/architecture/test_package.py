@@ -64,3 +64,19 @@ def test_a_missing_extra_is_named(package: str, use: str, extra: str) -> None:
         "except pf.errors.MissingExtraError as error:\n    print(error)"
     )
     assert f"puffin-fast[{extra}]" in said
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from puffin_fast import *; print('iceberg' in globals())",
+        "import inspect; print('iceberg' in dict(inspect.getmembers(pf)))",
+        "import pydoc; print('write_vectors' in pydoc.render_doc(pf, renderer=pydoc.plaintext))",
+        "import pydoc; print('puffin-fast[iceberg]' in pydoc.render_doc(pf.iceberg, renderer=pydoc.plaintext))",
+        "print(hasattr(pf, 'iceberg'), hasattr(pf, 'spark'))",
+        "import copy, inspect; inspect.getmembers(pf.spark); print(inspect.ismodule(pf.iceberg))",
+    ],
+)
+def test_the_package_can_be_looked_at_without_extras(use: str) -> None:
+    missing = "import sys; sys.modules['pyiceberg'] = sys.modules['pyspark'] = None\n"
+    assert set(run(f"{missing}import puffin_fast as pf; {use}").split()) == {"True"}

@@ -11,7 +11,7 @@ from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.compat.pyiceberg_catalog import BusyError
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION
+from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION, metadata_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -36,13 +36,15 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
         oldest: the format version that the job needs at least: 3 for vectors, 2 for position-delete files.
 
     Raises:
+        InvalidInputError: what is given is no table.
         UnsupportedError: an older format version or one above 3, or PyIceberg is not known.
         NotFoundError: the table is gone.
         ConflictError: the catalog's database stays locked.
         PuffinFastError: the catalog does not answer.
     """
+    properties = metadata_of(table).properties
     working = WorkingTable(table)
-    for _ in attempts(table.metadata.properties):
+    for _ in attempts(properties):
         try:
             working.load()
             break

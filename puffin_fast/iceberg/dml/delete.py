@@ -9,10 +9,11 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast import arrow
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
@@ -78,6 +79,7 @@ def delete(
         ConflictError: another commit changed the same data files; the table is as before.
         CommitUnknownError: see `commit`.
     """
+    check_threads(threads)
     job = start(table, branch, job_id, oldest=2)
     table = job.table
 
@@ -119,6 +121,7 @@ def delete_positions(
         NotFoundError: a path that is no live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    check_threads(threads)
     job = start(table, branch, job_id, oldest=2)
     table = job.table
     wanted = _grouped(deletes)
@@ -160,12 +163,7 @@ def _grouped(deletes: Any) -> dict[str, PositionBitmap]:
 
 
 def _batches(deletes: Any) -> Iterable[pa.Table]:
-    if isinstance(deletes, pa.RecordBatch):
-        deletes = pa.Table.from_batches([deletes])
-    elif not isinstance(deletes, pa.Table | pa.RecordBatchReader):
-        if not hasattr(deletes, "__arrow_c_stream__"):
-            raise InvalidInputError(f"deletes: expected Arrow rows, found {type(deletes).__name__}")
-        deletes = pa.RecordBatchReader.from_stream(deletes)
+    deletes = arrow_rows(deletes, "deletes", streamed=True)
     missing = {"file_path", "pos"} - set(deletes.schema.names)
     if missing:
         raise InvalidInputError(

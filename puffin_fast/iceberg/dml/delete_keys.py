@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast._runtime.threads import check_threads
 from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
 from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
@@ -96,6 +97,7 @@ def delete_keys(
             compare with the column's.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    check_threads(threads)
     job = start(table, branch, job_id, oldest=2)
     table = job.table
     bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)

@@ -20,34 +20,12 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.conversion import Convert, ProjectionError
 from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
+from puffin_fast.iceberg.datafile.uuid_text import uuids_of_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["RowWriterSchema", "arrow_rows"]
-
-UUID_TEXT = r"^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}$"
-
-
-def arrow_rows(data: Any, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
-    """Given rows as Arrow.
-
-    Args:
-        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface.
-        streamed: whether a reader stays a reader; else it is read into memory.
-
-    Raises:
-        InvalidInputError: none of these.
-    """
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return data
-    if not isinstance(data, pa.RecordBatchReader):
-        if not hasattr(data, "__arrow_c_stream__"):
-            raise InvalidInputError(f"data: expected Arrow rows, found {type(data).__name__}")
-        data = pa.RecordBatchReader.from_stream(data)
-    return data if streamed else data.read_all()
+__all__ = ["RowWriterSchema"]
 
 
 class RowWriterSchema:
@@ -166,21 +144,6 @@ def _to_fixed(array: Any, wanted: pa.DataType) -> Any:
     return array.cast(pa.large_binary()).cast(wanted)
 
 
-def _uuid_of_text(array: Any, wanted: pa.DataType) -> Any:
-    """UUIDs from their text, with or without hyphens."""
-    fits = pc.fill_null(pc.match_substring_regex(array, UUID_TEXT), True)
-    if not pc.all(fits, min_count=0).as_py():
-        wrong = array.filter(pc.invert(fits))[0]
-        raise pa.ArrowInvalid(f"{wrong.as_py()!r} is no text of a UUID")
-    digits = pc.replace_substring(array, "-", "")
-    raw = bytes.fromhex("".join(digits.drop_null().to_pylist()))
-    values = pa.Array.from_buffers(wanted, len(raw) // 16, [None, pa.py_buffer(raw)])
-    if not array.null_count:
-        return values
-    places = pc.subtract(pc.cumulative_sum(pc.cast(array.is_valid(), pa.int64())), 1)
-    return values.take(pc.if_else(array.is_valid(), places, pa.scalar(None, pa.int64())))
-
-
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
@@ -213,5 +176,5 @@ _CONVERSIONS: tuple[tuple[Is, Is, Callable[[Any, pa.DataType], Any]], ...] = (
     (lambda kind: _is_text(kind) or _is_bytes(kind), lambda kind: kind == pa.large_binary(), _cast),
     (_is_bytes, _is_text, _cast),
     (_is_bytes, pa.types.is_fixed_size_binary, _to_fixed),
-    (_is_text, lambda kind: kind == pa.binary(16), _uuid_of_text),
+    (_is_text, lambda kind: kind == pa.binary(16), uuids_of_text),
 )

@@ -22,9 +22,11 @@ from puffin_fast.iceberg.compat.pyiceberg_catalog import (
     schema_of_arrow,
     v3_metadata,
 )
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.data_files import write_data_files
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
+from puffin_fast.iceberg.plan.files import metadata_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -62,6 +64,8 @@ def create_table(
             or does not take its column's type.
         UnsupportedError: a PyIceberg that is not known.
     """
+    if not isinstance(catalog, Catalog):
+        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
     settings = dict(properties or {})
     if settings.setdefault(FORMAT_VERSION, "3") != "3":
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
@@ -110,7 +114,8 @@ def append(
         ConflictError, CommitUnknownError: see `commit`.
     """
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    rows = arrow_rows(data, streamed=table.spec().is_unpartitioned())
+    metadata_of(table)
+    rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
     working = open_table(table, oldest=2)
     if dry_run and repeated(working.metadata, branch, job_id) is None:
         RowWriterSchema(working.metadata.schema(), rows.schema)

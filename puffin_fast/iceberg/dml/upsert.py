@@ -14,10 +14,11 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast._runtime.streams import in_order
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
@@ -26,7 +27,7 @@ from puffin_fast.iceberg.deletes.position_files import count_deletes, write_dele
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import Keys
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema, arrow_rows
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import as_key, column_of, key_fields
 from puffin_fast.iceberg.scan.file_reader import FileReader
@@ -119,9 +120,10 @@ def upsert(
         NotFoundError: a key column or branch that is not there.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    check_threads(threads)
     if not (update or insert):
         raise InvalidInputError("update=False, insert=False: nothing would be done")
-    rows = arrow_rows(data, streamed=False)
+    rows = arrow_rows(data, "data", streamed=False)
     job = start(table, branch, job_id, oldest=2)
     table = job.table
     metadata = table.metadata

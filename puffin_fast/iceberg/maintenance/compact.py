@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.files import read_ranges
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
@@ -60,6 +60,7 @@ def compact(
         NotFoundError: no such branch, or a Puffin file is gone.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
     """
+    check_threads(threads)
     check_target(target_file_size)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:

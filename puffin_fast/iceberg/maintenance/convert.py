@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import Key, key_of
 from puffin_fast.iceberg.datafile.columns import Columns
@@ -74,6 +74,7 @@ def convert_position_deletes(
         ConflictError: races with other commits did not end; the table is as before.
         CommitUnknownError: see `commit`.
     """
+    check_threads(threads)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
@@ -186,6 +187,7 @@ def convert_equality_deletes(
     Raises:
         As `convert_position_deletes`; also UnsupportedError for a data file that is not Parquet.
     """
+    check_threads(threads)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, changes = equality_conversion(inventory)

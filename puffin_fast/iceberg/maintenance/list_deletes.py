@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def deletes(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
 ) -> pa.Table:
     """Lists the deletes of a snapshot; reads manifests only, also those of a table that no scan takes.
 
@@ -73,7 +73,7 @@ def deletes(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
         CorruptDataError: damaged metadata.
     """
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)
     return pa.table(

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.folder import files_below
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
-from puffin_fast.iceberg.plan.files import snapshot_of
+from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -64,6 +64,8 @@ def orphan_files(
         CorruptDataError: a manifest that cannot be read.
         UnsupportedError: a FileIO that cannot list.
     """
+    check_threads(threads)
+    metadata_of(table)
     table.refresh()
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]

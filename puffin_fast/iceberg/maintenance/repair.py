@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
@@ -65,6 +65,7 @@ def repair(
     Raises:
         As `convert_position_deletes`, but for vectors and delete files that cannot be read.
     """
+    check_threads(threads)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         return _repair(table, inventory, superseded, threads, dry_run)

@@ -16,7 +16,7 @@ from rich.text import Text
 from puffin_fast._text import printable
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def report(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     share: float = REWRITE_SHARE,
 ) -> Report:
     """Tells which data files deletes weigh on, from the manifests alone.
@@ -140,7 +140,7 @@ def report(
     """
     if not 0 <= share <= 1:
         raise InvalidInputError(f"share={share}: from 0 to 1")
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     rows = [_row(file, share) for file in found.files if _has_deletes(file)]
     rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))

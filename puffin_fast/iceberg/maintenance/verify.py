@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from puffin_fast._runtime import open_source
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 from puffin_fast.iceberg.datafile.columns import open_parquet
@@ -25,7 +25,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     Finding,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
-from puffin_fast.iceberg.plan.files import only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.puffin import PuffinReader
 
@@ -49,7 +49,7 @@ def verify(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     data_files: bool = True,
     threads: int | None = None,
 ) -> list[Finding]:
@@ -75,7 +75,8 @@ def verify(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
         CorruptDataError: metadata that cannot be read.
     """
-    snapshot, _ = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    check_threads(threads)
+    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():

@@ -19,6 +19,7 @@ import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from puffin_fast._runtime.gc_pause import paused_gc
@@ -80,13 +81,26 @@ class Plan:
         return unused(self.delete_files, (entry for task in self.tasks for entry in task.deletes))
 
 
+def metadata_of(table: Table) -> TableMetadata:
+    """A table's metadata.
+
+    Raises:
+        InvalidInputError: what is given is no PyIceberg table, but its name, say.
+    """
+    if not isinstance(table, Table):
+        raise InvalidInputError(
+            f"table: expected a PyIceberg table (catalog.load_table gives one), found {table!r}"
+        )
+    return table.metadata
+
+
 def resolve(
     metadata: TableMetadata,
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
 ) -> tuple[Snapshot | None, Schema]:
     """The snapshot that is meant, and the schema to read it with.
 
@@ -95,7 +109,8 @@ def resolve(
         snapshot_id: a snapshot.
         branch: the head of this branch.
         tag: the snapshot of this tag.
-        as_of: what was current at this time (milliseconds since 1970, or a datetime with a time zone).
+        as_of: what was current at this time: milliseconds since 1970, or a datetime or ISO 8601 text with a time
+            zone.
 
     Raises:
         NotFoundError: no such snapshot or reference.
@@ -176,11 +191,20 @@ def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     return snapshot
 
 
-def _as_of(metadata: TableMetadata, as_of: int | datetime) -> int:
+def _as_of(metadata: TableMetadata, as_of: int | str | datetime) -> int:
+    if isinstance(as_of, str):
+        try:
+            as_of = datetime.fromisoformat(as_of)
+        except ValueError as error:
+            raise InvalidInputError(f"as_of={as_of!r}: expected 2024-01-15T00:00:00+00:00, say") from error
     if isinstance(as_of, datetime):
         if as_of.tzinfo is None:
-            raise InvalidInputError(f"as_of={as_of}: a time zone is needed")
+            raise InvalidInputError(f"as_of={as_of}: a time zone is needed, as in {as_of.isoformat()}+00:00")
         as_of = int(as_of.timestamp() * 1000)
+    if not isinstance(as_of, int) or isinstance(as_of, bool):
+        raise InvalidInputError(
+            f"as_of={as_of!r}: expected milliseconds since 1970, or a datetime or text with a time zone"
+        )
     found = None
     for entry in metadata.snapshot_log:  # the last of them, wherever clocks went: the log is in order
         if entry.timestamp_ms <= as_of:
@@ -196,7 +220,7 @@ def plan_files(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     row_filter: str | BooleanExpression | pc.Expression | RowFilter = AlwaysTrue(),  # noqa: B008
     case_sensitive: bool = True,
     metrics: bool = False,
@@ -207,7 +231,7 @@ def plan_files(
         table: a PyIceberg table of format version 1 to 3.
         snapshot_id: a snapshot, instead of the current one.
         branch, tag: the snapshot of a branch or of a tag.
-        as_of: milliseconds since 1970 or a datetime with time zone.
+        as_of: milliseconds since 1970, or a datetime or ISO 8601 text with a time zone.
         row_filter: as `RowFilter.bind` takes it; manifests and files where no row can match are left out by
             partition values and metrics.
         case_sensitive: whether names in the filter must agree in case.
@@ -219,7 +243,9 @@ def plan_files(
         CorruptDataError: two vectors for one data file (both are named), or damaged metadata.
         UnsupportedError: a format version above 3.
     """
-    snapshot, schema = resolve(table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, schema = resolve(
+        metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
+    )
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
     return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType
+from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType, UUIDType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
 from puffin_fast.iceberg.datafile.conversion import storage_type
+from puffin_fast.iceberg.datafile.uuid_text import is_uuid_text, uuids_of_text
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -79,7 +81,7 @@ def distinct_keys(
     keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool
 ) -> list[pa.ChunkedArray]:
     """The distinct keys in the table's types; a stream is taken batch by batch."""
-    reader = reader_of(keys)
+    reader = arrow_reader(keys, "keys")
     parts: list[pa.Table] = []
     waiting, kept = 0, 0
     parts.append(keys_in(_empty(reader.schema), fields, null_safe=null_safe))
@@ -128,18 +130,6 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def reader_of(keys: Any) -> pa.RecordBatchReader:
-    if isinstance(keys, pa.RecordBatch):
-        keys = pa.Table.from_batches([keys])
-    if isinstance(keys, pa.Table):
-        return keys.to_reader()
-    if isinstance(keys, pa.RecordBatchReader):
-        return keys
-    if not hasattr(keys, "__arrow_c_stream__"):
-        raise InvalidInputError(f"keys: expected Arrow rows, found {type(keys).__name__}")
-    return pa.RecordBatchReader.from_stream(keys)
-
-
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column by its name, or by the path to it through structs."""
     if batch.schema.get_all_field_indices(name):
@@ -166,6 +156,11 @@ def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, p
         column = column.dictionary_decode()
     if column.type == wanted:
         return _normal(column), None
+    if isinstance(field.field_type, UUIDType) and _is_text(column.type):
+        column = column.cast(pa.large_string())
+        fits = pc.fill_null(is_uuid_text(column), False)
+        values = uuids_of_text(pc.if_else(fits, column, pa.scalar(None, column.type)), wanted)
+        return values, pc.or_(fits, column.is_null())
     if not _compares(column.type, wanted):
         raise InvalidInputError(f"keys: column {name} is {column.type}; the table's is {field.field_type}")
     try:
@@ -202,6 +197,10 @@ def _decimal_limit(kind: pa.DataType, wanted: pa.DataType) -> pa.Scalar | None:
     return pa.scalar(Decimal(10) ** digits, pa.decimal256(digits + 1, 0))
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_integer,
     pa.types.is_floating,
@@ -211,7 +210,7 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_time,
     lambda kind: pa.types.is_timestamp(kind) and kind.tz is None,
     lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None,
-    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
+    _is_text,
     lambda kind: (
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)

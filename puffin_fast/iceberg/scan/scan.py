@@ -13,9 +13,10 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._runtime.streams import in_order
+from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
+from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
 from puffin_fast.iceberg.predicate.filters import RowFilter, check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
@@ -51,6 +52,7 @@ class RowScan:
         threads: int | None,
         metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
     ) -> None:
+        check_threads(threads)
         if limit is not None and limit < 0:
             raise InvalidInputError(f"limit={limit}: at least 0")
         self._limit, self._case_sensitive = limit, case_sensitive
@@ -121,14 +123,14 @@ class Scan(RowScan):
         snapshot_id: int | None,
         branch: str | None,
         tag: str | None,
-        as_of: int | datetime | None,
+        as_of: int | str | datetime | None,
         limit: int | None,
         case_sensitive: bool,
         threads: int | None,
     ) -> None:
         self._table = table
         self._snapshot, schema = resolve(
-            table.metadata, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
+            metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
         )
         super().__init__(
             schema,
@@ -209,7 +211,7 @@ def scan(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
     threads: int | None = None,
@@ -226,7 +228,7 @@ def scan(
         snapshot_id: a snapshot, instead of the current one.
         branch: the head of a branch.
         tag: the snapshot of a tag.
-        as_of: what was current then: milliseconds since 1970, or a datetime with a time zone.
+        as_of: what was current then: milliseconds since 1970, or a datetime or ISO 8601 text with a time zone.
         limit: at most so many rows; reading stops there.
         case_sensitive: whether names must agree in case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.

@@ -24,6 +24,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.statistics import StatisticsFile
 
+from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import (
     CorruptDataError,
     InvalidInputError,
@@ -34,7 +35,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.pyiceberg_catalog import check_version, commit_statistics
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.plan.files import plan_files, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.scan.scan import scan
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
@@ -126,13 +127,14 @@ def collect_ndv(
         ConflictError: the races with other commits did not end; the table is unchanged.
         CommitUnknownError: the outcome is unknown; nothing was removed.
     """
+    check_threads(threads)
     n_threads = pa.cpu_count() if threads is None else threads
 
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
         reader = sketch_reader(table, chosen, snapshot.snapshot_id)
         return reader.sketches(tasks, n_threads)
 
-    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
+    snapshot, schema = snapshot_of(metadata_of(table), branch=branch, snapshot_id=snapshot_id)
     chosen = columns_of(schema, columns, case_sensitive=case_sensitive)
     return collect(table, snapshot, schema, chosen, sketch, incremental=incremental)
 

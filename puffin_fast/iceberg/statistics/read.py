@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.iceberg.statistics.collect import OWN_WRITER, snapshot_of
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.stored import StoredSketch, files_of_history, load_sketches, named_fields
@@ -89,7 +90,7 @@ def _stored(
     snapshot_id: int | None,
     case_sensitive: bool,
 ) -> list[tuple[SketchedColumn, StoredSketch]]:
-    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
+    snapshot, schema = snapshot_of(metadata_of(table), branch=branch, snapshot_id=snapshot_id)
     files = list(files_of_history(table.metadata, snapshot))
     if names is None:
         known = set().union(*(named_fields(statistics) for _, statistics in files))

@@ -41,7 +41,7 @@ def scan(
     snapshot_id: int | None = None,
     branch: str | None = None,
     tag: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
 ) -> DataFrame:

@@ -1,0 +1,58 @@
+"""Rows that a caller gives, as Arrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["arrow_reader", "arrow_rows"]
+
+
+def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
+    """Given rows as a stream of record batches.
+
+    Args:
+        rows: an Arrow table, record batch or reader, or an object with the Arrow C stream or array interface,
+            such as a DataFrame of pandas or Polars.
+        what: the argument's name, for errors.
+
+    Raises:
+        InvalidInputError: none of these, or a single column.
+    """
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows
+    if isinstance(rows, pa.Table):
+        return rows.to_reader()
+    try:
+        if hasattr(rows, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(rows)
+        if hasattr(rows, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(rows)]).to_reader()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"{what}: expected Arrow rows (a table, a reader, a DataFrame), found {type(rows).__name__}: {error}"
+        ) from error
+    raise InvalidInputError(
+        f"{what}: expected Arrow rows (a table, a reader, a DataFrame), found {type(rows).__name__}"
+    )
+
+
+def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
+    """Given rows as a table, or as a reader where they come as a stream.
+
+    Args:
+        rows, what: as for `arrow_reader`.
+        streamed: whether a stream stays one; else it is read into memory.
+
+    Raises:
+        InvalidInputError: as `arrow_reader`.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, pa.Table):
+        return rows
+    reader = arrow_reader(rows, what)
+    return reader if streamed else reader.read_all()
