@@ -1,4 +1,9 @@
-"""A bound filter evaluated on Arrow columns, in SQL's three-valued logic."""
+"""A bound filter evaluated on Arrow columns, in SQL's three-valued logic.
+
+PyIceberg's `expression_to_pyarrow` is not used. Its expressions let NULL pass NOT IN under OR, miss -0.0 in IN,
+have no equality of uuids and no LIKE; and PyArrow evaluates an expression only as a plan over a dataset, which for a
+batch of 100 rows takes 160 to 200 microseconds where the calls below take 10 to 50.
+"""
 
 from __future__ import annotations
 

@@ -9,12 +9,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from pyiceberg.expressions import LessThanOrEqual, Not
 from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import bind
+from pyiceberg.io.pyarrow import expression_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
@@ -317,3 +320,19 @@ def test_numbers_are_no_dates_in_text(racing: RacingCatalog) -> None:
     for text in ("day > 2024", "at > 1.5", "t in (1, 2)", "not (at <= 5)"):
         with pytest.raises(InvalidInputError, match=r"expected a .* such as '"):
             iceberg.delete(table, text)
+
+
+def test_expressions_of_pyiceberg_for_pyarrow_cannot_replace_the_evaluator() -> None:
+    """When this fails, a newer PyIceberg may do: see the evaluator's docstring."""
+    schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "x", DoubleType()))
+    values = pa.table({"n": pa.array([1, None], pa.int64()), "x": [-0.0, 1.0]})
+    for text, ours, theirs in (
+        ("n not in (1, 5) or x = 7", [False, False], [False, True]),
+        ("x in (0.0, 5)", [True, False], [False, False]),
+    ):
+        bound = RowFilter.bind(text, schema)
+        columns = {1: values["n"].combine_chunks(), 2: values["x"].combine_chunks()}
+        assert bound.mask(columns, 2).tolist() == ours
+        expression = expression_to_pyarrow(bind(schema, bound.expression, case_sensitive=True))
+        found = ds.dataset(values).scanner(columns={"match": expression}).to_table()
+        assert found["match"].to_pylist() == theirs
