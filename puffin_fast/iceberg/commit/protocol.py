@@ -6,7 +6,7 @@ planned     data files and delete files are written for a head             all o
 written     manifests and manifest list of one attempt are written, too    all of the job
 sent        the catalog was asked to make the snapshot the head            none, until it has answered
 committed   the snapshot is in the table                                   none
-lost        the catalog refused: another commit came first, or it is busy  all of the job
+lost        the catalog refused: another commit came first, or it is busy  none, until the table was loaded
 unknown     the catalog did not answer, or an interrupt came before it did none
 
 from     event                                               to
@@ -190,16 +190,25 @@ def retried(table: WorkingTable, send: Callable[[], Result]) -> Result:
     Raises:
         ConflictError, CommitUnknownError: as `commit`.
     """
-    for _ in attempts(table.metadata.properties):
-        try:
-            table.load()
-            return send()
-        except LostRaceError as error:
-            lost = error
-        finally:
-            table.remove_created()
-            table.publish()
-    raise lost
+    lost: LostRaceError | None = None
+    try:
+        for _ in attempts(table.metadata.properties):
+            try:
+                table.load()
+                table.take_back()
+                table.remove_created()
+                return send()
+            except LostRaceError as error:
+                lost = error
+        assert lost is not None
+        raise lost
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        table.remove_created()
+        raise
+    finally:
+        table.publish()
 
 
 def upgrade_to_v3(table: WorkingTable) -> None:
@@ -335,8 +344,9 @@ class _Commit:
                 raise
             raise self.unknown(error) from error
         if not lost.is_certain and self.table.metadata.snapshot_by_id(written.snapshot.snapshot_id):
-            created.clear()
+            self.table.doubtful.clear()
             return _committed(written.snapshot, number, written.planned.changes)
+        self.table.take_back()
         self.table.remove(created[written.n_earlier :])
         return written.planned
 

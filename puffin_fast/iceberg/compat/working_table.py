@@ -19,6 +19,7 @@ from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
     BusyError,
+    LostRaceError,
     check_version,
     is_locked,
     roll_back_returned_connections,
@@ -42,6 +43,8 @@ class WorkingTable(Table):
 
     Attributes:
         created: every location that the job has named or begun to write, and may remove when it fails.
+        doubtful: those of a lost attempt, which must stay until the table was loaded again: a catalog whose
+            client repeats requests may refuse what it has done.
     """
 
     def __init__(self, shared: Table) -> None:
@@ -50,6 +53,7 @@ class WorkingTable(Table):
         )
         self._shared = shared
         self.created: list[str] = []
+        self.doubtful: list[str] = []
 
     @classmethod
     def of(cls, table: Table) -> WorkingTable:
@@ -113,10 +117,23 @@ class WorkingTable(Table):
             yield sent
         except CommitUnknownError:
             raise
+        except BusyError:
+            self.created[:0] = files
+            raise
+        except LostRaceError:
+            self.doubtful += files
+            raise
         except PuffinFastError:
             self.created[:0] = files
             raise
         self.created.clear()
+
+    def take_back(self) -> None:
+        """The lost attempt did not happen, as the metadata says that was loaded since: its files may go."""
+        log = {entry.metadata_file for entry in self.metadata.metadata_log}
+        needed = {self.metadata_location, *log}
+        self.created[:0] = [path for path in self.doubtful if path not in needed]
+        self.doubtful.clear()
 
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files of the job that nothing needs."""

@@ -19,6 +19,8 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed, Request, repeated
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+    BusyError,
+    is_locked,
     schema_of_arrow,
     v3_metadata,
 )
@@ -62,6 +64,7 @@ def create_table(
         NotFoundError: the namespace, or a column of the partition spec.
         InvalidInputError: the table exists, a property contradicts format version 3, or a transform is unknown
             or does not take its column's type.
+        ConflictError: the catalog's database is locked.
         UnsupportedError: a PyIceberg that is not known.
     """
     if not isinstance(catalog, Catalog):
@@ -82,6 +85,10 @@ def create_table(
             raise NotFoundError(f"{shown}: {error}; catalog.create_namespace makes it") from error
         except TableAlreadyExistsError as error:
             raise InvalidInputError(f"{shown}: {error}") from error
+        except Exception as error:
+            if is_locked(error):
+                raise BusyError.of(shown, error) from error
+            raise
 
 
 def append(

@@ -160,6 +160,19 @@ def test_an_upgrade_that_a_lock_prevents_changes_nothing_and_leaves_no_lock(
     assert iceberg.upgrade(old).metadata.format_version == 3
 
 
+@pytest.mark.parametrize("kind", BEGIN)
+def test_a_table_that_a_lock_keeps_from_being_made_is_not_there(
+    database: Database, table: Table, kind: str
+) -> None:
+    held = database.lock(kind)
+    with pytest.raises(ConflictError, match=r"n\.new: the catalog's database is busy"):
+        iceberg.create_table(table.catalog, "n.new", ROWS.schema)
+    held.close()
+    assert database.is_free()
+    assert not table.catalog.table_exists("n.new")
+    iceberg.create_table(table.catalog, "n.new", ROWS.schema)
+
+
 def test_a_table_that_cannot_be_loaded_is_our_error(database: Database, table: Table) -> None:
     held = database.lock("exclusive")
     with pytest.raises(ConflictError, match="database is busy"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import CommitFailedException
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
@@ -15,7 +16,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import head_of
 from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of, rows_of_duckdb
+from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, rows_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -124,6 +125,20 @@ def test_upgrades_that_meet_each_other_are_one(racing: RacingCatalog, table: Tab
     racing.before.append(lambda: iceberg.upgrade(racing.load_table("n.t")))
     assert iceberg.upgrade(table).metadata.format_version == 3
     assert table.metadata_location == racing.load_table("n.t").metadata_location
+
+
+def test_an_upgrade_that_happened_though_the_catalog_refused_it_is_a_success(
+    racing: RacingCatalog, table: Table
+) -> None:
+    """A request that something between repeated: the second was refused, for the first had come through."""
+
+    def refused() -> None:
+        raise CommitFailedException("another commit came first: your own")
+
+    racing.after.append(refused)
+    assert iceberg.upgrade(table).metadata.format_version == 3
+    assert local(table.metadata_location).exists()
+    assert rows_of(racing.load_table("n.t")).num_rows == 100
 
 
 def test_a_delete_that_meets_an_upgrade_through_a_server_is_planned_anew(
