@@ -302,6 +302,18 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
 
 
 @pytest.fixture(scope="session")
+def duckdb_delta() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB connection with its Delta extension, loaded from the package."""
+    module = require_module("duckdb")
+    connection = module.connect(config={"threads": 2, "enable_external_file_cache": False})
+    package = require_module("duckdb_extension_delta")
+    (path,) = Path(package.__file__).parent.glob("extensions/*/delta.duckdb_extension")
+    connection.execute(f"LOAD '{path}'")
+    yield connection
+    connection.close()
+
+
+@pytest.fixture(scope="session")
 def duckdb_iceberg() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded.
 

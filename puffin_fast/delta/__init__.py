@@ -8,7 +8,9 @@ from __future__ import annotations
 from puffin_fast.errors import MissingExtraError
 
 try:
+    from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+    from puffin_fast.delta.maintenance.enable import enable
     from puffin_fast.delta.read.scan import DeltaScan, scan
     from puffin_fast.delta.read.vectors import vectors
 except ModuleNotFoundError as error:
@@ -17,4 +19,15 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError(package, extra="delta") from error
 
-__all__ = ["DeltaScan", "Snapshot", "scan", "snapshot", "vectors"]
+__all__ = [
+    "DeleteResult",
+    "DeltaScan",
+    "Snapshot",
+    "delete",
+    "delete_keys",
+    "delete_positions",
+    "enable",
+    "scan",
+    "snapshot",
+    "vectors",
+]

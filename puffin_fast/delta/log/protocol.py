@@ -12,8 +12,10 @@ __all__ = [
     "DELETION_VECTORS",
     "ENABLE_VECTORS",
     "Protocol",
+    "check_committable",
     "check_readable",
     "check_writable",
+    "is_set",
     "with_vectors",
 ]
 
@@ -119,6 +121,11 @@ class Protocol:
         return found
 
 
+def is_set(configuration: Mapping[str, str], name: str) -> bool:
+    """Whether a property of a table is true."""
+    return configuration.get(name, "false").lower() == "true"
+
+
 def check_readable(protocol: Protocol, root: str) -> None:
     """Refuses a table that scans might read wrong.
 
@@ -133,12 +140,11 @@ def check_readable(protocol: Protocol, root: str) -> None:
         raise UnsupportedError(f"{root}: unknown reader features {', '.join(unknown)}")
 
 
-def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
-    """Refuses a table to which a delete through vectors must not be committed.
+def check_committable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
+    """Refuses a table to which nothing about vectors must be committed.
 
     Raises:
-        UnsupportedError: vectors are not enabled, rows may only be appended, or a feature that is not known or
-            forbids vectors; it is named.
+        UnsupportedError: a feature that is not known or forbids vectors, or commits that go elsewhere; it is named.
     """
     check_readable(protocol, root)
     if protocol.writer > MAX_WRITER:
@@ -148,13 +154,8 @@ def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: s
     if unknown := sorted(protocol.writer_features - WRITER_FEATURES):
         raise UnsupportedError(f"{root}: writer features {', '.join(unknown)} are not written here")
 
-    def on(name: str) -> bool:
-        return configuration.get(name, "false").lower() == "true"
-
-    if on("delta.appendOnly"):
-        raise UnsupportedError(f"{root}: delta.appendOnly is set, rows may only be added")
     for version in ("V1", "V2"):
-        if on(f"delta.enableIcebergCompat{version}"):
+        if is_set(configuration, f"delta.enableIcebergCompat{version}"):
             raise UnsupportedError(
                 f"{root}: delta.enableIcebergCompat{version} is set, it forbids deletion vectors"
             )
@@ -162,7 +163,20 @@ def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: s
     coordinated = [name for name in configuration if name.startswith("delta.coordinatedCommits")]
     if redirects or coordinated:
         raise UnsupportedError(f"{root}: {(redirects + coordinated)[0]} is set, commits go elsewhere")
-    if DELETION_VECTORS not in protocol.reader_features & protocol.writer_features or not on(ENABLE_VECTORS):
+
+
+def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
+    """Refuses a table to which a delete through vectors must not be committed.
+
+    Raises:
+        UnsupportedError: as `check_committable`; vectors are not enabled, or rows may only be appended.
+    """
+    check_committable(protocol, configuration, root)
+    if is_set(configuration, "delta.appendOnly"):
+        raise UnsupportedError(f"{root}: delta.appendOnly is set, rows may only be added")
+    if DELETION_VECTORS not in protocol.reader_features & protocol.writer_features or not is_set(
+        configuration, ENABLE_VECTORS
+    ):
         raise UnsupportedError(
             f"{root}: deletion vectors are not enabled; puffin_fast.delta.enable(table) enables them"
         )

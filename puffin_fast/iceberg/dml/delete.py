@@ -34,6 +34,7 @@ __all__ = [
     "OnConflict",
     "delete",
     "delete_positions",
+    "group_positions",
     "start",
 ]
 
@@ -124,7 +125,7 @@ def delete_positions(
     check_threads(threads)
     job = start(table, branch, job_id, oldest=2)
     table = job.table
-    wanted = _grouped(deletes)
+    wanted = group_positions(deletes)
 
     def plan(base: Snapshot | None) -> VectorChanges:
         tasks = {}
@@ -149,7 +150,7 @@ def delete_positions(
     return job.run(plan, on_conflict, snapshot_properties)
 
 
-def _grouped(deletes: Any) -> dict[str, PositionBitmap]:
+def group_positions(deletes: Any) -> dict[str, PositionBitmap]:
     """One bitmap per path; a stream is taken batch by batch, its blobs united at the end."""
     blobs: dict[str, list[bytes]] = {}
     for rows in _batches(deletes):

@@ -1,0 +1,63 @@
+"""Deletion vectors enabled: the protocol raised, the property set, in one commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from puffin_fast.delta.log.commit import Changes, commit
+from puffin_fast.delta.log.protocol import (
+    DELETION_VECTORS,
+    ENABLE_VECTORS,
+    check_committable,
+    is_set,
+    with_vectors,
+)
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import storage_of
+
+__all__ = ["enable"]
+
+
+def enable(
+    table: Any, *, commit_properties: Mapping[str, str] | None = None, filesystem: Any = None
+) -> int | None:
+    """Enables deletion vectors: reader version 3, writer version 7, `delta.enableDeletionVectors`.
+
+    Features that older versions implied are named from then on. Readers that do not know deletion vectors no longer
+    read the table.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        commit_properties: more entries for the commit's `commitInfo`.
+        filesystem: as `delete` takes it.
+
+    Returns:
+        The new version; None where vectors were enabled already.
+
+    Raises:
+        NotFoundError: no such table.
+        UnsupportedError: a feature that is not known or forbids vectors; it is named.
+        ConflictError: another commit changed the protocol or the metadata meanwhile.
+        CommitUnknownError: the storage did not say whether the commit happened.
+    """
+
+    def check(base: Snapshot) -> None:
+        check_committable(base.protocol, base.configuration, base.root)
+
+    def plan(base: Snapshot) -> Changes | None:
+        protocol, actions = with_vectors(base.protocol), []
+        known = base.protocol.reader_features & base.protocol.writer_features
+        if DELETION_VECTORS not in known:
+            actions.append({"protocol": protocol.action()})
+        if not is_set(base.configuration, ENABLE_VECTORS):
+            configuration = {**base.configuration, ENABLE_VECTORS: "true"}
+            actions.append({"metaData": {**base.metadata, "configuration": configuration}})
+        if not actions:
+            return None
+        parameters = {"properties": json.dumps({ENABLE_VECTORS: "true"})}
+        return Changes(actions, "SET TBLPROPERTIES", parameters=parameters)
+
+    done = commit(storage_of(table, filesystem), plan, commit_properties=commit_properties, check=check)
+    return done.version

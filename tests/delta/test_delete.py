@@ -1,0 +1,521 @@
+"""Rows of Delta tables deleted: what the log then says, what other readers read, races, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from puffin_fast import delta, errors
+from puffin_fast.delta.dml.changes import _wide
+from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.dv import _frame
+
+ROOT = Path(__file__).parents[2]
+SPARK = [
+    "spark_partitioned",
+    "spark_v1_checkpoint",
+    "spark_v2_checkpoint",
+    "spark_many_features",
+    "spark_iceberg_compat_v3",
+]
+
+
+def ids(table: Path, **options: Any) -> list[int]:
+    found: list[int] = delta.scan(table, selected_fields=("id",), **options).to_arrow()["id"].to_pylist()
+    return sorted(found)
+
+
+def commit_of(table: Path, version: int) -> dict[str, list[dict[str, Any]]]:
+    """The actions of a version by kind."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in (table / "_delta_log" / f"{version:020d}.json").read_text().splitlines():
+        for kind, action in json.loads(line).items():
+            found.setdefault(kind, []).append(action)
+    return found
+
+
+def files_of(table: Path) -> set[Path]:
+    return {path for path in table.rglob("*") if path.is_file()}
+
+
+def alter(table: Path, kind: str, edit: Callable[[dict[str, Any]], object], version: int = 0) -> None:
+    """Alters the actions of one kind in a commit."""
+    file = table / "_delta_log" / f"{version:020d}.json"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if kind in line:
+            edit(line[kind])
+    file.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+
+
+# What is deleted -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPARK)
+@pytest.mark.parametrize(
+    ("row_filter", "goes"),
+    [
+        ("id >= 100 and id < 150", lambda i: 100 <= i < 150),
+        ("part = 'p 1'", lambda i: i % 3 == 1),
+        ("part != 'p 1'", lambda i: i % 3 != 1),
+        (pc.field("part") == "p 2", lambda i: i % 3 == 2),
+        ("part = 'p 1' and v = 'v3'", lambda i: i % 3 == 1 and i % 7 == 3),
+        ("part = 'p 0' or id = 100", lambda i: i % 3 == 0 or i == 100),
+        ("id >= 0", lambda i: True),
+        ("part is not null", lambda i: True),
+    ],
+)
+def test_a_delete_takes_its_rows_and_no_others(
+    name: str, row_filter: Any, goes: Callable[[int], bool], golden: Callable[[str], Path]
+) -> None:
+    table = golden(name)
+    before = ids(table)
+    done = delta.delete(table, row_filter)
+    assert ids(table) == [i for i in before if not goes(i)]
+    assert done.rows_deleted == sum(map(goes, before))
+    assert (done.version, done.attempts, done.repeated) == (4, 1, False)
+    assert done.vectors_written + done.data_files_dropped == done.data_files
+    assert ids(table, version=3) == before
+
+
+@pytest.mark.parametrize("name", ["hand_inline", "hand_prefix", "hand_native"])
+def test_vectors_of_every_kind_are_taken_over(name: str, golden: Callable[[str], Path]) -> None:
+    table = golden(name)
+    before = ids(table)
+    done = delta.delete(table, "id < 15")
+    assert done.vectors_merged == done.vectors_written == 1
+    assert ids(table) == [i for i in before if i >= 15]
+
+
+def test_a_delete_of_nothing_commits_nothing(table: Path) -> None:
+    before = files_of(table)
+    done = delta.delete(table, "id < 0")
+    assert (done.version, done.rows_deleted, done.attempts) == (None, 0, 0)
+    assert files_of(table) == before
+
+
+def test_positions_go_by_file_and_position(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    rows = delta.scan(table, "id < 9", ("id", "_file", "_pos")).to_arrow()
+    deletes = pa.table({"file_path": rows["_file"].cast(pa.string()), "pos": rows["_pos"]})
+    done = delta.delete_positions(table, pa.concat_tables([deletes, deletes]))
+    assert done.rows_deleted == rows.num_rows
+    assert not set(ids(table)) & set(rows["id"].to_pylist())
+    again = delta.delete_positions(table, deletes)
+    assert (again.version, again.rows_deleted) == (None, 0)
+    relative = "part=p 0/" + next(table.glob("part=p 0/*.parquet")).name
+    by_log = relative.replace(" ", "%20")
+    assert (
+        delta.delete_positions(table, pa.table({"file_path": [relative, by_log], "pos": [6, 8]})).rows_deleted
+        == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "pos", "error", "message"),
+    [
+        ("nothing.parquet", 1, errors.NotFoundError, "no data file of version 3"),
+        (None, 100, errors.InvalidInputError, "the file has 100 rows"),
+        (None, -1, errors.InvalidInputError, "-1"),
+    ],
+)
+def test_positions_that_are_none_are_refused(
+    path: str | None, pos: int, error: type[Exception], message: str, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    path = path or str(next(table.glob("part=p 0/*.parquet")))
+    with pytest.raises(error, match=message):
+        delta.delete_positions(table, pa.table({"file_path": [path], "pos": [pos]}))
+    assert files_of(table) == before
+
+
+def test_keys_go_by_their_columns(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_many_features")
+    before = ids(table)
+    keys = pa.table({"id": [2, 3, 8, 9, 1000], "part": ["p 2", "p 1", "p 2", None, "p 0"]})
+    assert delta.delete_keys(table, keys, "id", dry_run=True).rows_deleted == 4
+    assert ids(table) == before
+    assert delta.delete_keys(table, keys, ["id", "part"]).rows_deleted == 2
+    assert ids(table) == [i for i in before if i not in (2, 8)]
+    assert delta.delete_keys(table, keys, "id").rows_deleted == 2
+    with pytest.raises(errors.NotFoundError, match="nothing"):
+        delta.delete_keys(table, keys, "nothing")
+
+
+# What the log says -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPARK)
+def test_adds_repeat_the_old_ones_and_removes_have_the_old_vector(
+    name: str, golden: Callable[[str], Path]
+) -> None:
+    table = golden(name)
+    old = delta.snapshot(table)
+    olds = {add["path"]: add for add in old.adds(range(old.files.num_rows))}
+    done = delta.delete(table, "id < 30", commit_properties={"why": "a test"})
+    actions = commit_of(table, 4)
+    assert len(actions["add"]) == len(actions["remove"]) == done.vectors_written == 3
+    for add in actions["add"]:
+        before = dict(olds[add["path"]])
+        stats, wide = json.loads(before.pop("stats")), json.loads(add.pop("stats"))
+        assert wide == stats | {"tightBounds": False}
+        vector = add.pop("deletionVector")
+        assert vector["storageType"] == "u"
+        assert vector["offset"] >= 1
+        before.pop("deletionVector", None)
+        assert add == before | {"dataChange": True}
+    for remove in actions["remove"]:
+        before = olds[remove["path"]]
+        assert remove["deletionVector"] == before["deletionVector"]
+        assert remove["extendedFileMetadata"] is remove["dataChange"] is True
+        for field in ("partitionValues", "size", "tags", "baseRowId", "defaultRowCommitVersion"):
+            assert remove.get(field) == before.get(field)
+    (info,) = actions["commitInfo"]
+    assert (info["operation"], info["readVersion"], info["isBlindAppend"]) == ("DELETE", 3, False)
+    assert info["why"] == "a test"
+    tracked = name in ("spark_many_features", "spark_iceberg_compat_v3")
+    assert (info.get("tags") == {"delta.rowTracking.preserved": "true"}) == tracked
+    if name == "spark_many_features":
+        assert next(iter(info)) == "inCommitTimestamp"
+        assert info["inCommitTimestamp"] > old.commit_info["inCommitTimestamp"]
+    else:
+        assert "inCommitTimestamp" not in info
+
+
+def test_vectors_of_one_commit_share_a_file(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    done = delta.delete(table, "id < 30")
+    (new,) = [path for path in files_of(table) - before if path.suffix == ".bin"]
+    data = new.read_bytes()
+    assert len(data) == done.n_bytes
+    spans = list(_frame.spans(data))
+    descriptors = [add["deletionVector"] for add in commit_of(table, 4)["add"]]
+    assert sorted((d["offset"], d["sizeInBytes"] + 8) for d in descriptors) == spans
+
+
+def test_a_file_of_which_no_row_is_left_is_removed_only(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    delta.delete(table, "part = 'p 2'")
+    actions = commit_of(table, 4)
+    assert "add" not in actions
+    assert [remove["deletionVector"]["cardinality"] for remove in actions["remove"]] == [10]
+    assert not [file for file in delta.snapshot(table).files["path"].to_pylist() if "p%202" in file]
+
+
+def test_statistics_keep_every_digit() -> None:
+    stats = '{ "minValues":{"tightBounds":true,"d":12345678901234567890.123456789}, "tightBounds" : true , "x":1.0E+20}'
+    assert _wide(stats, 7, "t") == (
+        '{"numRecords":7,"minValues":{"tightBounds":true,"d":12345678901234567890.123456789},"x":1.0E+20,"tightBounds":false}'
+    )
+    assert json.loads(_wide(None, 7, "t")) == {"numRecords": 7, "tightBounds": False}
+    assert json.loads(_wide("{}", 7, "t")) == {"numRecords": 7, "tightBounds": False}
+    with pytest.raises(errors.CorruptDataError, match="stats"):
+        _wide("[1]", 7, "t")
+
+
+# Refusals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "message"),
+    [
+        (
+            "metaData",
+            lambda m: m["configuration"].update({"delta.enableDeletionVectors": "false"}),
+            "not enabled",
+        ),
+        ("metaData", lambda m: m["configuration"].update({"delta.appendOnly": "true"}), "appendOnly"),
+        (
+            "metaData",
+            lambda m: m["configuration"].update({"delta.enableIcebergCompatV1": "true"}),
+            "CompatV1",
+        ),
+        (
+            "metaData",
+            lambda m: m["configuration"].update({"delta.enableIcebergCompatV2": "true"}),
+            "CompatV2",
+        ),
+        ("metaData", lambda m: m["configuration"].update({"delta.redirectReaderWriter": "{}"}), "redirect"),
+        (
+            "metaData",
+            lambda m: m["configuration"].update({"delta.coordinatedCommits.commitCoordinator-preview": "x"}),
+            "coordinatedCommits",
+        ),
+        ("protocol", lambda p: p["writerFeatures"].append("catalogManaged"), "catalogManaged"),
+        ("protocol", lambda p: p["writerFeatures"].append("teleportation"), "teleportation"),
+        ("protocol", lambda p: p.update(minWriterVersion=8), "writer version 8"),
+        ("protocol", lambda p: p["readerFeatures"].remove("deletionVectors"), "not enabled"),
+    ],
+)
+def test_tables_that_must_not_be_written_to_are_refused_by_name(
+    kind: str, edit: Callable[[dict[str, Any]], object], message: str, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    alter(table, kind, edit)
+    before = files_of(table)
+    for run in (
+        lambda: delta.delete(table, "id < 30"),
+        lambda: delta.delete_keys(table, pa.table({"id": [1]}), "id"),
+    ):
+        with pytest.raises(errors.UnsupportedError, match=message):
+            run()
+    assert files_of(table) == before
+
+
+def test_wrong_options_are_refused(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    with pytest.raises(errors.InvalidInputError, match="on_conflict"):
+        delta.delete(table, "id < 3", on_conflict="hope")  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidInputError, match="operation"):
+        delta.delete(table, "id < 3", commit_properties={"operation": "x"})
+    with pytest.raises(errors.NotFoundError, match="nothing"):
+        delta.delete(table, "nothing < 3")
+
+
+def test_a_missing_data_file_leaves_the_table_as_it_was(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    next(table.glob("part=p 2/*.parquet")).unlink()
+    before = files_of(table)
+    with pytest.raises(errors.NotFoundError):
+        delta.delete(table, "id >= 0 and v = 'v1'")
+    assert files_of(table) == before
+
+
+# Races -----------------------------------------------------------------------------------------------------
+
+
+class Racing(TableStorage):
+    """A storage in which others do something right before our first commit."""
+
+    def __init__(self, table: Path, happening: Callable[[], object]) -> None:
+        super().__init__(str(table))
+        self._happening: list[Callable[[], object]] = [happening]
+
+    def put(self, path: str, data: bytes) -> bool:
+        if self._happening:
+            self._happening.pop()()
+        return super().put(path, data)
+
+
+def append(table: Path, version: int, *, blind: bool = True) -> None:
+    """A commit of another writer that adds a copy of a data file under a new name."""
+    name = "part=p 0/other.parquet"
+    (table / name).write_bytes(next(table.glob("part=p 0/part*.parquet")).read_bytes())
+    add = {
+        "path": name.replace(" ", "%20"),
+        "partitionValues": {"part": "p 0"},
+        "size": (table / name).stat().st_size,
+        "modificationTime": 1,
+        "dataChange": True,
+        "stats": '{"numRecords":100}',
+    }
+    info = {"operation": "WRITE", "isBlindAppend": blind}
+    lines = [{"commitInfo": info}, {"add": add}]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (table / "_delta_log" / f"{version:020d}.json").write_text(text + "\n")
+
+
+def test_a_blind_append_meanwhile_stands_beside(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    done = delta.delete(Racing(table, lambda: append(table, 4)), "id < 30")
+    assert (done.version, done.attempts) == (5, 2)
+    assert sorted(i for i in ids(table) if i < 30) == list(range(0, 30, 3))
+
+
+def test_rows_that_others_add_after_reading_are_looked_at(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = {path for path in files_of(table) if path.suffix == ".bin"}
+    done = delta.delete(Racing(table, lambda: append(table, 4, blind=False)), "id < 30")
+    assert (done.version, done.attempts) == (5, 2)
+    assert not [i for i in ids(table) if i < 30]
+    assert len({path for path in files_of(table) if path.suffix == ".bin"} - before) == 1
+
+
+def test_a_serializable_table_looks_at_blind_appends_too(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    alter(table, "metaData", lambda m: m["configuration"].update({"delta.isolationLevel": "Serializable"}))
+    delta.delete(Racing(table, lambda: append(table, 4)), "id < 30")
+    assert not [i for i in ids(table) if i < 30]
+
+
+def test_a_delete_of_the_same_file_meanwhile_is_a_conflict(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    racing = Racing(table, lambda: delta.delete(table, "id = 4"))
+    with pytest.raises(errors.ConflictError, match="version 4 changed the data file"):
+        delta.delete(racing, "id = 1")
+    assert ids(table) == [i for i in before if i != 4]
+    orphans = {path.name for path in table.glob("*.bin")}
+    live = {row["pathOrInlineDv"] for row in delta.snapshot(table).files["deletionVector"].to_pylist()}
+    assert len(orphans) <= len(live) + 2
+
+
+def test_a_delete_of_the_same_file_meanwhile_is_merged_where_asked(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    racing = Racing(table, lambda: delta.delete(table, "id = 4"))
+    done = delta.delete(racing, "id = 1", on_conflict="merge")
+    assert (done.version, done.attempts) == (5, 2)
+    assert ids(table) == [i for i in before if i not in (1, 4)]
+
+
+def test_a_delete_in_another_file_meanwhile_stands_beside(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    racing = Racing(table, lambda: delta.delete_positions(table, positions(table, 5)))
+    done = delta.delete(racing, "id = 1", on_conflict="merge")
+    assert done.version == 5
+    assert ids(table) == [i for i in before if i not in (1, 5)]
+
+
+def positions(table: Path, row: int) -> pa.Table:
+    found = delta.scan(table, f"id = {row}", ("_file", "_pos")).to_arrow()
+    return pa.table({"file_path": found["_file"].cast(pa.string()), "pos": found["_pos"]})
+
+
+@pytest.mark.parametrize("action", ["metaData", "protocol"])
+def test_new_metadata_or_protocol_meanwhile_is_a_conflict(action: str, golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    line = {action: commit_of(table, 0)[action][0]}
+
+    def change() -> None:
+        (table / "_delta_log" / f"{4:020d}.json").write_text(json.dumps(line) + "\n")
+
+    with pytest.raises(errors.ConflictError, match="version 4 changed the table's"):
+        delta.delete(Racing(table, change), "id = 1", on_conflict="merge")
+
+
+def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_v1_checkpoint")
+    first = delta.delete(table, "id < 30", job_id="nightly")
+    again = delta.delete(table, "id < 60", job_id="nightly")
+    assert (first.version, first.repeated) == (4, False)
+    assert (again.version, again.rows_deleted, again.repeated) == (None, 0, True)
+    assert delta.snapshot(table).transactions == {"nightly": 1}
+    assert delta.delete(table, "id < 60", job_id="another").version == 5
+
+
+def test_of_two_runs_of_a_job_at_once_one_counts(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = {path for path in files_of(table) if path.suffix == ".bin"}
+    racing = Racing(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
+    done = delta.delete(racing, "id < 30", job_id="nightly")
+    assert (done.repeated, done.rows_deleted) == (True, 0)
+    assert len({path for path in files_of(table) if path.suffix == ".bin"} - before) == 1
+
+
+class Losing(TableStorage):
+    """A storage whose answer to the first commit is lost, the commit itself or both."""
+
+    def __init__(self, table: Path, *, written: bool, mute: bool = False) -> None:
+        super().__init__(str(table))
+        self._written, self._mute, self._lost = written, mute, False
+
+    def put(self, path: str, data: bytes) -> bool:
+        if self._lost:
+            return super().put(path, data)
+        self._lost = True
+        if self._written:
+            super().put(path, data)
+        raise OSError("connection reset")
+
+    def read(self, path: str) -> bytes:
+        if self._lost and self._mute:
+            raise OSError("connection reset")
+        return super().read(path)
+
+
+def test_a_commit_whose_answer_was_lost_counts(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    done = delta.delete(Losing(table, written=True), "id < 30")
+    assert done.version == 4
+    assert ids(table) == [i for i in before if i >= 30]
+
+
+def test_a_commit_that_was_lost_leaves_the_table_as_it_was(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    with pytest.raises(OSError, match="connection reset"):
+        delta.delete(Losing(table, written=False), "id < 30")
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_unknown_outcome_is_said_and_nothing_is_removed(
+    written: bool, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    with pytest.raises(errors.CommitUnknownError, match="txnId"):
+        delta.delete(Losing(table, written=written, mute=True), "id < 30")
+    assert len([path for path in files_of(table) - before if path.suffix == ".bin"]) == 1
+    assert (min(ids(table)) >= 30) == written
+
+
+def test_racing_processes_lose_no_delete(golden: Callable[[str], Path]) -> None:
+    table = golden("hand_prefix")
+    delta.delete(table, "id = 999")
+    before = ids(table)
+    n = 4
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    alive = [i for i in range(40) if i in before]
+    script = ROOT / "tests" / "delta" / "racing.py"
+    assert alive
+    commands = [[sys.executable, str(script), str(table), ",".join(map(str, alive[k::n]))] for k in range(n)]
+    running = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for command in commands
+    ]
+    for process in running:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
+    assert ids(table) == [i for i in before if i >= 40]
+    assert delta.snapshot(table).version == 3 + len(alive)
+    assert not list((table / "_delta_log").glob(".*tmp"))
+
+
+# Vectors enabled -------------------------------------------------------------------------------------------
+
+
+def test_enabling_vectors_names_what_older_protocols_implied(golden: Callable[[str], Path]) -> None:
+    table = golden("hand_inline")
+    for version in (1, 2):
+        (table / "_delta_log" / f"{version:020d}.json").unlink()
+    with pytest.raises(errors.UnsupportedError, match="enable"):
+        delta.delete(table, "id < 5")
+    assert delta.enable(table) == 1
+    protocol = delta.snapshot(table).protocol.action()
+    assert protocol == {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
+    }
+    assert delta.snapshot(table).configuration == {"delta.enableDeletionVectors": "true"}
+    assert delta.enable(table) is None
+    assert delta.delete(table, "id < 5").rows_deleted == 5
+    assert ids(table) == list(range(5, 1000))
+
+
+def test_enabling_vectors_is_refused_where_they_are_forbidden(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    alter(
+        table,
+        "metaData",
+        lambda m: m["configuration"].update(
+            {"delta.enableIcebergCompatV2": "true", "delta.enableDeletionVectors": "false"}
+        ),
+    )
+    with pytest.raises(errors.UnsupportedError, match="CompatV2"):
+        delta.enable(table)
