@@ -155,9 +155,9 @@ class _Writer:
         name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
         path = self._locations.new_data_location(name, file.partition)
         output = self._io.new_output(path)
-        rows = pa.Table.from_batches(file.batches)
+        batches = [pa.record_batch(_Renamed(batch, self._arrow_schema)) for batch in file.batches]
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:
-            writer.write(pa.Table.from_arrays(rows.columns, schema=self._arrow_schema))
+            writer.write(pa.Table.from_batches(batches, self._arrow_schema))
         metrics: dict[str, Any] = writer.result().to_serialized_dict()
         record: Any = () if file.partition is None else file.partition.partition
         return ManifestEntry(
@@ -173,3 +173,13 @@ class _Writer:
             file_size_in_bytes=len(output),
             **metrics,
         )
+
+
+class _Renamed:
+    """A batch under a schema of other names, at all depths; a cast goes by name, and loses renamed fields."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch, self._schema = batch, schema
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[Any, Any]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]

@@ -385,3 +385,24 @@ def test_partitions_of_nan_and_of_both_zeros_keep_their_rows(
         rows_of_duckdb(duckdb_iceberg, table),
     ):
         assert [repr(value) for value in found["x"].to_pylist()] == expected
+
+
+def test_names_that_files_spell_differently_keep_their_values_at_all_depths(racing: Any) -> None:
+    """PyIceberg writes `a.b` as `a_x2Eb`."""
+    inner = [{"a.b": -i, "x y": f"v{i}", "x": [{"0": i}], "m": [("k", {"p/q": i})]} for i in range(3)]
+    kind = pa.struct(
+        [
+            ("a.b", pa.int64()),
+            ("x y", pa.string()),
+            ("x", pa.list_(pa.struct([("0", pa.int64())]))),
+            ("m", pa.map_(pa.string(), pa.struct([("p/q", pa.int64())]))),
+        ]
+    )
+    rows = pa.table({"p.q": pa.array([*inner, None], kind), "1": pa.array([1, 2, None, 4], pa.int64())})
+    table = create_table(racing, "n.t", rows.schema)
+    append(table, rows)
+    append(table, rows.slice(1, 2))
+    found = scan(table, '"1" in (1, 4) or "1" = 2 or "1" is null').to_arrow().to_pylist()
+    wanted = [*rows.to_pylist(), *rows.slice(1, 2).to_pylist()]
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == sorted(map(repr, wanted))
