@@ -9,6 +9,7 @@ from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.compat.locations import check_locations
 from puffin_fast.iceberg.compat.pyiceberg_catalog import BusyError
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION, metadata_of
@@ -36,7 +37,7 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
         oldest: the format version that the job needs at least: 3 for vectors, 2 for position-delete files.
 
     Raises:
-        InvalidInputError: what is given is no table.
+        InvalidInputError: what is given is no table, or its files would be written elsewhere than it says.
         UnsupportedError: an older format version or one above 3, or PyIceberg is not known.
         NotFoundError: the table is gone.
         ConflictError: the catalog's database stays locked.
@@ -52,6 +53,7 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
             busy = error
     else:
         raise busy
+    check_locations(working)
     working.publish()
     name, version = working.shown, working.metadata.format_version
     if version > MAX_FORMAT_VERSION:

@@ -18,6 +18,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed, Request, repeated
+from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.pyiceberg_catalog import (
     BusyError,
     is_locked,
@@ -62,8 +63,8 @@ def create_table(
 
     Raises:
         NotFoundError: the namespace, or a column of the partition spec.
-        InvalidInputError: the table exists, a property contradicts format version 3, or a transform is unknown
-            or does not take its column's type.
+        InvalidInputError: the table exists, its files would be written elsewhere than it says, a property
+            contradicts format version 3, or a transform is unknown or does not take its column's type.
         ConflictError: the catalog's database is locked.
         UnsupportedError: a PyIceberg that is not known.
     """
@@ -76,6 +77,7 @@ def create_table(
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
     partition_spec = checked_partition_spec(partition_spec, schema)
+    check_new_location(catalog, name, location, settings)
     with v3_metadata(catalog):
         try:
             return catalog.create_table(

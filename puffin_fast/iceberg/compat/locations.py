@@ -1,0 +1,72 @@
+"""Where PyIceberg goes for a location: it reads one with a scheme as a URL, without percent-decoding.
+
+A ``#`` or ``?`` ends the path, tabs and line ends are dropped, and the host of ``file://localhost/a`` becomes a folder.
+Files would be written elsewhere than the metadata says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast._runtime import split_location
+from puffin_fast.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["check_locations", "check_new_location"]
+
+DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
+WITHOUT_AUTHORITY = ("file", "hdfs", "viewfs")
+"""Schemes whose paths do not begin with the authority."""
+
+
+def check_locations(table: Table) -> None:
+    """Refuses a table whose files PyIceberg would write elsewhere than the table says.
+
+    Raises:
+        InvalidInputError: it would.
+    """
+    paths = (table.properties.get(name) for name in (DATA_PATH, METADATA_PATH))
+    for location in (table.location(), *paths):
+        if location is not None:
+            _check(location, table.io)
+
+
+def check_new_location(
+    catalog: Catalog, name: str | tuple[str, ...], location: str | None, properties: Mapping[str, str]
+) -> None:
+    """The same for a table that is to be created.
+
+    Raises:
+        InvalidInputError: as `check_locations`.
+    """
+    given = [location, *(properties.get(name) for name in (DATA_PATH, METADATA_PATH))]
+    if isinstance(catalog, MetastoreCatalog):
+        identifier = Catalog.identifier_to_tuple(name)
+        namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
+        with suppress(ValueError, NoSuchNamespaceError):  # raised again when the table is created
+            given.append(catalog._resolve_table_location(location, namespace, identifier[-1]))
+    for path in given:
+        if path is not None:
+            _check(path, load_file_io(dict(catalog.properties), path))
+
+
+def _check(location: str, io: FileIO) -> None:
+    scheme, authority, key = split_location(location)
+    if not scheme or not isinstance(io, PyArrowFileIO):
+        return
+    expected = key if scheme in WITHOUT_AUTHORITY else authority + key
+    _, _, found = io.parse_location(location)
+    if found != expected:
+        raise InvalidInputError(
+            f"location {location!r}: PyIceberg would write to {found!r}: expected a location without '#', '?', tabs, "
+            "line ends and, after file://, a host"
+        )
