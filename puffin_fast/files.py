@@ -219,6 +219,8 @@ def read_ranges(
         As `read_vector` does.
     """
     wanted = list(ranges)
+    if file_size is not None:
+        _check_overlap(_name_of(path), (length for _, length, _ in wanted), file_size)
     with _runtime.open_source(path, filesystem=filesystem, size=file_size) as source:
         for index, blob in source.read_ranges([(offset, length) for offset, length, _ in wanted]):
             offset, _, cardinality = wanted[index]
@@ -247,7 +249,9 @@ def read_vectors(
     vectors: dict[str, PositionBitmap] = {}
     with PuffinReader(path, filesystem=filesystem, file_size=file_size) as reader:
         name = _name_of(path)
-        for blob, data in reader.read_many([blob for blob in reader.blobs if blob.type == codec.BLOB_TYPE]):
+        blobs = [blob for blob in reader.blobs if blob.type == codec.BLOB_TYPE]
+        _check_overlap(name, (blob.length for blob in blobs), reader.file_size)
+        for blob, data in reader.read_many(blobs):
             data_file = _property(blob, REFERENCED_DATA_FILE, name)
             if data_file in vectors:
                 raise CorruptDataError(
@@ -261,12 +265,21 @@ def read_vectors(
     return vectors
 
 
+def _check_overlap(path: str, lengths: Iterable[int], file_size: int) -> None:
+    """Refuses vectors that take more bytes than the file has: reading each would take time without bound."""
+    total = sum(lengths)
+    if total > file_size:
+        raise CorruptDataError(
+            "vectors that overlap", path=path, expected=f"at most {file_size} bytes", found=total
+        )
+
+
 def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Problem]:
     """Reads a Puffin file to the last byte and tells all that is wrong with it and its vectors.
 
     Checked: magic and footer; for each vector its range, codec (there must be none), properties, length,
-    magic, CRC, containers and cardinality; ranges that overlap; two vectors for one data file. Other blobs
-    are read and decompressed.
+    magic, CRC, containers and cardinality; ranges that overlap (only the first blob is read); two vectors for
+    one data file. Other blobs are read and decompressed.
 
     Args:
         path: as `read_vector` takes it.
@@ -291,28 +304,39 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
         yield Problem(name, None, None, str(error))
         return
     owners: dict[str, int] = {}
-    end = 0
     with reader:
-        for blob, read in _read_ahead(reader):
+        for blob, end, read in _read_ahead(reader):
             data_file = blob.properties.get(REFERENCED_DATA_FILE) if blob.type == codec.BLOB_TYPE else None
             for message in _blob_problems(read, blob, name):
                 yield Problem(name, blob.offset, data_file, message)
-            if blob.length and blob.offset < end:
-                yield Problem(
-                    name, blob.offset, data_file, f"overlaps the blob before it, which ends at {end}"
-                )
-            end = max(end, blob.offset + blob.length)
+            if read is None:
+                message = f"overlaps a blob before it, which ends at {end}: not read"
+                yield Problem(name, blob.offset, data_file, message)
             if data_file is not None:
                 other = owners.setdefault(data_file, blob.offset)
                 if other != blob.offset:
                     yield Problem(name, blob.offset, data_file, f"a second vector, the first is at {other}")
 
 
-def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, Callable[[], bytes]]]:
-    """All blobs in the order of the file, neighbours in one read as long as none is broken."""
-    ahead = reader.read_many()
-    whole = True
+def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
+    """All blobs in the order of the file: each with the end of those before it, and how to read it.
+
+    Neighbours are read together as long as none is broken. A blob that overlaps one before it is not read, so
+    that no byte is read twice.
+    """
+    ordered, alone, end = [], [], 0
     for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):
+        overlaps = blob.length > 0 and blob.offset < end
+        ordered.append((blob, end, overlaps))
+        if not overlaps:
+            alone.append(blob)
+        end = max(end, blob.offset + blob.length)
+    ahead = reader.read_many(alone)
+    whole = True
+    for blob, end, overlaps in ordered:
+        if overlaps:
+            yield blob, end, None
+            continue
         found: tuple[BlobMetadata, bytes] | None = None
         if whole:
             try:
@@ -320,21 +344,22 @@ def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, Callable[[
             except PuffinFastError:
                 whole = False
         if found is not None and found[0] is blob:
-            yield blob, partial(bytes, found[1])
+            yield blob, end, partial(bytes, found[1])
         else:
             whole = False
-            yield blob, partial(reader.read, blob)
+            yield blob, end, partial(reader.read, blob)
 
 
-def _blob_problems(read: Callable[[], bytes], blob: BlobMetadata, path: str) -> Iterator[str]:
-    checks: list[Callable[[], object]]
-    if blob.type != codec.BLOB_TYPE:
-        checks = [read]
-    else:
-        checks = [
-            lambda: _property(blob, REFERENCED_DATA_FILE, path),
-            lambda: _decode(blob, read(), path),
-        ]
+def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: str) -> Iterator[str]:
+    """What is wrong with a blob by itself; its bytes are left out where they are not read."""
+    checks: list[Callable[[], object]] = []
+    if blob.type == codec.BLOB_TYPE:
+        checks.append(lambda: _property(blob, REFERENCED_DATA_FILE, path))
+        if read is not None:
+            content = read
+            checks.append(lambda: _decode(blob, content(), path))
+    elif read is not None:
+        checks.append(read)
     for check in checks:
         try:
             check()

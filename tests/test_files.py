@@ -297,3 +297,33 @@ def test_what_are_no_pairs_is_refused_by_our_error(tmp_path: Path, vectors: Any)
     with pytest.raises(InvalidInputError, match="vectors: expected"):
         write_vectors(tmp_path / "x", vectors)
     assert not list(tmp_path.iterdir())
+
+
+class _Counted(io.BytesIO):
+    """A file that counts the bytes that are read."""
+
+    n_read = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.n_read += len(data)
+        return data
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_checking_overlapping_vectors_reads_no_byte_twice(shift: int) -> None:
+    from tests.puffin.conftest import raw_file
+
+    n, blob = 2000, codec.encode(PositionBitmap.from_positions(range(0, 100_000, 2)))
+    entries = ",".join(
+        f'{{"type":"{codec.BLOB_TYPE}","fields":[],"snapshot-id":-1,"sequence-number":-1,"offset":{4 + at * shift},'
+        f'"length":{len(blob) - n},"properties":{{"referenced-data-file":"d{at}","cardinality":"2"}}}}'
+        for at in range(n)
+    )
+    data = raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob)
+    file = _Counted(data)
+    problems = list(check_vectors(file))
+    assert sum("overlaps a blob before it" in problem.message for problem in problems) == n - 1
+    assert file.n_read < 2 * len(data)
+    with pytest.raises(CorruptDataError, match=f"vectors that overlap: expected at most {len(data)} bytes"):
+        read_vectors(io.BytesIO(data))
