@@ -269,9 +269,8 @@ def _check_overlap(path: str, lengths: Iterable[int], file_size: int) -> None:
     """Refuses vectors that take more bytes than the file has: reading each would take time without bound."""
     total = sum(lengths)
     if total > file_size:
-        raise CorruptDataError(
-            "vectors that overlap", path=path, expected=f"at most {file_size} bytes", found=total
-        )
+        expected = f"at most {file_size} bytes"
+        raise CorruptDataError("vectors that overlap", path=path, expected=expected, found=total)
 
 
 def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Problem]:
@@ -310,8 +309,7 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
             for message in _blob_problems(read, blob, name):
                 yield Problem(name, blob.offset, data_file, message)
             if read is None:
-                message = f"overlaps a blob before it, which ends at {end}: not read"
-                yield Problem(name, blob.offset, data_file, message)
+                yield Problem(name, blob.offset, data_file, f"overlaps a blob before it, which ends at {end}")
             if data_file is not None:
                 other = owners.setdefault(data_file, blob.offset)
                 if other != blob.offset:
@@ -321,18 +319,13 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
 def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
     """All blobs in the order of the file: each with the end of those before it, and how to read it.
 
-    Neighbours are read together as long as none is broken. A blob that overlaps one before it is not read, so
-    that no byte is read twice.
+    Neighbours are read together as long as none is broken. A blob that overlaps one before it is not read.
     """
-    ordered, alone, end = [], [], 0
+    ordered, end, whole = [], 0, True
     for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):
-        overlaps = blob.length > 0 and blob.offset < end
-        ordered.append((blob, end, overlaps))
-        if not overlaps:
-            alone.append(blob)
+        ordered.append((blob, end, blob.length > 0 and blob.offset < end))
         end = max(end, blob.offset + blob.length)
-    ahead = reader.read_many(alone)
-    whole = True
+    ahead = reader.read_many([blob for blob, _, overlaps in ordered if not overlaps])
     for blob, end, overlaps in ordered:
         if overlaps:
             yield blob, end, None
@@ -352,14 +345,12 @@ def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Calla
 
 def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: str) -> Iterator[str]:
     """What is wrong with a blob by itself; its bytes are left out where they are not read."""
+    is_vector = blob.type == codec.BLOB_TYPE
     checks: list[Callable[[], object]] = []
-    if blob.type == codec.BLOB_TYPE:
+    if is_vector:
         checks.append(lambda: _property(blob, REFERENCED_DATA_FILE, path))
-        if read is not None:
-            content = read
-            checks.append(lambda: _decode(blob, content(), path))
-    elif read is not None:
-        checks.append(read)
+    if read is not None:
+        checks.append((lambda: _decode(blob, read(), path)) if is_vector else read)
     for check in checks:
         try:
             check()

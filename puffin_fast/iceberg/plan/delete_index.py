@@ -5,9 +5,12 @@ The rules stand in `plan`; what is known of the delete files is their manifest e
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.transforms import VoidTransform
@@ -37,36 +40,86 @@ class FileTask:
     equality_deletes: tuple[ManifestEntry, ...] = ()
 
     @property
+    def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
+        """The delete files that apply, by kind; data files that share them share the tuple."""
+        return () if self.vector is None else (self.vector,), self.position_deletes, self.equality_deletes
+
+    @property
     def deletes(self) -> tuple[ManifestEntry, ...]:
         """All delete files that apply."""
-        first = () if self.vector is None else (self.vector,)
-        return first + self.position_deletes + self.equality_deletes
+        return tuple(chain.from_iterable(self.groups))
 
 
 class _BySequence:
-    """Delete files of one partition or path, ordered by data sequence number."""
+    """Delete files of one partition or path, ordered by data sequence number; equal answers are one tuple."""
 
-    __slots__ = ("_entries", "_numbers")
+    __slots__ = ("_answers", "_entries", "_numbers")
 
     def __init__(self) -> None:
         self._entries: list[ManifestEntry] = []
         self._numbers: list[int] | None = None
+        self._answers: dict[int, tuple[ManifestEntry, ...]] = {}
 
     def add(self, entry: ManifestEntry) -> None:
         self._entries.append(entry)
         self._numbers = None
 
+    def not_older(self, sequence_number: int) -> tuple[ManifestEntry, ...]:
+        return self._from(bisect_left(self._sorted(), sequence_number))
+
+    def newer(self, sequence_number: int) -> tuple[ManifestEntry, ...]:
+        return self._from(bisect_right(self._sorted(), sequence_number))
+
     def _sorted(self) -> list[int]:
         if self._numbers is None:
             self._entries.sort(key=_sequence_number)
             self._numbers = [_sequence_number(entry) for entry in self._entries]
+            self._answers = {}
         return self._numbers
 
-    def not_older(self, sequence_number: int) -> Sequence[ManifestEntry]:
-        return self._entries[bisect_left(self._sorted(), sequence_number) :]
+    def _from(self, start: int) -> tuple[ManifestEntry, ...]:
+        if (found := self._answers.get(start)) is None:
+            found = self._answers[start] = tuple(self._entries[start:])
+        return found
 
-    def newer(self, sequence_number: int) -> Sequence[ManifestEntry]:
-        return self._entries[bisect_right(self._sorted(), sequence_number) :]
+
+class _ByBounds:
+    """Position-delete files of one partition, found by the bounds of their ``file_path``.
+
+    The data files are visited in the order of their paths, so that each delete file comes in once, at its lower
+    bound, and goes once, after its upper bound. Data files between two such events have equal answers, which are
+    one tuple.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[ManifestEntry] = []
+
+    def add(self, entry: ManifestEntry) -> None:
+        self._entries.append(entry)
+
+    def not_older(
+        self, files: Iterable[ManifestEntry]
+    ) -> Iterator[tuple[ManifestEntry, tuple[ManifestEntry, ...]]]:
+        """Each data file with the delete files that may name it and are not older; by path."""
+        entries = sorted(self._entries, key=_sequence_number)
+        numbers = [_sequence_number(entry) for entry in entries]
+        bounds = [(*_path_bounds(entry), at) for at, entry in enumerate(entries)]
+        bounds = [(low, high, at) for low, high, at in bounds if high is None or (low or b"") <= high]
+        coming = sorted(((low or b"", at) for low, _, at in bounds), reverse=True)
+        going = sorted(((high, at) for _, high, at in bounds if high is not None), reverse=True)
+        inside: list[int] = []
+        answers: dict[int, tuple[ManifestEntry, ...]] = {}
+        for path, file in sorted(((file.file_path.encode(), file) for file in files), key=itemgetter(0)):
+            while coming and coming[-1][0] <= path:
+                insort(inside, coming.pop()[1])
+                answers = {}
+            while going and going[-1][0] < path:
+                del inside[bisect_left(inside, going.pop()[1])]
+                answers = {}
+            start = bisect_left(inside, bisect_left(numbers, _sequence_number(file)))
+            if start not in answers:
+                answers[start] = tuple([entries[at] for at in inside[start:]])
+            yield file, answers[start]
 
 
 def _sequence_number(entry: ManifestEntry) -> int:
@@ -83,7 +136,7 @@ class DeleteIndex:
     def __init__(self, metadata: TableMetadata) -> None:
         self._vectors: dict[str, ManifestEntry] = {}
         self._by_path: dict[str, _BySequence] = {}
-        self._by_partition: dict[Any, _BySequence] = {}
+        self._by_partition: dict[Any, _ByBounds] = {}
         self._equal: dict[Any, _BySequence] = {}
         self._equal_everywhere = _BySequence()
         self.entries: list[ManifestEntry] = []
@@ -132,7 +185,7 @@ class DeleteIndex:
             elif (path := only_path(entry)) is not None:
                 self._by_path.setdefault(path, _BySequence()).add(entry)
             else:
-                self._by_partition.setdefault(self._key(entry), _BySequence()).add(entry)
+                self._by_partition.setdefault(self._key(entry), _ByBounds()).add(entry)
 
     def _second_vector(self, first: ManifestEntry, second: ManifestEntry) -> None:
         """A table may not have two vectors for a data file: nobody could say which one counts."""
@@ -145,34 +198,52 @@ class DeleteIndex:
         """A task for each data file."""
         find = self._vectors.get
         tasks = [FileTask(data, find(data.file_path)) for data in entries]
-        only_vectors = len(self.entries) == len(self._vectors)
         for task in tasks:
             vector = task.vector
             if vector is not None and (vector.sequence_number or 0) < (task.data.sequence_number or 0):
                 task.vector = None  # of a file that stood at this path before
-            if not only_vectors:
-                number = task.data.sequence_number or 0
-                if task.vector is None:
-                    task.position_deletes = tuple(self._position_deletes(task.data, number))
-                task.equality_deletes = tuple(self._equality_deletes(task.data, number))
+        if len(self.entries) != len(self._vectors):
+            positions = self._position_deletes([task.data for task in tasks if task.vector is None])
+            for task in tasks:
+                task.position_deletes = positions.get(id(task.data), ())
+                task.equality_deletes = self._equality_deletes(task.data)
         return tasks
 
-    def _position_deletes(self, data: ManifestEntry, number: int) -> Iterator[ManifestEntry]:
-        if (named := self._by_path.get(data.file_path)) is not None:
-            yield from named.not_older(number)
-        if self._by_partition and (same := self._by_partition.get(self._key(data))) is not None:
-            path = data.file_path.encode()
-            yield from (entry for entry in same.not_older(number) if _may_name(entry, path))
+    def _position_deletes(self, files: Sequence[ManifestEntry]) -> dict[int, tuple[ManifestEntry, ...]]:
+        """The position-delete files that apply to data files, by the `id` of these."""
+        found: dict[int, tuple[ManifestEntry, ...]] = {}
+        if self._by_path:
+            for file in files:
+                if (named := self._by_path.get(file.file_path)) is not None:
+                    found[id(file)] = named.not_older(_sequence_number(file))
+        if self._by_partition:
+            same: dict[Any, list[ManifestEntry]] = defaultdict(list)
+            for file in files:
+                same[self._key(file)].append(file)
+            for key in same.keys() & self._by_partition.keys():
+                for file, some in self._by_partition[key].not_older(same[key]):
+                    found[id(file)] = _joined(found.get(id(file), ()), some)
+        return found
 
-    def _equality_deletes(self, data: ManifestEntry, number: int) -> Iterator[ManifestEntry]:
-        yield from self._equal_everywhere.newer(number)
+    def _equality_deletes(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
+        number = _sequence_number(data)
+        found = self._equal_everywhere.newer(number)
         if self._equal and (same := self._equal.get(self._key(data))) is not None:
-            yield from same.newer(number)
+            return _joined(found, same.newer(number))
+        return found
 
 
-def unused(entries: Iterable[ManifestEntry], used: Iterable[ManifestEntry]) -> list[ManifestEntry]:
-    """The delete files that are not among those that apply."""
-    known = set(map(id, used))
+def _joined(first: tuple[ManifestEntry, ...], second: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
+    """Both, without a copy where one is empty: a copy for each data file would take quadratic time."""
+    return first + second if first and second else first or second
+
+
+def unused(
+    entries: Iterable[ManifestEntry], used: Iterable[tuple[ManifestEntry, ...]]
+) -> list[ManifestEntry]:
+    """The delete files that are in none of the tuples that apply, of which many are the same object."""
+    groups = {id(group): group for group in used}
+    known = {id(entry) for group in groups.values() for entry in group}
     return [entry for entry in entries if id(entry) not in known]
 
 
@@ -186,11 +257,6 @@ def only_path(entry: ManifestEntry) -> str | None:
         return entry.referenced_data_file
     lower, upper = _path_bounds(entry)
     return lower.decode(errors="surrogateescape") if lower is not None and lower == upper else None
-
-
-def _may_name(entry: ManifestEntry, path: bytes) -> bool:
-    lower, upper = _path_bounds(entry)
-    return (lower is None or lower <= path) and (upper is None or path <= upper)
 
 
 def _path_bounds(entry: ManifestEntry) -> tuple[bytes | None, bytes | None]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Plan:
     @property
     def unused(self) -> list[ManifestEntry]:
         """Delete files that apply to none of `tasks`; without a filter these are the dangling ones."""
-        return unused(self.delete_files, (entry for task in self.tasks for entry in task.deletes))
+        return unused(self.delete_files, chain.from_iterable(task.groups for task in self.tasks))
 
 
 def metadata_of(table: Table) -> TableMetadata:

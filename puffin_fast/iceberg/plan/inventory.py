@@ -6,8 +6,9 @@ table needs to see those too, and the delete files that apply to nothing, or tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import CorruptDataError
@@ -70,9 +71,9 @@ class FileDeletes:
         return FileTask(self.data, None, self.position_deletes, self.equality_deletes)
 
     @property
-    def deletes(self) -> tuple[ManifestEntry, ...]:
-        """All delete files that apply, and all vectors."""
-        return self.vectors + self.position_deletes + self.equality_deletes
+    def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
+        """The delete files that are about it, by kind; data files that share them share the tuple."""
+        return self.vectors, self.position_deletes, self.equality_deletes
 
 
 @dataclass(slots=True)
@@ -121,17 +122,20 @@ class _Index(DeleteIndex):
     def _second_vector(self, first: ManifestEntry, second: ManifestEntry) -> None:
         self._more.setdefault(first.referenced_data_file, []).append(second)
 
-    def files(self, entries: Iterable[ManifestEntry]) -> Iterator[FileDeletes]:
+    def files(self, entries: Sequence[ManifestEntry]) -> list[FileDeletes]:
+        positions = self._position_deletes(entries)
+        result = []
         for data in entries:
-            number, path = data.sequence_number or 0, data.file_path
-            first = self._vectors.get(path)
             found = FileDeletes(data)
+            first = self._vectors.get(data.file_path)
             if first is not None:
-                both = (first, *self._more.get(path, ()))
+                both = (first, *self._more.get(data.file_path, ()))
+                number = data.sequence_number or 0
                 found.vectors = tuple(vector for vector in both if (vector.sequence_number or 0) >= number)
-            found.position_deletes = tuple(self._position_deletes(data, number))
-            found.equality_deletes = tuple(self._equality_deletes(data, number))
-            yield found
+            found.position_deletes = positions.get(id(data), ())
+            found.equality_deletes = self._equality_deletes(data)
+            result.append(found)
+        return result
 
 
 def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = False) -> DeleteInventory:
@@ -154,9 +158,9 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     for _, entries in read_manifests(table.io, deletes, specs):
         index.add(entry for entry in entries if not _is_nameless(entry, result.nameless))
     data = [manifest for manifest in manifests if manifest.content == DATA]
-    for _, entries in read_manifests(table.io, data, specs, metrics=metrics):
-        result.files.extend(index.files(entries))
-    result.dangling = unused(index.entries, (entry for file in result.files for entry in file.deletes))
+    found = read_manifests(table.io, data, specs, metrics=metrics)
+    result.files = index.files([entry for _, entries in found for entry in entries])
+    result.dangling = unused(index.entries, chain.from_iterable(file.groups for file in result.files))
     return result
 
 
