@@ -29,7 +29,7 @@ from puffin_fast.delta.read.descriptors import VectorLocation, locate
 from puffin_fast.delta.read.schema import TableSchema
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics, typed
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.bounds import raw_values

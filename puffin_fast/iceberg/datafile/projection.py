@@ -106,7 +106,7 @@ class FileSchema:
         return next(node for node in self._nodes.values() if node.name == name)
 
     def leaf(self, field: NestedField) -> tuple[str | None, Convert]:
-        """How to get one primitive field, wherever in structs it is, as its plain storage type.
+        """How to get one field, wherever in structs it is, as its plain storage type.
 
         Returns:
             the top-level column to read (None: a constant), and a function from that column's array (or any
@@ -119,7 +119,10 @@ class FileSchema:
                 field, wanted, constants, len(array), required=False
             )
         top, path, node = found
-        cast = primitive(node, wanted, self._cast)
+        if field.field_type.is_primitive:
+            cast = primitive(node, wanted, self._cast)
+        else:
+            cast = converter(node, field.field_type, self._cast)
 
         def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
             inner = pc.struct_field(array, list(path)) if path else array

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.conversion import storage_type
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema
+from puffin_fast.iceberg.datafile.reader import open_format
 from puffin_fast.iceberg.predicate.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class EqualityDeletes:
 
         Raises:
             CorruptDataError: a delete file that lacks a column of its ``equality_ids``, or cannot be read.
-            UnsupportedError: a delete file that is not Parquet.
+            UnsupportedError: a delete file of a format that is not read.
             NotFoundError: a delete file that is gone.
         """
         by_ids: dict[tuple[int, ...], list[ManifestEntry]] = {}
@@ -88,33 +89,27 @@ class EqualityDeletes:
         known = self._files.get(entry.file_path)
         if known is not None:
             return known
-        if entry.file_format != "PARQUET":
-            raise UnsupportedError(
-                f"{entry.file_path}: {entry.file_format} equality deletes; expected PARQUET"
-            )
-        file = open_parquet(self._io, entry.file_path)
-        found = FileSchema(
-            plain_schema(file.schema_arrow), self._metadata.name_mapping(), path=entry.file_path
-        )
-        steps = []
-        for field in fields:
-            with reading(entry.file_path):
-                top, get = found.leaf(field)
+        path = entry.file_path
+        file = open_format(self._io, entry)
+        with reading(path):
+            found = FileSchema(plain_schema(file.schema), self._metadata.name_mapping(), path=path)
+            steps = [found.leaf(field) for field in fields]
+        names = []
+        for field, (top, _) in zip(fields, steps, strict=True):
             if top is None:
                 raise CorruptDataError(
-                    "columns of equality deletes",
-                    path=entry.file_path,
-                    expected=f"field {field.field_id}",
-                    found="none",
+                    "columns of equality deletes", path=path, expected=f"field {field.field_id}", found="none"
                 )
-            steps.append((top, get))
-        with reading(entry.file_path):
-            batches = list(file.iter_batches(columns=sorted({top for top, _ in steps}), use_threads=False))
-            result = [
-                pa.chunked_array(
-                    [get(plain(batch.column(top)), {}) for batch in batches], storage_type(field.field_type)
-                )
-                for field, (top, get) in zip(fields, steps, strict=True)
-            ]
+            names.append(top)
+        parts: list[list[pa.Array]] = [[] for _ in fields]
+        with reading(path):
+            for group in range(len(file.group_rows)):
+                for batch in file.batches(group, sorted(set(names)), BATCH_ROWS, use_threads=False):
+                    for part, name, (_, get) in zip(parts, names, steps, strict=True):
+                        part.append(get(plain(batch.column(name)), {}))
+        result = [
+            pa.chunked_array(part, storage_type(field.field_type))
+            for field, part in zip(fields, parts, strict=True)
+        ]
         self._files[entry.file_path] = result
         return result

@@ -20,8 +20,10 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.files import read_ranges, read_vector
-from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.iceberg.datafile.files import reading
+from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
+from puffin_fast.iceberg.datafile.reader import open_format
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID, only_path
 
 if TYPE_CHECKING:
@@ -216,18 +218,25 @@ class ReadAhead:
 
 
 def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet position-delete file, a batch of at most `BATCH_ROWS` rows at a time.
+    """The rows of a position-delete file, a batch of at most `BATCH_ROWS` rows at a time.
 
     Yields:
         batches as `arrow.encode_grouped` makes them.
 
     Raises:
-        CorruptDataError, NotFoundError, UnsupportedError: as `open_position_deletes`; other rows than the manifest
-            says, a null, or a position that is none.
+        CorruptDataError, NotFoundError, UnsupportedError: as `open_format`; other rows than the manifest says, a
+            null, or a position that is none.
     """
-    file, columns = open_position_deletes(io, entry)
-    with reading(entry.file_path):
-        n_rows = file.metadata.num_rows
+    with reading(entry.file_path, entry.file_format):
+        if entry.file_format == "PARQUET":
+            file, columns = open_position_deletes(io, entry)
+            n_rows = file.metadata.num_rows
+            batches = file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
+        else:
+            other = open_format(io, entry)
+            columns = _columns(other.schema, entry.file_path)
+            n_rows = other.n_rows
+            batches = other.batches(0, columns, BATCH_ROWS, use_threads=False)
         if n_rows != entry.record_count:
             raise CorruptDataError(
                 "rows of a position-delete file",
@@ -235,16 +244,22 @@ def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.Recor
                 expected=f"{entry.record_count} (manifest)",
                 found=n_rows,
             )
-        for rows in file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+        left = n_rows
+        for rows in batches:
+            left -= rows.num_rows
             try:
                 grouped = arrow.encode_grouped(*(rows[name] for name in columns))
             except InvalidInputError as error:
                 raise CorruptDataError(f"position deletes: {error}", path=entry.file_path) from error
             yield grouped
+        if left:  # an Avro file does not say beforehand
+            raise CorruptDataError(
+                "rows of a position-delete file", path=entry.file_path, expected=n_rows, found=n_rows - left
+            )
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
-    """Data file to deleted positions, of one Parquet position-delete file."""
+    """Data file to deleted positions, of one position-delete file."""
     limit = limits.POSITION_DELETE_BYTES.of(io)
     held: dict[str, list[PositionBitmap]] = {}
     n_bytes = 0
@@ -277,14 +292,19 @@ def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetF
         file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
     except CorruptDataError:  # there is no such column, perhaps: it is found by its field id, then
         file = open_parquet(io, entry.file_path)
-    names = {}
     with reading(entry.file_path):
-        for field in file.schema_arrow:
-            if field.metadata and FIELD_ID in field.metadata:
-                names[int(field.metadata[FIELD_ID])] = field.name
+        return file, _columns(file.schema_arrow, entry.file_path)
+
+
+def _columns(schema: pa.Schema, path: str) -> list[str]:
+    """The names of the columns of paths and of positions."""
+    names = {}
+    for field in schema:
+        if field.metadata and FIELD_ID in field.metadata:
+            names[int(field.metadata[FIELD_ID])] = field.name
     columns = [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]
-    if missing := [name for name in columns if name not in file.schema_arrow.names]:
+    if missing := [name for name in columns if name not in schema.names]:
         raise CorruptDataError(
-            "columns of position deletes", path=entry.file_path, expected=columns, found=f"no {missing}"
+            "columns of position deletes", path=path, expected=columns, found=f"no {missing}"
         )
-    return file, columns
+    return columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +13,8 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.compat.pyiceberg_catalog import proves_all_rows
-from puffin_fast.iceberg.datafile.columns import Columns, OpenedFile
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS
+from puffin_fast.iceberg.datafile.reader import DataFiles, OpenedFile
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
@@ -51,7 +52,7 @@ class Finder:
         schema = metadata.schema()
         self.matcher = row_filter
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
-        self._columns = Columns(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
+        self._files = DataFiles(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
         self._equality = EqualityDeletes(io, metadata)
         self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
         self._current = DeleteLoader(io, decode)
@@ -65,7 +66,7 @@ class Finder:
         (found,) = _Search(self, task, 1).part(0)
         return found
 
-    def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+    def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
         """The batches of a data file: first position, which rows match, the matcher's columns by field id."""
         return _Search(self, task, 1).matches(0)
 
@@ -109,19 +110,20 @@ class _Search:
             if self._opened is None:
                 finder, task = self._finder, self._task
                 keys = finder._equality.of(task.equality_deletes) if task.equality_deletes else []
-                file = finder._columns.open(task.data, [field for key in keys for field in key.fields])
+                file = finder._files.open(task.data, [field for key in keys for field in key.fields])
                 self._opened = file, keys, np.zeros(task.data.record_count, np.bool_)
             return self._opened
 
-    def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, dict[int, pa.Array]]]:
+    def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
         """The batches of one part: first position, which rows match, the matcher's columns."""
         file, keys, _ = self._open()
         matcher = self._finder.matcher
-        for first, count, columns in file.batches(number, self._n_parts, batch_rows=matcher.batch_rows):
-            found = matcher.mask(columns, count)
-            for key in keys:  # what equality deletes hide they go on hiding: no vector need name it
-                found = found & ~key.contains(columns).to_numpy(zero_copy_only=False)
-            yield first, found, columns
+        batches = file.part(number, self._n_parts).batches(batch_rows=max(BATCH_ROWS, matcher.batch_rows))
+        for batch in batches:
+            found = matcher.mask(batch.filter_values, batch.n_rows)
+            for key in keys:  # rows that equality deletes remove already need not be in a vector
+                found = found & ~key.contains(batch.key_values).to_numpy(zero_copy_only=False)
+            yield batch.first, found, batch.filter_values
 
     def part(self, number: int) -> Iterator[NewDeletes]:
         """Searches one part; yields the result after the last."""

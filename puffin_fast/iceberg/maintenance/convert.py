@@ -16,7 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import Key, key_of
-from puffin_fast.iceberg.datafile.columns import Columns
+from puffin_fast.iceberg.datafile.reader import DataFiles
 from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, within
@@ -185,7 +185,7 @@ def convert_equality_deletes(
         threads: data files read at a time; the number of processors by default.
 
     Raises:
-        As `convert_position_deletes`; also UnsupportedError for a data file that is not Parquet.
+        As `convert_position_deletes`.
     """
     check_threads(threads)
 
@@ -217,15 +217,15 @@ class EqualityConverter:
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
         self._current = DeleteLoader(io)
         self._equality = EqualityDeletes(io, metadata)
-        self._columns = Columns(io, metadata, metadata.schema(), (), lambda metrics: True)
+        self._files = DataFiles(io, metadata, metadata.schema())
 
     def __call__(self, file: FileDeletes) -> NewDeletes:
         """What becomes of a data file."""
         mask = np.zeros(file.data.record_count, np.bool_)
         keys = self._equality.of(file.equality_deletes)
         fields = {field.field_id: field for key in keys for field in key.fields}
-        for first, count, values in self._columns.open(file.data, fields.values()).batches():
-            found = mask[first : first + count]
+        for batch in self._files.open(file.data, fields.values()).batches():
+            found = mask[batch.first : batch.first + batch.n_rows]
             for key in keys:
-                found |= key.contains(values).to_numpy(zero_copy_only=False)
+                found |= key.contains(batch.key_values).to_numpy(zero_copy_only=False)
         return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

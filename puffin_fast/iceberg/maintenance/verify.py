@@ -13,7 +13,7 @@ from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
-from puffin_fast.iceberg.datafile.columns import open_parquet
+from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,

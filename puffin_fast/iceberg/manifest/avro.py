@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODECS",
+    "HEADER",
     "AvroFile",
     "PartitionColumn",
     "encoded",
@@ -53,7 +54,7 @@ __all__ = [
 
 _MAGIC = b"Obj\x01"
 _SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}
-_HEADER = fastavro.parse_schema(
+HEADER = fastavro.parse_schema(
     {
         "type": "record",
         "name": "puffin_fast.avro_header",
@@ -64,6 +65,8 @@ _HEADER = fastavro.parse_schema(
         ],
     }
 )
+"""The Avro schema of a file's header."""
+
 _NAMED = ("record", "fixed", "enum")
 
 READ_BYTES = 16 << 20
@@ -160,7 +163,7 @@ def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) ->
     """An Avro file of one block without compression: its records' bytes, which may be those of many blocks."""
     head, sync = BytesIO(), bytes(SYNC_BYTES)
     metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
-    fastavro.schemaless_writer(head, _HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
+    fastavro.schemaless_writer(head, HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
     sizes = as_long(n_records), as_long(sum(map(len, parts)))
     return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
 
@@ -276,7 +279,7 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
         raise CorruptDataError("magic of an Avro file", path=path, offset=0, expected=_MAGIC, found=data[:4])
     try:
         source = BytesIO(data)
-        header: Any = fastavro.schemaless_reader(source, _HEADER, None)
+        header: Any = fastavro.schemaless_reader(source, HEADER, None)
         metadata = {key: value.decode() for key, value in header["meta"].items()}
         plain = PlainSchema(names)
         schema = plain.root(json.loads(metadata["avro.schema"]))

@@ -16,7 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.columns import open_parquet, reading
+from puffin_fast.iceberg.datafile.files import reading
+from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.scan.splits import Split, parts_of

@@ -181,9 +181,9 @@ def test_files_and_row_groups_without_a_key_are_not_read(
     batches = row_search.OpenedFile.batches
 
     def noted(self: Any, *args: Any, **named: Any) -> Any:
-        for first, count, columns in batches(self, *args, **named):
-            read.append((self._path, first))
-            yield first, count, columns
+        for batch in batches(self, *args, **named):
+            read.append((self.path, batch.first))
+            yield batch
 
     monkeypatch.setattr(row_search.OpenedFile, "batches", noted)
     keys = pa.table({"id": pa.array([15, 226, 10**9], pa.int64())})

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
 
@@ -112,6 +115,33 @@ def test_every_type_and_partitioning_is_read_as_spark_reads_it(
         assert any(task.vector for task in plan.tasks)
     if version == 2:
         assert any(task.position_deletes for task in plan.tasks)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("format", ["orc", "avro"])
+def test_data_and_delete_files_in_orc_and_avro_are_read_as_spark_reads_them(
+    run: Callable[[str], Any], shared_catalog: SqlCatalog, namespace: str, version: int, format: str
+) -> None:
+    name = f"shared.{namespace}.t"
+    run(
+        f"CREATE TABLE {name} USING iceberg PARTITIONED BY (b) TBLPROPERTIES ('format-version'='{version}', "
+        f"'write.format.default'='{format}', 'write.delete.format.default'='{format}', {MERGE_ON_READ}) "
+        f"AS {EVERY_TYPE.format(n=600)};"
+        f"DELETE FROM {name} WHERE id % 3 = 1; UPDATE {name} SET s = 'changed' WHERE id % 10 = 0"
+    )
+    table = shared_catalog.load_table(f"{namespace}.t")
+    assert {task.data.file_format for task in plan_files(table).tasks} == {format.upper()}
+    agree(table, run(f"SELECT * FROM {name}"))
+    agree(table, run(f"SELECT * FROM {name} WHERE s = 'changed'"), "s = 'changed'")
+    agree(table, run(f"SELECT id, _file, _pos FROM {name}"), selected_fields=("id", "_file", "_pos"))
+    if version == 3:
+        lineage = ("id", "_row_id", "_last_updated_sequence_number")
+        agree(table, run(f"SELECT {', '.join(lineage)} FROM {name}"), selected_fields=lineage)
+    delete(table, "id in (5, 6, 300)")
+    with pytest.raises(UnsupportedError, match=f"write.format.default={format}; expected parquet"):
+        upsert(table, scan(table, "id in (8, 9)").to_arrow(), "id", skip_unchanged=False)
+    run(f"REFRESH TABLE {name}")
+    agree(table, run(f"SELECT * FROM {name}"))
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -12,10 +12,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.errors import CorruptDataError, NotFoundError
+from puffin_fast.iceberg.datafile import parquet
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
-from puffin_fast.iceberg.scan import file_reader, splits
+from puffin_fast.iceberg.scan import splits
 from puffin_fast.iceberg.scan.scan import scan
 from puffin_fast.iceberg.scan.splits import JOBS_PER_THREAD, jobs_of
 from tests.iceberg.conftest import local
@@ -115,13 +116,13 @@ def test_the_footer_of_a_file_in_parts_is_read_once(
     )
     append(made, pa.table({"id": range(1000)}))
     footers: list[Any] = []
-    opened = file_reader.open_parquet
+    opened = parquet.open_parquet
 
     def watched(*args: Any, footer: Any = None, **options: Any) -> Any:
         footers.append(footer)
         return opened(*args, footer=footer, **options)
 
-    monkeypatch.setattr(file_reader, "open_parquet", watched)
+    monkeypatch.setattr(parquet, "open_parquet", watched)
     assert scan(made, threads=4).to_arrow()["id"].to_pylist() == list(range(1000))
     assert len(footers) > 4
     assert footers.count(None) == 1
