@@ -34,7 +34,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest bench fuzz sanitize deep lint format types jars wheel ship build java clean distclean
+.PHONY: help demo test test-newest bench fuzz mutate sanitize deep lint format types jars wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ bench: build  ## pytest-benchmark's tables, then each case paired with its peers
 
 fuzz: build  ## fuzz each decoder and identity, coverage-guided (seconds=60 each; args="--target bitmap" narrows)
 	$(PY) -m tests.fuzz.run --seconds $(or $(seconds),60) $(args)
+
+mutate: build  ## mutate the files of a table and read them (seconds=60; args="--target manifest" narrows)
+	$(PY) -m tests.fuzz.mutate --seconds $(or $(seconds),60) $(args)
 
 sanitize: build  ## the kernels' tests on kernels built with ASan and UBSan, on every SIMD level
 	$(PY) -m tests.instrumented sanitize $(args)

@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.seeds import CORPUS
+from tests.fuzz.table_targets import TABLE_TARGETS
 from tests.fuzz.targets import TARGETS
 
-INPUTS = [path for name in TARGETS for path in sorted((CORPUS / name).glob("*"))]
+EVERY = TARGETS | TABLE_TARGETS
+
+INPUTS = [path for name in EVERY for path in sorted((CORPUS / name).glob("*"))]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", EVERY)
 def test_the_corpus_has_inputs_for_every_target(target: str) -> None:
     assert any(path.parent.name == target for path in INPUTS)
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_input_of_the_corpus_passes(path: Path) -> None:
-    TARGETS[path.parent.name](path.read_bytes())
+    EVERY[path.parent.name](path.read_bytes())

@@ -44,7 +44,6 @@ __all__ = [
     "HEADER",
     "AvroFile",
     "PartitionColumn",
-    "encoded",
     "one_block",
     "read_avro",
     "read_bytes",
@@ -166,13 +165,6 @@ def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) ->
     fastavro.schemaless_writer(head, HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
     sizes = as_long(n_records), as_long(sum(map(len, parts)))
     return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
-
-
-def encoded(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
-    """The bytes of one record."""
-    file = BytesIO()
-    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), record)
-    return file.getvalue()
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:
