@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,20 +36,12 @@ file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def session() -> SparkSession:
-    """The session that the environment describes (spark-defaults.conf, SPARK_REMOTE), else a local one.
-
-    The workers of a local session run this interpreter, unless PYSPARK_PYTHON names another.
-    """
+    """The session that the environment describes (spark-defaults.conf, SPARK_REMOTE), else a local one."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "pyspark", extra="spark") from error
-    found = SparkSession.builder.appName("puffin-fast").getOrCreate()
-    if not {"SPARK_REMOTE", "PYSPARK_PYTHON"} & os.environ.keys():
-        context = found.sparkContext
-        if str(context.master).startswith("local"):
-            context.pythonExec = sys.executable
-    return found
+    return SparkSession.builder.appName("puffin-fast").getOrCreate()
 
 
 def _changed(table: Table, result: DeleteResult | UpsertResult, *, dry_run: bool, **facts: object) -> Answer:

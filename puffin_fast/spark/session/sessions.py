@@ -5,7 +5,9 @@ A session is never started here: it comes from the DataFrame. Classic sessions a
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -69,6 +71,19 @@ def _check_arrow() -> None:
         raise UnsupportedError(f"Spark cannot use Arrow in this Python: {error}") from error
 
 
+def _choose_python(session: Any) -> None:
+    """Lets the workers of a local session run this interpreter, unless another one is configured.
+
+    PySpark takes the first python3 of PATH, which lacks what is installed in a virtual environment that is not
+    activated.
+    """
+    context = getattr(session, "sparkContext", None)  # a Connect session has none
+    if context is None or context.pythonExec == sys.executable or "PYSPARK_PYTHON" in os.environ:
+        return
+    if str(context.master).startswith("local") and not context.getConf().contains("spark.pyspark.python"):
+        context.pythonExec = sys.executable
+
+
 def check_dataframe(df: object) -> DataFrame:
     """Checks that an object is a batch DataFrame, classic or Connect, and returns it.
 
@@ -84,6 +99,7 @@ def check_dataframe(df: object) -> DataFrame:
     _check_arrow()
     if df.isStreaming:
         raise UnsupportedError("expected a batch DataFrame, found a streaming one: call this in foreachBatch")
+    _choose_python(df.sparkSession)
     return df
 
 
@@ -102,6 +118,7 @@ def session_of(spark: object) -> SparkSession:
     if not hasattr(session, "dataSource") or not hasattr(session, "range"):
         raise InvalidInputError(f"expected a SparkSession, found {type(spark).__name__}")
     found: SparkSession = session
+    _choose_python(found)
     return found
 
 
@@ -138,6 +155,9 @@ _OURS = re.compile(
 )
 _NO_PACKAGE = re.compile(rf"{NO_PACKAGE} (.*?\)): (?:No module named '([\w]+))?.*$", re.MULTILINE)
 
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(numpy|pandas|pyarrow)[.']", re.MULTILINE)
+"""Raised by PySpark's own worker, before any function of this package runs."""
+
 _EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg"}
 
 
@@ -147,6 +167,9 @@ def _rebuild(text: str) -> PuffinFastError | None:
         package = lacking[2] or "puffin_fast"
         return MissingExtraError(f"{package} on the executor {lacking[1]}", _EXTRAS.get(package, "spark"))
     if not (ours := _OURS.search(text)):
+        if lacking := _NO_MODULE.search(text):
+            package = f"{lacking[1]} in the Python of Spark's workers (PYSPARK_PYTHON chooses it)"
+            return MissingExtraError(package, "spark")
         return None
     kind: Any = getattr(errors, ours[1])
     if issubclass(kind, MissingExtraError):
