@@ -34,7 +34,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest bench fuzz mutate sanitize deep lint format types jars wheel ship build java clean distclean
+.PHONY: help demo test test-newest bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ types: build  ## mypy on the package, stubtest on the kernels
 
 jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the user's cache
 	@$(PY) tests/jars.py || { [ "$${CI:-}" != true ] && echo "going on without: tests that need jars say so" >&2; }
+
+pyiceberg-suite: build  ## PyIceberg's own unit tests with and without accelerate()
+	$(PY) tests/pyiceberg_suite.py
 
 wheel: build  ## build sdist and abi3 wheel, test the wheel in a fresh environment outside the checkout
 	rm -rf dist build/lib* build/bdist* build/wheel
