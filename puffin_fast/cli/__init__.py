@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _options, demo, maintain, puffin, table
+from puffin_fast.cli import _options, demo, maintain, puffin, statistics, table
 from puffin_fast.cli._common import ErrorReportingGroup
 
 __all__ = ["main"]
@@ -37,6 +37,7 @@ for _command in (
     maintain.compact,
     maintain.repair,
     maintain.orphan_files,
+    statistics.ndv,
     demo.demo,
 ):
     main.add_command(_command)

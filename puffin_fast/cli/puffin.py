@@ -20,6 +20,8 @@ from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import check_vectors
 from puffin_fast.puffin import BlobMetadata, PuffinReader
+from puffin_fast.theta import BLOB_TYPE as THETA_BLOB_TYPE
+from puffin_fast.theta import ThetaSketch
 
 __all__ = ["inspect", "verify"]
 
@@ -44,7 +46,8 @@ def _examine(reader: PuffinReader, blob: BlobMetadata, path: str) -> dict[str, A
     """Reads one blob and checks all that its type lets us check.
 
     Returns:
-        ``n_bytes`` after decompression and, for a deletion vector, ``cardinality`` and ``containers``.
+        ``n_bytes`` after decompression; for a deletion vector also ``cardinality`` and ``containers``, for a theta
+        sketch ``estimate`` and ``theta``.
     """
     data = reader.read(blob)
     found: dict[str, Any] = {"n_bytes": len(data)}
@@ -53,6 +56,9 @@ def _examine(reader: PuffinReader, blob: BlobMetadata, path: str) -> dict[str, A
         bitmap = vectors.decode(data, cardinality=declared, path=path, offset=blob.offset)
         found["cardinality"] = len(bitmap)
         found["containers"] = bitmap.containers()._asdict()
+    elif blob.type == THETA_BLOB_TYPE:
+        sketch = ThetaSketch.from_bytes(data, path=f"{path}: offset {blob.offset}")
+        found |= {"estimate": sketch.estimate, "theta": sketch.theta}
     return found
 
 

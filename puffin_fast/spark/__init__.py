@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from puffin_fast.spark.dataframe.register import register
-from puffin_fast.spark.dataframe.transforms import decode_vectors, encode_deletes, union_vectors
+from puffin_fast.spark.dataframe.transforms import (
+    decode_vectors,
+    encode_deletes,
+    theta_sketches,
+    union_vectors,
+)
 from puffin_fast.spark.dataframe.write import write_deletion_vectors
 
 if TYPE_CHECKING:
@@ -20,8 +25,10 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
     from puffin_fast.spark.table.scan import scan
+    from puffin_fast.spark.table.statistics import collect_ndv
 
 __all__ = [
+    "collect_ndv",
     "compact",
     "convert_equality_deletes",
     "convert_position_deletes",
@@ -35,11 +42,13 @@ __all__ = [
     "register",
     "remove_job_files",
     "scan",
+    "theta_sketches",
     "union_vectors",
     "write_deletion_vectors",
 ]
 
 _ON_TABLES = {
+    "collect_ndv": "statistics",
     "compact": "compact",
     "convert_equality_deletes": "convert",
     "convert_position_deletes": "convert",

@@ -41,7 +41,6 @@ from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
 from puffin_fast.iceberg.statistics.stored import (
     NDV,
-    THETA_BLOB,
     UPPER_BOUND,
     WRITER,
     StoredSketch,
@@ -51,7 +50,7 @@ from puffin_fast.iceberg.statistics.stored import (
     statistics_of,
 )
 from puffin_fast.puffin import PuffinWriter
-from puffin_fast.theta import ThetaSketch
+from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +130,7 @@ def collect_ndv(
     n_threads = pa.cpu_count() if threads is None else threads
 
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
-        reader = sketch_reader(table, chosen, snapshot.snapshot_id)
+        reader = sketch_reader(table, chosen, snapshot.snapshot_id, table.metadata)
         return reader.sketches(tasks, n_threads)
 
     snapshot, schema = snapshot_of(metadata_of(table), branch=branch, snapshot_id=snapshot_id)
@@ -160,11 +159,20 @@ def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
     return resolve(metadata, snapshot_id=snapshot.snapshot_id)[1]
 
 
-def sketch_reader(table: Table, columns: Sequence[SketchedColumn], snapshot_id: int) -> SketchReader:
-    """What reads a snapshot's data files into sketches of columns."""
+def sketch_reader(
+    table: Table, columns: Sequence[SketchedColumn], snapshot_id: int, metadata: TableMetadata
+) -> SketchReader:
+    """What reads a snapshot's data files into sketches of columns.
+
+    Args:
+        table: the table.
+        columns: what is sketched.
+        snapshot_id: the snapshot.
+        metadata: the table's; its history does not matter.
+    """
     names = [column.name for column in columns]
-    reader = scan(table, selected_fields=names, snapshot_id=snapshot_id).reader(table.metadata)
-    return SketchReader(table.io, table.metadata, tuple(columns), reader)
+    reader = scan(table, selected_fields=names, snapshot_id=snapshot_id).reader(metadata)
+    return SketchReader(table.io, metadata, tuple(columns), reader)
 
 
 def collect(
@@ -344,7 +352,7 @@ def _write(
                     properties[WRITER] = stored.writer
                 blob = writer.add(
                     stored.sketch.to_bytes(),
-                    type=THETA_BLOB,
+                    type=BLOB_TYPE,
                     fields=[field_id],
                     snapshot_id=stored.snapshot_id,
                     sequence_number=stored.sequence_number,
@@ -353,7 +361,7 @@ def _write(
                 )
                 blobs.append(
                     {
-                        "type": THETA_BLOB,
+                        "type": BLOB_TYPE,
                         "snapshot-id": blob.snapshot_id,
                         "sequence-number": blob.sequence_number,
                         "fields": [field_id],

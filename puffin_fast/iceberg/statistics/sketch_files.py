@@ -46,6 +46,7 @@ BUILDER_BYTES = 220_000
 BUILDERS_MOST_BYTES = 2 << 30
 
 Builders = Mapping[int, ThetaSketchBuilder]
+Share = tuple["FileTask", int, int]
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,32 @@ class SketchReader:
         """A sketch for each column's field id, of the live rows of data files.
 
         Raises:
+            As `sketches_of_shares`.
+        """
+        most = max(1, BUILDERS_MOST_BYTES // (BUILDER_BYTES * len(self.columns)))
+        threads = max(1, min(threads, most))
+        return self.sketches_of_shares(list(_shares(tasks, threads)), threads)
+
+    def sketches_of_shares(self, shares: Sequence[Share], threads: int) -> dict[int, ThetaSketch]:
+        """The same of shares of data files: run `number` of `count` runs of row groups.
+
+        Raises:
             UnsupportedError: a data file of another format than Parquet.
             CorruptDataError: a file that is not what the metadata says.
             NotFoundError: a file that is gone.
         """
-        most = max(1, BUILDERS_MOST_BYTES // (BUILDER_BYTES * len(self.columns)))
-        threads = max(1, min(threads, most))
         idle: SimpleQueue[Builders] = SimpleQueue()
         reader = self.reader()
 
-        def run(item: tuple[FileTask, int, int]) -> None:
+        def run(share: Share) -> None:
             try:
                 builders = idle.get_nowait()
             except Empty:
                 builders = {column.field_id: ThetaSketchBuilder(column.type) for column in self.columns}
-            self._add(builders, reader, *item)
+            self._add(builders, reader, *share)
             idle.put(builders)
 
-        for _ in on_threads(run, list(_parts(tasks, threads)), threads):
+        for _ in on_threads(run, shares, threads):
             pass
         found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
         while not idle.empty():
@@ -93,28 +102,28 @@ class SketchReader:
                 found[field_id].append(builder.sketch())
         return {field_id: ThetaSketch.union(sketches) for field_id, sketches in found.items()}
 
-    def _add(self, builders: Builders, reader: FileReader, task: FileTask, part: int, n_parts: int) -> None:
+    def _add(self, builders: Builders, reader: FileReader, task: FileTask, number: int, count: int) -> None:
         if task.deletes or task.data.file_format != "PARQUET" or task.data.key_metadata is not None:
-            self._add_live_rows(builders, reader, task, part, n_parts, self.columns)
+            self._add_live_rows(builders, reader, task, number, count, self.columns)
             return
-        self._add_chunks(builders, task, part, n_parts)
+        self._add_chunks(builders, task, number, count)
         if repeated := [column for column in self.columns if column.repeats]:
-            self._add_live_rows(builders, reader, task, part, n_parts, repeated)
+            self._add_live_rows(builders, reader, task, number, count, repeated)
 
     def _add_live_rows(
         self,
         builders: Builders,
         reader: FileReader,
         task: FileTask,
-        part: int,
-        n_parts: int,
+        number: int,
+        count: int,
         columns: Sequence[SketchedColumn],
     ) -> None:
-        for batch in reader.read(Split.of(task, part, n_parts)):
+        for batch in reader.read(Split.of(task, number, count)):
             for column in columns:
                 builders[column.field_id].update(column.values(batch.column(column.top)))
 
-    def _add_chunks(self, builders: Builders, task: FileTask, part: int, n_parts: int) -> None:
+    def _add_chunks(self, builders: Builders, task: FileTask, number: int, count: int) -> None:
         data = task.data
         file = open_parquet(self.io, data.file_path)
         footer = file.metadata
@@ -144,9 +153,9 @@ class SketchReader:
                 and chunk.byte_array
                 and chunk.n_bytes < PLAIN_BYTES * footer.num_rows
             ]
-            if as_dictionaries or n_parts > 1:
+            if as_dictionaries or count > 1:
                 file = open_parquet(self.io, data.file_path, dictionaries=as_dictionaries, footer=footer)
-            first, last = (footer.num_row_groups * number // n_parts for number in (part, part + 1))
+            first, last = (footer.num_row_groups * at // count for at in (number, number + 1))
             for row_group in range(first, last):
                 for together in _groups(list(names), footer.row_group(row_group)):
                     table = file.read_row_group(row_group, columns=together, use_threads=False)
@@ -175,10 +184,10 @@ def _values(
     return get(plain(chunk), constants)
 
 
-def _parts(tasks: Sequence[FileTask], threads: int) -> Iterator[tuple[FileTask, int, int]]:
+def _shares(tasks: Sequence[FileTask], threads: int) -> Iterator[Share]:
     for task in tasks:
-        n_parts = parts_of(task, len(tasks), threads)
-        yield from ((task, part, n_parts) for part in range(n_parts))
+        count = parts_of(task, len(tasks), threads)
+        yield from ((task, number, count) for number in range(count))
 
 
 @dataclass

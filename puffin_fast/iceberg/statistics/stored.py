@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.puffin import BlobMetadata as PuffinBlob
 from puffin_fast.puffin import PuffinReader
-from puffin_fast.theta import ThetaSketch
+from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NDV",
-    "THETA_BLOB",
     "UPPER_BOUND",
     "WRITER",
     "StoredSketch",
@@ -35,9 +34,6 @@ __all__ = [
     "named_fields",
     "statistics_of",
 ]
-
-THETA_BLOB = "apache-datasketches-theta-v1"
-"""Blob type (Puffin specification)."""
 
 NDV = "ndv"
 """Property of a theta blob: the estimate as an integer (Puffin specification)."""
@@ -95,7 +91,7 @@ def named_fields(statistics: StatisticsFile) -> set[int]:
     return {
         blob.fields[0]
         for blob in statistics.blob_metadata
-        if blob.type == THETA_BLOB and len(blob.fields) == 1
+        if blob.type == BLOB_TYPE and len(blob.fields) == 1
     }
 
 
@@ -125,7 +121,7 @@ def load_sketches(
             chosen: dict[int, PuffinBlob] = {}
             for blob in reader.blobs:
                 if (
-                    blob.type == THETA_BLOB
+                    blob.type == BLOB_TYPE
                     and len(blob.fields) == 1
                     and (wanted is None or blob.fields[0] in wanted)
                 ):

@@ -1,4 +1,4 @@
-"""Column functions: one vector or list of positions per row, or one vector per group.
+"""Column functions: one vector or list of positions per row, one vector or theta sketch per group.
 
 Each is Arrow's batch function of `puffin_fast.arrow` behind an `arrow_udf` (PySpark 4.1 and later) or a
 `pandas_udf`. A null argument gives a null, as in SQL; inside of a list a null is an error.
@@ -16,7 +16,16 @@ from puffin_fast.spark.session.sessions import pyspark_version
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["cardinality", "contains", "decode", "encode", "union"]
+__all__ = [
+    "cardinality",
+    "contains",
+    "decode",
+    "encode",
+    "theta_estimate",
+    "theta_sketch",
+    "theta_union",
+    "union",
+]
 
 Via = Literal["auto", "arrow", "pandas"]
 
@@ -132,12 +141,52 @@ def union(blob: Column | str, *, via: Via = "auto") -> Column:
     Raises:
         CorruptDataError: when it runs, a blob that is no vector.
     """
-    find, kind, make = _way("union", via)
+    return _aggregate("union", via)(blob)
+
+
+def theta_sketch(values: Column | str, *, via: Via = "auto") -> Column:
+    """Aggregate: the theta sketch of a group's distinct values, binary; nulls and empty strings are not counted.
+
+    Spark gives a group to one call whole: for whole columns take `theta_sketches`. Arguments as for `encode`; with
+    ``pandas``, values cross to Python one by one.
+
+    Raises:
+        InvalidInputError: when it runs, values of a type without sketches.
+    """
+    if _by_arrow(via):
+        return _aggregate("theta_sketch", via)(values)
+    from pyspark.sql import functions
+
+    column = functions.col(values) if isinstance(values, str) else values
+    # beside a null pandas makes floats of integers
+    return _aggregate("theta_sketch", via)(functions.when(column.isNotNull(), functions.array(column)))
+
+
+def theta_union(sketch: Column | str, *, via: Via = "auto") -> Column:
+    """Aggregate: the union of a group's theta sketches, binary; nulls are left out. Arguments as for `encode`.
+
+    Raises:
+        CorruptDataError, UnsupportedError: when it runs, a value that is no sketch.
+    """
+    return _aggregate("theta_union", via)(sketch)
+
+
+def theta_estimate(sketch: Column | str, *, via: Via = "auto") -> Column:
+    """How many distinct values each theta sketch saw, double; arguments as for `encode`.
+
+    Raises:
+        CorruptDataError, UnsupportedError: when it runs, a value that is no sketch.
+    """
+    return _scalar("theta_estimate", "double", 1, via)(sketch)
+
+
+def _aggregate(name: str, via: Via) -> Callable[..., Column]:
+    find, kind, make = _way(name, via)
 
     def group(first: Any) -> Any:
         return find()(first)
 
     aggregate = _annotated(group, kind, 1, bytes)
-    aggregate.__name__ = "dv_union"
+    aggregate.__name__ = f"dv_{name}"
     made: Callable[..., Column] = make(aggregate, "binary")
-    return made(blob)
+    return made

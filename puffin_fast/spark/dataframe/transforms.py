@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.spark.dataframe.functions import theta_estimate
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, take
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["TASK_MEMORY", "decode_vectors", "encode_deletes", "union_vectors"]
+__all__ = ["TASK_MEMORY", "decode_vectors", "encode_deletes", "theta_sketches", "union_vectors"]
 
 TASK_MEMORY = 128 << 20
 """Default size of the buffers of a task's Python worker, in bytes. With copies, its peak memory is three to four
@@ -146,3 +147,42 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
     return vectors.mapInArrow(over_batches(f"{_WORKER}.explode", "explode", names=(file_path, blob)), ROWS)
+
+
+def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
+    """Sketches the distinct values of columns, one sketch for each column.
+
+    Each input partition makes one sketch for each column; only sketches (at most 32 KiB each) are shuffled.
+
+    Args:
+        df: any rows.
+        columns: names of top-level columns of primitive types; all columns by default.
+
+    Returns:
+        (column string, sketch binary, estimate double): one row for each column with rows; sketch is an
+        ``apache-datasketches-theta-v1`` blob, which Spark's own ``theta_sketch_estimate`` reads too.
+
+    Raises:
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column of a type without sketches.
+    """
+    from pyspark.sql import functions
+
+    from puffin_fast.spark.worker.sketches import SKETCHES
+
+    check_dataframe(df)
+    names = columns or tuple(df.columns)
+    rows = df.select(*(take(df, name, _sketched(df, name), to=f"c{at}") for at, name in enumerate(names)))
+    worker = f"{_WORKER}.sketches"
+    partial = rows.mapInArrow(over_batches(worker, "of_columns", names=names), SKETCHES)
+    united = partial.repartition("column").mapInArrow(over_batches(worker, "unite"), SKETCHES)
+    name = functions.get(functions.array(*(functions.lit(name) for name in names)), functions.col("column"))
+    return united.select(name.alias("column"), "sketch", theta_estimate("sketch").alias("estimate"))
+
+
+def _sketched(df: DataFrame, name: str) -> tuple[str, ...]:
+    """The types that `take` allows for a column: its own, if it is primitive."""
+    found = [field.dataType for field in df.schema.fields if field.name == name]
+    if found and found[0].typeName() in ("array", "map", "struct", "variant", "void"):
+        return ("a primitive type",)
+    return tuple(kind.simpleString() for kind in found)

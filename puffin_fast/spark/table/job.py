@@ -14,6 +14,7 @@ from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as siz
 from puffin_fast.iceberg.deletes.position_files import count_deletes, position_changes
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.scan.splits import row_groups_of
 from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
 from puffin_fast.spark.dataframe.write import collect_written
 from puffin_fast.spark.session.batches import rows_per_batch
@@ -48,6 +49,8 @@ __all__ = [
     "bins_of",
     "checked_id",
     "forgetful",
+    "share_bytes",
+    "shares_of",
     "spread",
     "task_rows",
     "without_metrics",
@@ -63,6 +66,9 @@ OPEN_BYTES = 512 << 10
 """Cost of opening a data file, expressed in bytes of reading."""
 
 Item = TypeVar("Item")
+
+Share = tuple[FileTask, int, int]
+"""A data file, the number of one share of its row groups, and the number of shares."""
 
 
 def checked_id(job_id: str | None) -> str | None:
@@ -159,6 +165,18 @@ def without_metrics(task: FileTask) -> FileTask:
     nothing: dict[str, Any] = dict.fromkeys(METRICS)
     data: ManifestEntry = replace(task.data, **nothing)
     return replace(task, data=data)
+
+
+def shares_of(task: FileTask) -> list[Share]:
+    """Splits a data file into shares of about `TASK_BYTES`, at row groups."""
+    count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
+    return [(task, number, count) for number in range(count)]
+
+
+def share_bytes(share: Share) -> int:
+    """What reading a share costs, in bytes."""
+    task, _, count = share
+    return task.data.file_size_in_bytes // count + OPEN_BYTES
 
 
 def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,10 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.predicate.filters import Filter
 from puffin_fast.iceberg.scan.scan import scan as scan_here
-from puffin_fast.iceberg.scan.splits import row_groups_of
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
-from puffin_fast.spark.table.job import OPEN_BYTES, TASK_BYTES, bins_of, forgetful, spread, without_metrics
+from puffin_fast.spark.table.job import bins_of, forgetful, share_bytes, shares_of, spread, without_metrics
 from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.scan import ROW
 from puffin_fast.spark.worker.tasks import pack
@@ -24,12 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from puffin_fast.iceberg.plan.files import FileTask
-
 __all__ = ["scan"]
-
-Share = tuple["FileTask", int, int]
-"""A data file, the number of one share of its row groups, and the number of shares."""
 
 
 def scan(
@@ -104,7 +98,7 @@ def scan(
         case_sensitive=case_sensitive,
     )
     schema = spark_schema(found.schema)
-    shares = [share for task in found.plan.tasks for share in _shares(without_metrics(task))]
+    shares = [share for task in found.plan.tasks for share in shares_of(without_metrics(task))]
     if not shares:
         return session.createDataFrame([], schema)
     body = over_batches(
@@ -113,21 +107,10 @@ def scan(
         reader=pack(found.reader(forgetful(table.metadata))),
         schema=pack(found.schema),
     )
-    tasks = spread(session, bins_of(shares, _n_bytes))
+    tasks = spread(session, bins_of(shares, share_bytes))
     rows = (
         tasks.mapInArrow(body, schema)
         if schema.fields
         else tasks.mapInArrow(body, f"{ROW} boolean").drop(ROW)
     )
     return rows if limit is None else rows.limit(limit)
-
-
-def _shares(task: FileTask) -> Iterable[Share]:
-    """Splits a data file into shares of about `TASK_BYTES`, at row groups."""
-    count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
-    return [(task, number, count) for number in range(count)]
-
-
-def _n_bytes(share: Share) -> int:
-    task, _, count = share
-    return task.data.file_size_in_bytes // count + OPEN_BYTES

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from puffin_fast import arrow
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.theta import ThetaSketch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +25,12 @@ __all__ = [
     "decode_pandas",
     "encode",
     "encode_pandas",
+    "theta_estimate",
+    "theta_estimate_pandas",
+    "theta_sketch",
+    "theta_sketch_pandas",
+    "theta_union",
+    "theta_union_pandas",
     "union",
     "union_pandas",
 ]
@@ -62,6 +69,42 @@ def union(blobs: pa.Array) -> bytes:
     offsets = pa.array([0, len(kept)], pa.int32())
     found: bytes = arrow.union(pa.ListArray.from_arrays(offsets, kept))[0].as_py()
     return found
+
+
+def theta_sketch(values: pa.Array) -> bytes:
+    return arrow.theta_sketch(values).to_bytes()
+
+
+def theta_union(sketches: pa.Array) -> bytes:
+    return arrow.theta_union(sketches.drop_null()).to_bytes()
+
+
+def theta_estimate(sketches: pa.Array) -> pa.Array:
+    def estimates(some: pa.Array) -> pa.Array:
+        return pa.array([ThetaSketch.from_bytes(one).estimate for one in some.to_pylist()], pa.float64())
+
+    return _where_valid(estimates, sketches)
+
+
+def theta_sketch_pandas(values: pd.Series) -> bytes:
+    """Takes each value as an array of one, in which pandas keeps its type."""
+    kept = [one for one in values if one is not None]
+    if not kept:
+        return theta_sketch(pa.nulls(0))
+    array = pa.array(np.concatenate(kept), from_pandas=False)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(
+            pa.timestamp("us", array.type.tz)
+        )  # pandas makes nanoseconds of Spark's microseconds
+    return theta_sketch(array)
+
+
+def theta_union_pandas(sketches: pd.Series) -> bytes:
+    return theta_union(_binary(sketches))
+
+
+def theta_estimate_pandas(sketches: pd.Series) -> pd.Series:
+    return _series(theta_estimate(_binary(sketches)))
 
 
 def encode_pandas(positions: pd.Series) -> pd.Series:

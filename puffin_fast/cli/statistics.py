@@ -1,0 +1,73 @@
+"""``ndv``: how many distinct values the columns of a table have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from puffin_fast.cli import _options
+from puffin_fast.cli._common import Answer, answers, grid
+from puffin_fast.cli.table import case_option, session
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["ndv"]
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option("--collect", is_flag=True, help="Count first, and commit the counts as the table's statistics.")
+@click.option("--columns", help="Names, with commas between; all columns of primitive types by default.")
+@case_option
+@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
+@click.option("--branch", help="The head of a branch, instead of the current snapshot.")
+@click.option("--full", is_flag=True, help="With --collect: read all data files, not only those added since.")
+@click.option("--spark", is_flag=True, help="With --collect: read data files on Spark's executors.")
+def ndv(
+    table: Table,
+    collect: bool,
+    columns: str | None,
+    case_insensitive: bool,
+    snapshot_id: int | None,
+    branch: str | None,
+    full: bool,
+    spark: bool,
+) -> Answer:
+    """How many distinct values the columns of TABLE (namespace.name) have, by its statistics.
+
+    Counts above 4096 are estimates; lower and upper are their bounds with 95.4%.
+    """
+    if (full or spark) and not collect:
+        raise click.UsageError("--full and --spark need --collect")
+    from puffin_fast import iceberg
+
+    name = ".".join(table.name())
+    names = None if columns is None else [part.strip() for part in columns.split(",")]
+    of_snapshot: dict[str, Any] = {
+        "snapshot_id": snapshot_id,
+        "branch": branch,
+        "case_sensitive": not case_insensitive,
+    }
+    document: dict[str, object] = {"table": name}
+    text = []
+    if collect:
+        options: dict[str, Any] = {**of_snapshot, "incremental": False if full else "auto"}
+        if spark:
+            from puffin_fast import spark as on_spark
+
+            result = on_spark.collect_ndv(session(), table, names, **options)
+        else:
+            result = iceberg.collect_ndv(table, names, **options)
+        document["collected"] = asdict(result)
+        text += list(result.notes)
+        if not result.committed:
+            text.append(f"{name}: nothing done: {result.statistics_path} has these columns")
+    rows = iceberg.ndv(table, names, **of_snapshot).to_pylist()
+    document["columns"] = rows
+    title = f"{name}: {len(rows)} columns"
+    nothing = f"{name}: no NDV statistics; --collect makes them"
+    return Answer(document, [*text, grid(rows, title=title) if rows else nothing])

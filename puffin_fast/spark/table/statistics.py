@@ -1,0 +1,70 @@
+"""NDV statistics, collected on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from puffin_fast.iceberg.statistics.collect import NdvResult, collect, sketch_reader, snapshot_of
+from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
+from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import bins_of, forgetful, share_bytes, shares_of, spread, without_metrics
+from puffin_fast.spark.worker.sketches import SKETCHES
+from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.theta import ThetaSketch
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.plan.files import FileTask
+
+__all__ = ["collect_ndv"]
+
+_WORKER = "puffin_fast.spark.worker.sketches"
+
+
+def collect_ndv(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    columns: Sequence[str] | None = None,
+    *,
+    branch: str | None = None,
+    snapshot_id: int | None = None,
+    incremental: Literal["auto", False] = "auto",
+    case_sensitive: bool = True,
+) -> NdvResult:
+    """`puffin_fast.iceberg.collect_ndv` on executors.
+
+    Each task reads about 128 MiB of data files into one sketch for each column. Sketches of a column are united on
+    an executor; the driver receives one row for each column, writes the statistics file and commits it.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        columns, branch, snapshot_id, incremental, case_sensitive: as there.
+
+    Returns:
+        As there, and the same bytes are committed.
+
+    Raises:
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
+    chosen = columns_of(schema, columns, case_sensitive=case_sensitive)
+
+    def sketch(some: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
+        reader = sketch_reader(table, some, snapshot.snapshot_id, forgetful(table.metadata))
+        shares = [share for task in tasks for share in shares_of(without_metrics(task))]
+        bins = bins_of(shares, share_bytes)
+        partial = over_batches(_WORKER, "of_files", reader=pack(reader))
+        sketches = spread(session, bins).mapInArrow(partial, SKETCHES)
+        if len(bins) > 1:
+            sketches = sketches.repartition("column").mapInArrow(over_batches(_WORKER, "unite"), SKETCHES)
+        rows = collected(sketches).to_pylist()
+        return {row["column"]: ThetaSketch.from_bytes(row["sketch"]) for row in rows}
+
+    return collect(table, snapshot, schema, chosen, sketch, incremental=incremental)

@@ -1,0 +1,70 @@
+"""On executors: theta sketches of a table's columns, and of the columns of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.spark.worker.tasks import items_of, unpack
+from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.statistics.sketch_files import SketchReader
+
+__all__ = ["SKETCHES", "of_columns", "of_files", "unite"]
+
+SKETCHES = "column int, sketch binary"
+"""A column's field id, or its place in a DataFrame, and a sketch of some of its values."""
+
+_SCHEMA = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
+
+
+def _rows(sketches: Mapping[int, ThetaSketch]) -> pa.RecordBatch:
+    columns = [list(sketches), [sketch.to_bytes() for sketch in sketches.values()]]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def of_files(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.RecordBatch]:
+    """Sketches the live rows of the data files of one task: one row for each column.
+
+    Args:
+        batches: one binary column: packed lists of a `FileTask`, the number of a share of it and the number of
+            shares.
+        reader: packed `SketchReader`.
+    """
+    files: SketchReader = unpack(reader)
+    shares = list(items_of(batches))
+    if shares:
+        yield _rows(files.sketches_of_shares(shares, 1))
+
+
+def of_columns(batches: Iterable[pa.RecordBatch], *, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Sketches the columns of one partition of a DataFrame: one row for each column.
+
+    Args:
+        batches: of the DataFrame.
+        names: of its columns, for errors.
+    """
+    builders = [ThetaSketchBuilder() for _ in names]
+    for batch in batches:
+        for name, builder, values in zip(names, builders, batch.columns, strict=True):
+            try:
+                builder.update(values)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"column {name!r}: {error}") from error
+    yield _rows({at: builder.sketch() for at, builder in enumerate(builders)})
+
+
+def unite(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unites the sketches of each column; all rows of a column are in this partition."""
+    builders: dict[int, ThetaSketchBuilder] = {}
+    for batch in batches:
+        for column, sketch in zip(batch["column"].to_pylist(), batch["sketch"].to_pylist(), strict=True):
+            builder = builders.setdefault(column, ThetaSketchBuilder())
+            builder.merge(ThetaSketch.from_bytes(sketch, path=f"sketch of column {column}"))
+    if builders:
+        yield _rows({column: builder.sketch() for column, builder in builders.items()})
