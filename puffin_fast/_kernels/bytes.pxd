@@ -13,7 +13,7 @@ cdef enum:
     COOKIE_PLAIN = 12346        # no run containers; a u32 container count follows
     COOKIE_RUNS = 12347         # low 16 bits; the high 16 are the container count - 1
     OFFSETS_MIN_COUNT = 4       # with COOKIE_RUNS, smaller bitmaps carry no offset table
-    MAX_CONTAINERS = 65536
+    MAX_CONTAINERS = 65536      # of a 32-bit bitmap: one for each 16-bit key
     ARRAY_MAX = 4096            # an array container holds at most this many values
     CHUNK = 65536               # positions of one container
     BITMAP_BYTES = 8192         # CHUNK bits

@@ -21,7 +21,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport (
-    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, COOKIE_PLAIN, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, MAX_CONTAINERS, MAX_KEY,
+    ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, COOKIE_PLAIN, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, MAX_CONTAINERS, MAX_KEY,
     MAX_POSITION,
     OFFSETS_MIN_COUNT, RUN, Kind, choose, container_size, header_size, load16, load32, load64, plain_size,
     run_size, store16, store32, store64,
@@ -125,6 +125,114 @@ cdef inline int fail(Fault* fault, int code, size_t offset, uint64_t expected, u
     return code
 
 
+cdef struct Header:
+    # Of a 32-bit bitmap.
+    const uint8_t* flags        # which containers are runs; NULL for none
+    const uint8_t* descriptors
+    const uint8_t* offsets      # of each container; NULL where there is no table
+    uint32_t count
+    size_t size
+
+
+cdef struct Found:
+    # What the check of one container tells.
+    Kind kind
+    size_t size
+    uint32_t first              # values
+    uint32_t last
+
+
+cdef int check_header(const uint8_t* data, size_t size, size_t at, Header* header, Summary* summary,
+                      Fault* fault) noexcept nogil:
+    """Cookie and count of the 32-bit bitmap at `at`, which has 8 bytes or more; its whole header is there."""
+    cdef uint32_t cookie = load32(data + at)
+    if cookie & 0xFFFF == COOKIE_RUNS:
+        header.count = (cookie >> 16) + 1
+        header.size = header_size(header.count, True)
+        if size - at < header.size:
+            return fail(fault, TRUNCATED, at, header.size, size - at)
+        header.flags = data + at + 4
+        header.descriptors = header.flags + (header.count + 7) // 8
+        header.offsets = header.descriptors + 4 * <size_t>header.count if header.count >= OFFSETS_MIN_COUNT else NULL
+        if header.count & 7 and header.flags[header.count >> 3] >> (header.count & 7):
+            summary.non_canonical = True
+        return 0
+    if cookie != COOKIE_PLAIN:
+        return fail(fault, COOKIE, at, COOKIE_PLAIN, cookie)
+    header.count = load32(data + at + 4)
+    if header.count > MAX_CONTAINERS:
+        return fail(fault, COUNT, at + 4, MAX_CONTAINERS, header.count)
+    header.size = header_size(header.count, False)
+    if size - at < header.size:
+        return fail(fault, TRUNCATED, at, header.size, size - at)
+    header.flags = NULL
+    header.descriptors = data + at + 8
+    header.offsets = header.descriptors + 4 * <size_t>header.count
+    return 0
+
+
+cdef int check_run(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found, Summary* summary,
+                   Fault* fault) noexcept nogil:
+    """A run container: its runs ascend, do not overlap, and hold as many values as stated."""
+    cdef const uint8_t* pairs = data + at + 2
+    cdef uint32_t runs, r, start, end = 0, total = 0
+    if size - at < 2:
+        return fail(fault, TRUNCATED, at, 2, size - at)
+    runs = load16(data + at)
+    found.kind = RUN
+    found.size = run_size(runs)
+    if size - at < found.size:
+        return fail(fault, TRUNCATED, at, found.size, size - at)
+    for r in range(runs):
+        start = load16(pairs + 4 * <size_t>r)
+        if r > 0 and start < end:
+            return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
+        if r > 0 and start == end:
+            summary.non_canonical = True
+        end = start + load16(pairs + 4 * <size_t>r + 2) + 1
+        if end > CHUNK:
+            return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, CHUNK - 1, end - 1)
+        total += end - start
+    if total != cardinality:
+        return fail(fault, RUN_CARDINALITY, at, cardinality, total)
+    if choose(cardinality, runs) != RUN:
+        summary.non_canonical = True
+    found.first = load16(pairs)
+    found.last = end - 1
+    return 0
+
+
+cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found,
+                     Fault* fault) noexcept nogil:
+    """An array container: its values ascend."""
+    cdef uint32_t adjacent
+    found.kind = ARRAY
+    found.size = plain_size(cardinality)
+    if size - at < found.size:
+        return fail(fault, TRUNCATED, at, found.size, size - at)
+    if not pf_array_check(data + at, cardinality, &adjacent):
+        return fail_array(fault, data, at, cardinality)
+    found.first = load16(data + at)
+    found.last = load16(data + at + found.size - 2)
+    return 0
+
+
+cdef int check_bitmap(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, bint is_first, Found* found,
+                      Fault* fault) noexcept nogil:
+    """A bitmap container: as many bits are set as stated; its first value is looked up where it is the first of all."""
+    cdef uint32_t bits_set
+    found.kind = BITMAP
+    found.size = BITMAP_BYTES
+    if size - at < found.size:
+        return fail(fault, TRUNCATED, at, found.size, size - at)
+    bits_set = pf_bitmap_cardinality(data + at)
+    if bits_set != cardinality:
+        return fail(fault, BITMAP_CARDINALITY, at, cardinality, bits_set)
+    found.first = bitmap_first(data + at) if is_first else 0
+    found.last = bitmap_last(data + at)
+    return 0
+
+
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil:
     """Checks every rule of the format over all of `size` bytes; no byte past them is read, nothing allocated.
 
@@ -136,15 +244,12 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
 
     Returns 0, or the fault's code.
     """
-    cdef uint64_t n_bitmaps, b, before = 0
-    cdef uint32_t cookie, count, i, key, last_key, cardinality, bits_set, runs, total, start, end
-    cdef size_t at, bitmap_start, need, last_container = 0
-    cdef const uint8_t* flags
-    cdef const uint8_t* descriptors
-    cdef const uint8_t* offsets
-    cdef const uint8_t* pairs
-    cdef uint64_t high
-    cdef uint32_t r
+    cdef uint64_t n_bitmaps, b, before = 0, base
+    cdef uint32_t i, key, last_key, cardinality
+    cdef size_t at, start, last_container = 0
+    cdef Header header
+    cdef Found found
+    cdef const uint8_t* descriptor
     cdef bint has_run
     memset(summary, 0, sizeof(Summary))
     fault.code = 0
@@ -164,98 +269,41 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
         if key > MAX_KEY:
             return fail(fault, KEY_RANGE, at, MAX_KEY, key)
         before = key
-        high = <uint64_t>key << 32
         at += KEY_BYTES
-        bitmap_start = at
-        cookie = load32(data + at)
-        if cookie & 0xFFFF == COOKIE_RUNS:
-            count = (cookie >> 16) + 1
-            need = header_size(count, True)
-            if size - at < need:
-                return fail(fault, TRUNCATED, at, need, size - at)
-            flags = data + at + 4
-            descriptors = flags + (count + 7) // 8
-            offsets = descriptors + 4 * <size_t>count if count >= OFFSETS_MIN_COUNT else NULL
-            if count & 7 and flags[count >> 3] >> (count & 7):
-                summary.non_canonical = True
-        elif cookie == COOKIE_PLAIN:
-            count = load32(data + at + 4)
-            if count > MAX_CONTAINERS:
-                return fail(fault, COUNT, at + 4, MAX_CONTAINERS, count)
-            need = header_size(count, False)
-            if size - at < need:
-                return fail(fault, TRUNCATED, at, need, size - at)
-            flags = NULL
-            descriptors = data + at + 8
-            offsets = descriptors + 4 * <size_t>count
-        else:
-            return fail(fault, COOKIE, at, COOKIE_PLAIN, cookie)
-        at += need
+        start = at
+        if check_header(data, size, at, &header, summary, fault) != 0:
+            return fault.code
+        at += header.size
         last_key = 0
         has_run = False
-        for i in range(count):
-            key = load16(descriptors + 4 * <size_t>i)
-            cardinality = <uint32_t>load16(descriptors + 4 * <size_t>i + 2) + 1
+        for i in range(header.count):
+            descriptor = header.descriptors + 4 * <size_t>i
+            key = load16(descriptor)
+            cardinality = <uint32_t>load16(descriptor + 2) + 1
             if i > 0 and key <= last_key:
-                return fail(fault, CONTAINER_ORDER, descriptors + 4 * <size_t>i - data, last_key, key)
+                return fail(fault, CONTAINER_ORDER, descriptor - data, last_key, key)
             last_key = key
-            if offsets != NULL and load32(offsets + 4 * <size_t>i) != at - bitmap_start:
-                return fail(fault, OFFSET, offsets + 4 * <size_t>i - data, at - bitmap_start,
-                            load32(offsets + 4 * <size_t>i))
-            if flags != NULL and (flags[i >> 3] >> (i & 7)) & 1:
-                if size - at < 2:
-                    return fail(fault, TRUNCATED, at, 2, size - at)
-                runs = load16(data + at)
-                need = run_size(runs)
-                if size - at < need:
-                    return fail(fault, TRUNCATED, at, need, size - at)
-                pairs = data + at + 2
-                total = 0
-                end = 0
-                for r in range(runs):
-                    start = load16(pairs + 4 * <size_t>r)
-                    if r > 0 and start < end:
-                        return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
-                    if r > 0 and start == end:
-                        summary.non_canonical = True
-                    end = start + load16(pairs + 4 * <size_t>r + 2) + 1
-                    if end > MAX_CONTAINERS:
-                        return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, MAX_CONTAINERS - 1, end - 1)
-                    total += end - start
-                if total != cardinality:
-                    return fail(fault, RUN_CARDINALITY, at, cardinality, total)
-                if choose(cardinality, runs) != RUN:
-                    summary.non_canonical = True
+            if header.offsets != NULL and load32(header.offsets + 4 * <size_t>i) != at - start:
+                return fail(fault, OFFSET, header.offsets + 4 * <size_t>i - data, at - start,
+                            load32(header.offsets + 4 * <size_t>i))
+            if header.flags != NULL and (header.flags[i >> 3] >> (i & 7)) & 1:
                 has_run = True
-                if summary.cardinality == 0:
-                    summary.first = high | (<uint64_t>key << 16) | load16(pairs)
-                summary.last = high | (<uint64_t>key << 16) | (end - 1)
-                summary.n_containers[<int>RUN] += 1
+                if check_run(data, size, at, cardinality, &found, summary, fault) != 0:
+                    return fault.code
             elif cardinality <= ARRAY_MAX:
-                need = 2 * <size_t>cardinality
-                if size - at < need:
-                    return fail(fault, TRUNCATED, at, need, size - at)
-                if not pf_array_check(data + at, cardinality, &runs):
-                    return fail_array(fault, data, at, cardinality)
-                if summary.cardinality == 0:
-                    summary.first = high | (<uint64_t>key << 16) | load16(data + at)
-                summary.last = high | (<uint64_t>key << 16) | load16(data + at + need - 2)
-                summary.n_containers[<int>ARRAY] += 1
-            else:
-                need = BITMAP_BYTES
-                if size - at < need:
-                    return fail(fault, TRUNCATED, at, need, size - at)
-                bits_set = pf_bitmap_cardinality(data + at)
-                if bits_set != cardinality:
-                    return fail(fault, BITMAP_CARDINALITY, at, cardinality, bits_set)
-                if summary.cardinality == 0:
-                    summary.first = high | (<uint64_t>key << 16) | bitmap_first(data + at)
-                summary.last = high | (<uint64_t>key << 16) | bitmap_last(data + at)
-                summary.n_containers[<int>BITMAP] += 1
+                if check_array(data, size, at, cardinality, &found, fault) != 0:
+                    return fault.code
+            elif check_bitmap(data, size, at, cardinality, summary.cardinality == 0, &found, fault) != 0:
+                return fault.code
+            base = before << 32 | <uint64_t>key << 16
+            if summary.cardinality == 0:
+                summary.first = base | found.first
+            summary.last = base | found.last
+            summary.n_containers[<int>found.kind] += 1
             summary.cardinality += cardinality
             last_container = at
-            at += need
-        if count == 0 or (flags != NULL and not has_run):
+            at += found.size
+        if header.count == 0 or (header.flags != NULL and not has_run):
             summary.non_canonical = True
     if summary.cardinality > 0 and summary.last > MAX_POSITION:
         return fail(fault, POSITION_RANGE, last_container, MAX_POSITION, summary.last)

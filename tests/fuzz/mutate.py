@@ -106,7 +106,17 @@ def main() -> None:
     while not failures or (options.keep_going and time.monotonic() < end):
         current = FAILURES / f"mutate-{seed}"
         left = max(1.0, end - time.monotonic())
-        command = [sys.executable, "-m", "tests.fuzz.mutate", "--seconds", f"{left:.0f}", "--seed", str(seed)]
+        command = [
+            sys.executable,
+            "-W",
+            "ignore::UserWarning",
+            "-m",
+            "tests.fuzz.mutate",
+            "--seconds",
+            f"{left:.0f}",
+            "--seed",
+            str(seed),
+        ]
         command += ["--current", str(current), *(f"--target={name}" for name in targets)]
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=left + GRACE_S, check=False
