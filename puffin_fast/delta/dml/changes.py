@@ -22,7 +22,7 @@ from puffin_fast.delta.read.descriptors import descriptor_of, file_name
 from puffin_fast.delta.read.plan import DeltaPlan
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
 
 __all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "write_vectors"]
 

@@ -18,8 +18,8 @@ from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.delete import group_positions
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.row_search import Finder

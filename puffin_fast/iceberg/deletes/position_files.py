@@ -11,8 +11,7 @@ A Parquet file with two required columns, ``file_path`` and ``pos``, sorted by b
 from __future__ import annotations
 
 import struct
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,26 +19,16 @@ import pyarrow.parquet as pq
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.changes import Changes, Key, key_of
-from puffin_fast.iceberg.compat.working_table import remove_files
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
-from puffin_fast.iceberg.deletes.deletion_vectors import (
-    NewDeletes,
-    Outcome,
-    VectorChanges,
-    replaced,
-    target_file_size,
-    write_changes,
-)
 from puffin_fast.iceberg.deletes.loader import POS_FIELD
+from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.table import Table
 
-__all__ = ["PositionFiles", "count_deletes", "position_changes", "write_deletes"]
+__all__ = ["FILE", "PARTITION", "PositionFiles", "granularity_of"]
 
 GRANULARITY = "write.delete.granularity"
 FILE, PARTITION = "file", "partition"
@@ -68,87 +57,8 @@ SCHEMA = pa.schema(
 Positions = tuple[str, PositionBitmap]
 
 
-def count_deletes(deletes: Iterable[NewDeletes | Outcome]) -> VectorChanges:
-    """What `write_deletes` would do, without changes to commit."""
-    result = VectorChanges()
-    for new in deletes:
-        result.rows += new.n_new
-        if new.n_new:
-            result.dropped += new.drops
-            result.by_files += not new.drops
-    return result
-
-
-def write_deletes(table: Table, deletes: Iterable[NewDeletes], **changes: Any) -> VectorChanges:
-    """Writes the deletes of one commit: vectors, or position-delete files in a table of format version 2.
-
-    Args:
-        table: its location provider names the files.
-        deletes: at most one per data file; those without a new position are passed over.
-        changes: `conflict_filter` and `operation` of `Changes`.
-
-    Returns:
-        The changes, empty when no position was new.
-
-    Raises:
-        InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``, or a
-            property names a codec that is not Parquet's.
-    """
-    if table.metadata.format_version > 2:
-        return write_changes(table, deletes, **changes)
-    name = uuid.uuid4()
-
-    def path_of(number: int) -> str:
-        return table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.parquet")
-
-    files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
-    try:
-        outcomes = list(files.write(deletes))
-        return position_changes(table, outcomes, files.entries, **changes)
-    except BaseException:
-        remove_files(table.io, files.written)
-        raise
-
-
-def position_changes(
-    table: Table, outcomes: Iterable[Outcome], entries: Sequence[ManifestEntry], **changes: Any
-) -> VectorChanges:
-    """The changes to commit for position-delete files that are written.
-
-    Args:
-        table: whose property the files' granularity is.
-        outcomes: at most one per data file.
-        entries: of the new files.
-        changes: `conflict_filter` and `operation` of `Changes`.
-    """
-    result = VectorChanges(position_files=len(entries))
-    result.n_bytes = sum(entry.file_size_in_bytes for entry in entries)
-    takes_over = _granularity(table.properties) == FILE
-    removed: dict[Key, ManifestEntry] = {}
-    touched = set()
-    for outcome in outcomes:
-        task = outcome.task
-        result.rows += outcome.n_new
-        if outcome.drops:
-            result.dropped += 1
-            removed[key_of(task.data)] = task.data
-        else:
-            result.by_files += 1
-            result.merged += bool(task.position_deletes)
-            touched.add(task.data.file_path)
-        if outcome.drops or takes_over:
-            removed |= {key_of(entry): entry for entry in replaced(task)}
-    result.changes = Changes(
-        added=tuple(entries),
-        removed=tuple(removed.values()),
-        required_data_files=frozenset(touched),
-        new_files=tuple(entry.file_path for entry in entries),
-        **changes,
-    )
-    return result
-
-
-def _granularity(properties: Mapping[str, str]) -> str:
+def granularity_of(properties: Mapping[str, str]) -> str:
+    """Property ``write.delete.granularity``: ``file`` or ``partition``."""
     granularity = properties.get(GRANULARITY, FILE)
     if granularity not in (FILE, PARTITION):
         raise InvalidInputError(f"{GRANULARITY}: expected {FILE} or {PARTITION}, found {granularity}")
@@ -178,7 +88,7 @@ class PositionFiles:
         entries: of those that are.
 
     Raises:
-        InvalidInputError: as `write_deletes`.
+        InvalidInputError: a property has another value than the specification allows.
     """
 
     def __init__(
@@ -193,7 +103,7 @@ class PositionFiles:
         self.written: list[str] = []
         self.entries: list[ManifestEntry] = []
         self._io, self._limit, self._path_of, self._dry_run = io, limit, path_of, dry_run
-        self._granularity = _granularity(properties)
+        self._granularity = granularity_of(properties)
         self._codec = _codec(properties)
 
     def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:

@@ -14,9 +14,9 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteJob, DeleteResult, OnConflict, start
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
@@ -84,11 +84,9 @@ def delete(
     job = start(table, branch, job_id, oldest=2)
     table = job.table
 
-    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         found = finder.search(tasks, threads)
-        return (
-            count_deletes(found) if dry_run else write_deletes(table, found, conflict_filter=conflict_filter)
-        )
+        return job.write(found, conflict_filter, dry_run=dry_run)
 
     return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
 
@@ -127,7 +125,7 @@ def delete_positions(
     table = job.table
     wanted = group_positions(deletes)
 
-    def plan(base: Snapshot | None) -> VectorChanges:
+    def plan(base: Snapshot | None) -> WrittenDeletes:
         tasks = {}
         if base is not None:
             tasks = {t.data.file_path: t for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
@@ -145,7 +143,7 @@ def delete_positions(
             return NewDeletes.merge(tasks[path], wanted[path], current)
 
         found = on_threads(merge, list(wanted), threads)
-        return count_deletes(found) if dry_run else write_deletes(table, found)
+        return job.write(found, dry_run=dry_run)
 
     return job.run(plan, on_conflict, snapshot_properties)
 

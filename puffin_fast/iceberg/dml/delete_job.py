@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -11,7 +11,8 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
 from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
@@ -31,7 +32,7 @@ OnConflict = Literal["refuse", "merge"]
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
 """As in `Changes`."""
 
-Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], VectorChanges]"
+Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], WrittenDeletes]"
 """Searches data files and writes the deletes."""
 
 
@@ -87,7 +88,7 @@ class DeleteJob:
 
     def run(
         self,
-        plan: Callable[[Snapshot | None], VectorChanges],
+        plan: Callable[[Snapshot | None], WrittenDeletes],
         on_conflict: OnConflict,
         snapshot_properties: Mapping[str, str] | None,
     ) -> DeleteResult:
@@ -95,7 +96,7 @@ class DeleteJob:
             raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
         request = Request(branch=self.branch, job_id=self.job_id, snapshot_properties=snapshot_properties)
         planned, committed = run_job(self.table, plan, request, merge=on_conflict == "merge")
-        return self.result(planned or VectorChanges(), committed)
+        return self.result(planned or WrittenDeletes(), committed)
 
     def run_filter(
         self,
@@ -124,14 +125,23 @@ class DeleteJob:
         schema = table.schema()
         conflict_filter = self.conflict_filter(bound, case_sensitive=case_sensitive)
 
-        def plan(base: Snapshot | None) -> VectorChanges:
+        def plan(base: Snapshot | None) -> WrittenDeletes:
             if base is None:
-                return VectorChanges()
+                return WrittenDeletes()
             files = plan_snapshot(table, base, schema, bound, case_sensitive=case_sensitive, metrics=True)
             finder = Finder(table.io, table.metadata, bound, case_sensitive)
             return work(files.tasks, finder, conflict_filter)
 
         return self.run(plan, on_conflict, snapshot_properties)
+
+    def write(
+        self, found: Iterable[NewDeletes], conflict_filter: ConflictFilter = None, *, dry_run: bool = False
+    ) -> WrittenDeletes:
+        """Writes deletes and makes the changes to commit of them; in a dry run only counts them."""
+        if dry_run:
+            return WrittenDeletes.counted(found)
+        files = write_deletes(self.table, found)
+        return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
 
     def conflict_filter(self, bound: Matcher, *, case_sensitive: bool = True) -> ConflictFilter:
         """Which data files that another commit adds meanwhile call for another look, by the table's isolation."""
@@ -139,7 +149,7 @@ class DeleteJob:
             return None
         return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
 
-    def result(self, planned: VectorChanges, committed: Committed | None) -> DeleteResult:
+    def result(self, planned: WrittenDeletes, committed: Committed | None) -> DeleteResult:
         return DeleteResult(
             snapshot_id=None if committed is None else committed.snapshot_id,
             rows_deleted=planned.rows,

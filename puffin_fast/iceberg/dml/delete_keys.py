@@ -37,8 +37,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
-from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
@@ -102,11 +101,9 @@ def delete_keys(
     table = job.table
     bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
 
-    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         found = finder.search(tasks, threads)
-        return (
-            count_deletes(found) if dry_run else write_deletes(table, found, conflict_filter=conflict_filter)
-        )
+        return job.write(found, conflict_filter, dry_run=dry_run)
 
     return job.run_matcher(bound, work, on_conflict, snapshot_properties)
 

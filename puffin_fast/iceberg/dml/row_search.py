@@ -15,9 +15,9 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.compat.pyiceberg_catalog import proves_all_rows
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS
 from puffin_fast.iceberg.datafile.reader import DataFiles, OpenedFile
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.splits import parts_of
 

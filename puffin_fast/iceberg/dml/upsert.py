@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +17,12 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.position_files import count_deletes, write_deletes
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import Keys
@@ -130,7 +129,7 @@ def upsert(
     source = _Source.of(metadata, rows, on)
     done = _Done()
 
-    def plan(base: Snapshot | None) -> VectorChanges:
+    def plan(base: Snapshot | None) -> WrittenDeletes:
         nonlocal done
         matches = _Matches()
         if base is not None and rows.num_rows:
@@ -322,7 +321,7 @@ def _write(
     done: _Done,
     threads: int | None,
     dry_run: bool,
-) -> VectorChanges:
+) -> WrittenDeletes:
     """Writes the deletes and the new rows of one commit; or counts the rows that would be deleted."""
     current = DeleteLoader(table.io)
 
@@ -333,8 +332,9 @@ def _write(
     numbers = [int(number) for number in np.unique(matches.file[done.replaced])]
     found = on_threads(merge, numbers, threads)
     if dry_run:
-        return count_deletes(found)
-    written = write_deletes(table, found)
+        return WrittenDeletes.counted(found)
+    terms = ChangeTerms(conflict_filter=source.keys.may_match(table.schema()))
+    written = WrittenDeletes.of(table, write_deletes(table, found), terms)
     if not done.written.size:
         return written
     required_data_files = {matches.tasks[number].data.file_path for number in np.unique(matches.file)}
@@ -342,14 +342,15 @@ def _write(
     rows, reserved = _rows(table, source, matches, done)
     entries = write_data_files(table, rows, reserved=reserved)
     done.data_files = len(entries)
-    written.changes = Changes(
-        added=(*changes.added, *entries),
-        removed=changes.removed,
-        required_data_files=changes.required_data_files | required_data_files,
-        new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
-        conflict_filter=source.keys.may_match(table.schema()),
+    return replace(
+        written,
+        changes=replace(
+            changes,
+            added=(*changes.added, *entries),
+            required_data_files=changes.required_data_files | required_data_files,
+            new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
+        ),
     )
-    return written
 
 
 def _rows(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.files import read_ranges
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
+from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.loader import within
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
 
@@ -65,15 +67,14 @@ def compact(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
-        chosen, changes = worth_moving(table, inventory, limit, threads)
+        chosen, terms = worth_moving(table, inventory, limit, threads)
 
         def found() -> Iterator[NewDeletes]:
             for some in on_threads(lambda tasks: list(moved(table.io, tasks)), chosen, threads):
                 yield from some
 
-        return Rewritten(
-            write_changes(table, found(), only_new=False, dry_run=dry_run, limit=limit, **changes)
-        )
+        outcomes = write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run, limit=limit)
+        return Rewritten.of(table, outcomes, terms)
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
@@ -96,7 +97,7 @@ def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
 
 def worth_moving(
     table: Table, inventory: DeleteInventory, limit: int, threads: int | None
-) -> tuple[list[list[FileTask]], dict[str, Any]]:
+) -> tuple[list[list[FileTask]], ChangeTerms]:
     """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors.
 
     Args:
@@ -106,8 +107,7 @@ def worth_moving(
         threads: footers read at a time.
 
     Returns:
-        by Puffin file and partition spec, those of a spec one after the other; also what `VectorChanges.of`
-        takes.
+        by Puffin file and partition spec, those of a spec one after the other; also the terms of the changes.
     """
     groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
     live: Counter[str] = Counter()
@@ -134,13 +134,10 @@ def worth_moving(
     chosen = small | {
         path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
     }
-    dangling = [entry for entry in inventory.dangling if entry.is_vector]
+    dangling = tuple(entry for entry in inventory.dangling if entry.is_vector)
     in_order = sorted(groups, key=lambda group: group[0])
-    return [groups[spec_id, path] for spec_id, path in in_order if path in chosen], {
-        "also_removed": dangling,
-        "same_age": True,
-        "operation": REPLACE,
-    }
+    terms = ChangeTerms(also_removed=dangling, keeps_sequence_numbers=True, operation=REPLACE)
+    return [groups[spec_id, path] for spec_id, path in in_order if path in chosen], terms
 
 
 def n_bytes_of(task: FileTask) -> int:

@@ -6,9 +6,9 @@ files that somebody wrote about it. A delete file goes only when no live data fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -17,9 +17,11 @@ from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import Key, key_of
 from puffin_fast.iceberg.datafile.reader import DataFiles
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, write_changes
+from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, within
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EqualityConverter",
-    "Hidden",
+    "SupersededPositions",
     "PositionConversion",
     "convert_equality_deletes",
     "convert_position_deletes",
@@ -78,20 +80,21 @@ def convert_position_deletes(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
+        left: list[SupersededPositions] = []
 
-        def convert(file: FileDeletes) -> NewDeletes | Hidden | None:
+        def convert(file: FileDeletes) -> NewDeletes | SupersededPositions | None:
             held = current.by_files(file.data.file_path, file.position_deletes)
             return convert_positions(file, held, current)
 
         def found() -> Iterator[NewDeletes]:
             for new in on_threads(convert, list(conversion.files.values()), threads):
-                if isinstance(new, Hidden):
-                    conversion.leave(new)
+                if isinstance(new, SupersededPositions):
+                    left.append(new)
                 elif new is not None:
                     yield new
 
-        written = write_changes(table, found(), only_new=False, dry_run=dry_run, **conversion.changes())
-        return Rewritten(written, conversion.left)
+        outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
+        return Rewritten.of(table, outcomes, conversion.terms(left), conversion.reasons(left))
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
@@ -99,8 +102,8 @@ def convert_position_deletes(
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """A data file whose vector hides deleted positions that it does not hold, and how many they are."""
+class SupersededPositions:
+    """A data file whose vector supersedes positions that it does not hold, and the number of these."""
 
     path: str
     n_positions: int
@@ -108,36 +111,33 @@ class Hidden:
 
 def convert_positions(
     file: FileDeletes, held: PositionBitmap, current: DeleteLoader
-) -> NewDeletes | Hidden | None:
-    """What becomes of one data file.
+) -> NewDeletes | SupersededPositions | None:
+    """Converts the position deletes of one data file.
 
     Args:
-        file: with its vector, if it has one.
-        held: what its position-delete files hold.
-        current: reads the vector.
+        file: the data file and its delete files.
+        held: the positions in its position-delete files.
+        current: loads its deletion vector, if it has one.
 
     Returns:
-        None where nothing does.
+        its new deletes; None when nothing has to be written; or the reason to leave its files as they are.
     """
     if not file.vectors:
         return NewDeletes(file.task, within(held, file.data, *file.position_deletes), 0) if held else None
     lost = held - current.of(file.task)
-    return Hidden(file.data.file_path, len(lost)) if lost else None
+    return SupersededPositions(file.data.file_path, len(lost)) if lost else None
 
 
-@dataclass
+@dataclass(frozen=True)
 class PositionConversion:
-    """The position-delete files of a inventory, and which of them have to stay.
+    """The position-delete files of an inventory.
 
     Attributes:
-        files: the data files that they are about, by path.
-        left: why some stay, one sentence each.
+        files: the data files that they apply to, by path.
     """
 
     files: dict[str, FileDeletes]
-    left: list[str]
     _entries: dict[Key, ManifestEntry]
-    _needed: set[Key]
 
     @classmethod
     def of(cls, inventory: DeleteInventory) -> PositionConversion:
@@ -146,23 +146,24 @@ class PositionConversion:
         for entry in inventory.dangling:
             if not entry.is_vector and entry.content != EQUALITY_DELETES:
                 entries[key_of(entry)] = entry
-        return cls(files, [], entries, set())
+        return cls(files, entries)
 
-    def leave(self, superseded: Hidden) -> None:
-        """Keeps the files that hold positions which no vector holds."""
-        self._needed.update(map(key_of, self.files[superseded.path].superseded))
-        self.left.append(
-            f"{superseded.path}: its vector hides {superseded.n_positions} deleted positions that it does not hold; "
-            "puffin_fast.iceberg.repair adds them"
+    def reasons(self, left: Iterable[SupersededPositions]) -> tuple[str, ...]:
+        """Why some files are left as they are, one sentence each."""
+        return tuple(
+            f"{one.path}: its deletion vector supersedes {one.n_positions} deleted positions that it does not "
+            "hold; puffin_fast.iceberg.repair adds them"
+            for one in left
         )
 
-    def changes(self) -> dict[str, Any]:
-        """What `VectorChanges.of` takes; looks at what is left when it comes to it."""
-        return {
-            "also_removed": (entry for key, entry in self._entries.items() if key not in self._needed),
-            "operation": REPLACE,
-            "conflict_filter": older_than(self._entries.values(), same=True),
-        }
+    def terms(self, left: Iterable[SupersededPositions]) -> ChangeTerms:
+        """Removes all position-delete files but those that hold positions which no vector holds."""
+        needed = {key_of(entry) for one in left for entry in self.files[one.path].superseded}
+        return ChangeTerms(
+            also_removed=tuple(entry for key, entry in self._entries.items() if key not in needed),
+            operation=REPLACE,
+            conflict_filter=older_than(self._entries.values(), same=True),
+        )
 
 
 def convert_equality_deletes(
@@ -190,25 +191,25 @@ def convert_equality_deletes(
     check_threads(threads)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        files, changes = equality_conversion(inventory)
+        files, terms = equality_conversion(inventory)
         found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
-        return Rewritten(write_changes(table, found, dry_run=dry_run, **changes))
+        return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
     )
 
 
-def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], dict[str, Any]]:
-    """The data files that equality deletes apply to, and what `VectorChanges.of` takes."""
+def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], ChangeTerms]:
+    """The data files that equality deletes apply to, and the terms of their conversion."""
     files = [file for file in inventory.files if file.equality_deletes]
     entries = {entry.file_path: entry for file in files for entry in file.equality_deletes}
     entries.update((e.file_path, e) for e in inventory.dangling if e.content == EQUALITY_DELETES)
-    return files, {
-        "also_removed": entries.values(),
-        "operation": REPLACE,
-        "conflict_filter": older_than(entries.values(), same=False),
-    }
+    return files, ChangeTerms(
+        also_removed=tuple(entries.values()),
+        operation=REPLACE,
+        conflict_filter=older_than(entries.values(), same=False),
+    )
 
 
 class EqualityConverter:

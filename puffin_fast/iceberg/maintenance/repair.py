@@ -8,7 +8,6 @@ files, join it. An entry that disagrees with its vector is made anew where bytes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,10 @@ from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes, VectorChanges, write_changes
+from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
@@ -79,7 +80,7 @@ def _repair(
     table: Table, inventory: DeleteInventory, superseded: bool, threads: int | None, dry_run: bool
 ) -> Rewritten:
     current = DeleteLoader(table.io)
-    result = Rewritten(VectorChanges())
+    left: list[str] = []
     gone = [entry for entry in (*inventory.dangling, *inventory.nameless) if entry.is_vector]
 
     def mended(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
@@ -96,21 +97,16 @@ def _repair(
         groups = by_puffin_file(file for file in inventory.files if file.vectors)
         for file, new in chain.from_iterable(on_threads(mended, groups, threads)):
             if isinstance(new, str):
-                result.left.append(new)
+                left.append(new)
             elif new is not None:
                 gone.extend(file.vectors[1:])
                 yield new
 
-    result.written = write_changes(
-        table,
-        found(),
-        only_new=False,
-        dry_run=dry_run,
-        also_removed=(entry for entry in gone),
+    outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
+    operation = None if any(outcome.n_new for outcome in outcomes) else REPLACE
+    return Rewritten.of(
+        table, outcomes, ChangeTerms(also_removed=tuple(gone), operation=operation), tuple(left)
     )
-    if not result.written.rows:
-        result.written.changes = replace(result.written.changes, operation=REPLACE)
-    return result
 
 
 def _mended(

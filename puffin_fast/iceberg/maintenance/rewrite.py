@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.deletes.outcome import Outcome
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, take_inventory
 
@@ -28,17 +29,26 @@ REPLACE = "replace"
 """The summary's operation of a commit that changes files, and no rows."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Rewritten:
-    """What a rewrite planned and wrote.
+    """What a rewrite wrote.
 
     Attributes:
-        written: vectors and entries.
-        left: what it had to leave as it is, and why; filled while the vectors are written.
+        written: the changes to commit.
+        left: what was left as it is, and why, one sentence each.
+        vectors_before: number of live vectors in each Puffin file before the rewrite.
     """
 
-    written: VectorChanges
-    left: list[str] = field(default_factory=list)
+    written: WrittenDeletes = field(default_factory=WrittenDeletes)
+    left: tuple[str, ...] = ()
+    vectors_before: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, table: Table, outcomes: Iterable[Outcome], terms: ChangeTerms, left: tuple[str, ...] = ()
+    ) -> Rewritten:
+        """The changes of a rewrite whose vectors are written."""
+        return cls(WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms), left)
 
     @property
     def changes(self) -> Changes:
@@ -119,20 +129,18 @@ def rewrite(
     started = time.perf_counter()
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     working = open_table(table, oldest=3)
-    before: Counter[str] = Counter()
 
     def plan(head: Snapshot | None) -> Rewritten:
-        nonlocal before
         found = take_inventory(working, head)
         before = Counter(vector.file_path for vector in found.vectors())
-        return work(working, found)
+        return replace(work(working, found), vectors_before=before)
 
     if dry_run and repeated(working.metadata, branch, job_id) is None:
         planned: Rewritten | None = plan(head_of(working.metadata, branch))
         committed = None
     else:
         planned, committed = run_job(working, plan, request, merge=True)
-    planned = planned or Rewritten(VectorChanges())
+    planned = planned or Rewritten()
     changes = planned.changes
     gone = Counter(entry.file_path for entry in changes.removed if entry.is_vector)
     return RewriteResult(
@@ -145,11 +153,11 @@ def rewrite(
         equality_delete_files_removed=sum(entry.content == EQUALITY_DELETES for entry in changes.removed),
         data_files_dropped=sum(entry.content == DATA for entry in changes.removed),
         puffin_files_written=len({entry.file_path for entry in changes.added}),
-        puffin_files_removed=sum(before[path] == count for path, count in gone.items()),
+        puffin_files_removed=sum(planned.vectors_before[path] == count for path, count in gone.items()),
         positions=sum(entry.record_count for entry in changes.added),
         rows_deleted=planned.written.rows,
         n_bytes=planned.written.n_bytes,
-        left=tuple(planned.left),
+        left=planned.left,
         seconds=time.perf_counter() - started,
         attempts=0 if committed is None else committed.attempts,
         repeated=committed is not None and committed.repeated,

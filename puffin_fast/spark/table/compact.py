@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.maintenance.compact import check_target, n_bytes_of, worth_moving
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
@@ -60,14 +60,14 @@ def compact(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
-        chosen, changes = worth_moving(table, inventory, limit, None)
+        chosen, terms = worth_moving(table, inventory, limit, None)
         if not chosen:
-            return Rewritten(VectorChanges.of((), **changes))
+            return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)
         body = over_batches("puffin_fast.spark.worker.conversions", "move", target=job.target())
         report = spread(session, _bins(chain.from_iterable(chosen), limit)).mapInArrow(body, REPORT)
         tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
-        return Rewritten(VectorChanges.of(job.run(report, tasks), **changes))
+        return Rewritten.of(table, job.run(report, tasks), terms)
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
@@ -76,15 +76,8 @@ def compact(
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:
     """Groups vectors by new Puffin file, each of one partition spec; within it by old Puffin file."""
-    bins: list[list[FileTask]] = []
-    filled = limit
-    for task in tasks:
-        if filled >= limit or bins[-1][-1].data.spec_id != task.data.spec_id:
-            bins.append([])
-            filled = 0
-        bins[-1].append(task)
-        filled += n_bytes_of(task)
-    return [[list(some) for _, some in groupby(vectors, key=_puffin_file)] for vectors in bins]
+    groups = split_by_size(tasks, limit, n_bytes_of, kind=lambda task: task.data.spec_id)
+    return [[list(some) for _, some in groupby(group, key=_puffin_file)] for group in groups]
 
 
 def _puffin_file(task: FileTask) -> str:

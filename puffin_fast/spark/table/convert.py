@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
-from puffin_fast.iceberg.maintenance.convert import Hidden, PositionConversion, equality_conversion
+from puffin_fast.iceberg.maintenance.convert import (
+    PositionConversion,
+    SupersededPositions,
+    equality_conversion,
+)
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.plan.files import only_path
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
@@ -76,14 +79,12 @@ def convert_position_deletes(
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion = PositionConversion.of(inventory)
         if not conversion.files:
-            return Rewritten(VectorChanges.of((), **conversion.changes()))
+            return Rewritten.of(table, (), conversion.terms(()))
         tasks = {path: file.task for path, file in conversion.files.items()}
         job = Job(table, job_id, "convert", dry_run=dry_run)
         outcomes = job.run(_converted(session, job, conversion.files.values(), task_memory), tasks)
-        for path in conversion.files:
-            if path in job.superseded:
-                conversion.leave(Hidden(path, job.superseded[path]))
-        return Rewritten(VectorChanges.of(outcomes, **conversion.changes()), conversion.left)
+        left = [SupersededPositions(*one) for one in job.superseded.items() if one[0] in conversion.files]
+        return Rewritten.of(table, outcomes, conversion.terms(left), conversion.reasons(left))
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
@@ -154,14 +155,14 @@ def convert_equality_deletes(
     checked_id(job_id)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
-        files, changes = equality_conversion(inventory)
+        files, terms = equality_conversion(inventory)
         if not files:
-            return Rewritten(VectorChanges.of((), **changes))
+            return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "convert", dry_run=dry_run)
         body = over_batches(_BODIES, "equality", target=job.target())
         report = spread(session, _bins_by_keys(files)).mapInArrow(body, REPORT)
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
-        return Rewritten(VectorChanges.of(outcomes, **changes))
+        return Rewritten.of(table, outcomes, terms)
 
     return rewrite(
         table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run

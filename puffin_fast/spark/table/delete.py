@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast.iceberg.deletes.deletion_vectors import VectorChanges
+from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteJob, DeleteResult, Finder, OnConflict, start
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
@@ -99,7 +99,7 @@ def delete(
                 dry_run=dry_run,
             )
 
-    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         part = Job(table, job_id, dry_run=dry_run)
         outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
         return part.changes(outcomes, conflict_filter)
@@ -188,7 +188,7 @@ def _by_position(
     """
     table, dangling = job.table, 0
 
-    def plan(base: Snapshot | None) -> VectorChanges:
+    def plan(base: Snapshot | None) -> WrittenDeletes:
         nonlocal dangling
         tasks = {}
         if base is not None:

@@ -13,7 +13,8 @@ from pyiceberg.types import UUIDType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import repeated
-from puffin_fast.iceberg.deletes.deletion_vectors import Outcome, VectorChanges
+from puffin_fast.iceberg.deletes.outcome import Outcome
+from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds, Keys
 from puffin_fast.iceberg.plan.files import FileTask
@@ -103,12 +104,12 @@ def delete_keys(
     fields = key_fields(table.schema(), on)
     rows = _selected(keys_df, fields, null_safe=null_safe)
     if repeated(table.metadata, branch, job_id) is not None:
-        return job.run(lambda base: VectorChanges(), on_conflict, snapshot_properties)
+        return job.run(lambda base: WrittenDeletes(), on_conflict, snapshot_properties)
 
     few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
     if few is not None:
 
-        def search(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+        def search(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = Job(table, job_id, dry_run=dry_run)
             return part.changes(searched(session, part, tasks, finder), conflict_filter)
 
@@ -118,7 +119,7 @@ def delete_keys(
     with _cached(rows, fields, null_safe=null_safe) as cached:
         bounds = KeyBounds.between(table.metadata, fields, _ends(cached, fields))
 
-        def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> VectorChanges:
+        def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = Job(table, job_id, dry_run=dry_run)
             found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, conflict_filter)

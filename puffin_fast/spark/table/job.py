@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.files import DeletionVectorLocation
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
-from puffin_fast.iceberg.deletes.deletion_vectors import Outcome, VectorChanges
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as size_of
-from puffin_fast.iceberg.deletes.position_files import count_deletes, position_changes
+from puffin_fast.iceberg.deletes.outcome import Outcome
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.splits import row_groups_of
@@ -139,13 +140,12 @@ class Job:
                 outcomes.append(Outcome(tasks[data_file], n_rows, vector, by_files=kind == BY_FILES))
         return outcomes
 
-    def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> VectorChanges:
+    def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> WrittenDeletes:
         """The changes that a delete commits; with ``dry_run`` only their counts."""
         if self.place.dry_run:
-            return count_deletes(outcomes)
-        if self.table.metadata.format_version > 2:
-            return VectorChanges.of(outcomes, conflict_filter=conflict_filter)
-        return position_changes(self.table, outcomes, self.entries, conflict_filter=conflict_filter)
+            return WrittenDeletes.counted(outcomes)
+        files = DeleteFiles(tuple(outcomes), tuple(self.entries))
+        return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
 
 
 def forgetful(metadata: TableMetadata) -> TableMetadata:
@@ -181,16 +181,7 @@ def share_bytes(share: Share) -> int:
 
 def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TASK_BYTES) -> list[list[Item]]:
     """Groups adjacent items so that the cost of each group is at most ``limit``, or that of one item."""
-    bins: list[list[Item]] = []
-    filled = limit
-    for item in items:
-        n_bytes = cost(item)
-        if filled + n_bytes > limit:
-            bins.append([])
-            filled = 0
-        bins[-1].append(item)
-        filled += n_bytes
-    return bins
+    return [list(group) for group in split_by_size(items, limit, cost)]
 
 
 def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:

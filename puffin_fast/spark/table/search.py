@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.deletes.deletion_vectors import Outcome
+from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics

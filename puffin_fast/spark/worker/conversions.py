@@ -12,13 +12,13 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_position_deletes
 from puffin_fast.iceberg.maintenance.compact import moved
-from puffin_fast.iceberg.maintenance.convert import EqualityConverter, Hidden, convert_positions
+from puffin_fast.iceberg.maintenance.convert import EqualityConverter, SupersededPositions, convert_positions
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
 from puffin_fast.spark.worker.tasks import Marked, Target, by_spec, items_of, unpack, written
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
+    from puffin_fast.iceberg.deletes.outcome import NewDeletes
     from puffin_fast.iceberg.plan.inventory import FileDeletes
 
 __all__ = ["equality", "move", "positions", "read", "unite"]
@@ -51,7 +51,7 @@ def _converted(
     file: FileDeletes, held: PositionBitmap, current: DeleteLoader
 ) -> Iterator[NewDeletes | ReportRow]:
     new = convert_positions(file, held, current)
-    if isinstance(new, Hidden):
+    if isinstance(new, SupersededPositions):
         yield ReportRow(SUPERSEDED, new.path, n_rows=new.n_positions)
     elif new is not None:
         yield new

@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.files import write_vectors
+from puffin_fast.iceberg.deletes.deletion_vectors import size_of
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.rows import WRITTEN_SCHEMA
 
@@ -49,27 +50,6 @@ class Place:
         return lambda number: f"{stem}-{number:04d}{suffix}"
 
 
-class _Bins:
-    """Numbers the Puffin files of a task: the key of a `groupby` over (data file, vector)."""
-
-    def __init__(self, target: int, kind: Callable[[str], object]) -> None:
-        self._target, self._kind_of = target, kind
-        self._filled = 0
-        self._number = 0
-        self._kind: object = None
-
-    def __call__(self, item: tuple[str, PositionBitmap | bytes]) -> int:
-        vector = item[1]
-        n_bytes = len(vector) if isinstance(vector, bytes) else vector.n_bytes
-        kind = self._kind_of(item[0])
-        if self._filled and (self._filled + n_bytes > self._target or kind != self._kind):
-            self._number += 1
-            self._filled = 0
-        self._filled += n_bytes
-        self._kind = kind
-        return self._number
-
-
 def write_files(
     vectors: Iterable[tuple[str, PositionBitmap | bytes]],
     place: Place,
@@ -89,7 +69,10 @@ def write_files(
         one batch of `WRITTEN` per Puffin file, when the file is complete.
     """
     path_of = place.paths(".puffin")
-    for number, run in groupby(vectors, key=_Bins(place.target_file_size, kind)):
+    groups = split_by_size(
+        vectors, place.target_file_size, lambda item: size_of(item[1]), kind=lambda item: kind(item[0])
+    )
+    for number, run in enumerate(groups):
         path = path_of(number)
         if place.dry_run:
             written = [replace(v, path=path) for v in write_vectors(io.BytesIO(), run)]

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.deletion_vectors import NewDeletes
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.position_files import PositionFiles
 from puffin_fast.iceberg.dml.delete import Finder
 from puffin_fast.spark.worker.merge import merge

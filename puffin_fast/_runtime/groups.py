@@ -1,0 +1,45 @@
+"""Adjacent items grouped by size: for files of a target size, and for tasks of similar cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import TypeVar
+
+__all__ = ["split_by_size"]
+
+T = TypeVar("T")
+
+
+def split_by_size(
+    items: Iterable[T],
+    limit: int,
+    n_bytes: Callable[[T], int],
+    *,
+    kind: Callable[[T], object] = lambda item: None,
+) -> Iterator[Iterator[T]]:
+    """Splits items into groups of at most ``limit`` bytes; an item above the limit is a group of its own.
+
+    Args:
+        items: taken one at a time; at most one is read ahead.
+        limit: bytes of a group.
+        n_bytes: size of an item.
+        kind: items of different kinds are never in one group.
+
+    Yields:
+        each group, which has at least one item. It must be consumed before the next group is taken.
+    """
+    number = filled = 0
+    current: object = None
+
+    def group_of(item: T) -> int:
+        nonlocal number, filled, current
+        size, own = n_bytes(item), kind(item)
+        if filled and (filled + size > limit or own != current):
+            number, filled = number + 1, 0
+        filled += size
+        current = own
+        return number
+
+    for _, group in groupby(items, key=group_of):
+        yield group

@@ -1,0 +1,162 @@
+"""The delete writer: deletion vectors or position-delete files, by the table's format version, and their changes.
+
+Deletes are written first (`write_deletes`, or executors of a Spark job); `WrittenDeletes.of` then makes the changes
+to commit of what was written. Both engines make them here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from puffin_fast.iceberg.commit.changes import Changes, Key, key_of, vector_entry
+from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size, write_deletion_vectors
+from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome, replaced
+from puffin_fast.iceberg.deletes.position_files import FILE, PositionFiles, granularity_of
+from puffin_fast.iceberg.manifest import ManifestEntry
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["ChangeTerms", "DeleteFiles", "WrittenDeletes", "write_deletes"]
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """Delete files that are written.
+
+    Attributes:
+        outcomes: at most one per data file.
+        entries: manifest entries of new position-delete files, in a table of format version 2.
+    """
+
+    outcomes: tuple[Outcome, ...] = ()
+    entries: tuple[ManifestEntry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeTerms:
+    """What a job adds to the changes of its delete files.
+
+    Attributes:
+        also_removed: entries that are removed besides those that the new deletes replace.
+        keeps_sequence_numbers: True when vectors are only moved: they keep their data sequence numbers.
+        conflict_filter, operation: as in `Changes`.
+    """
+
+    also_removed: tuple[ManifestEntry, ...] = ()
+    keeps_sequence_numbers: bool = False
+    conflict_filter: Callable[[ManifestEntry], bool] | None = None
+    operation: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenDeletes:
+    """The changes to commit, and counts of what they do.
+
+    Attributes:
+        changes: for `commit`; empty in a dry run.
+        rows: number of newly deleted rows.
+        vectors: number of deletion vectors written.
+        merged: number of data files whose new deletes include earlier ones.
+        position_files: number of position-delete files written, in a table of format version 2.
+        by_files: number of data files that those apply to.
+        dropped: number of data files whose last row was deleted.
+        n_bytes: size of the new delete files.
+    """
+
+    changes: Changes = field(default_factory=Changes)
+    rows: int = 0
+    vectors: int = 0
+    merged: int = 0
+    position_files: int = 0
+    by_files: int = 0
+    dropped: int = 0
+    n_bytes: int = 0
+
+    @classmethod
+    def counted(cls, deletes: Iterable[NewDeletes | Outcome]) -> WrittenDeletes:
+        """The counts of deletes that are not written, without changes to commit."""
+        rows = dropped = by_files = 0
+        for new in deletes:
+            rows += new.n_new
+            if new.n_new:
+                dropped += new.drops
+                by_files += not new.drops
+        return cls(rows=rows, dropped=dropped, by_files=by_files)
+
+    @classmethod
+    def of(cls, table: Table, files: DeleteFiles, terms: ChangeTerms = ChangeTerms()) -> WrittenDeletes:
+        """The changes to commit for delete files that are written.
+
+        Args:
+            table: its delete granularity decides whether new position-delete files replace earlier ones.
+            files: the delete files.
+            terms: what the job adds.
+        """
+        by_files = sum(outcome.by_files for outcome in files.outcomes)
+        takes_over = not by_files or granularity_of(table.properties) == FILE
+        added = list(files.entries)
+        removed: dict[Key, ManifestEntry] = {key_of(entry): entry for entry in terms.also_removed}
+        required: set[str] = set()
+        sizes = {entry.file_path: entry.file_size_in_bytes for entry in files.entries}
+        rows = merged = 0
+        for outcome in files.outcomes:
+            task, vector = outcome.task, outcome.vector
+            rows += outcome.n_new
+            if outcome.drops:
+                removed[key_of(task.data)] = task.data
+            else:
+                merged += task.vector is not None or bool(task.position_deletes)
+            if outcome.by_files:
+                required.add(task.data.file_path)
+            if vector is not None:
+                sizes[vector.path] = vector.file_size
+                entry = vector_entry(vector, task.data, vector.file_size)
+                if terms.keeps_sequence_numbers and task.vector is not None:
+                    entry.sequence_number = task.vector.sequence_number
+                added.append(entry)
+            if takes_over or not outcome.by_files:
+                removed |= {key_of(entry): entry for entry in replaced(task)}
+        return cls(
+            changes=Changes(
+                added=tuple(added),
+                removed=tuple(removed.values()),
+                required_data_files=frozenset(required),
+                new_files=tuple(sizes),
+                conflict_filter=terms.conflict_filter,
+                operation=terms.operation,
+            ),
+            rows=rows,
+            vectors=sum(outcome.vector is not None for outcome in files.outcomes),
+            merged=merged,
+            position_files=len(files.entries),
+            by_files=by_files,
+            dropped=sum(outcome.drops for outcome in files.outcomes),
+            n_bytes=sum(sizes.values()),
+        )
+
+
+def write_deletes(table: Table, deletes: Iterable[NewDeletes]) -> DeleteFiles:
+    """Writes the deletes of a job: deletion vectors, or position-delete files in a table of format version 2.
+
+    Args:
+        table: the table object of the job, which removes the files when the job fails.
+        deletes: at most one per data file; those without a newly deleted row are skipped.
+
+    Raises:
+        InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``, or a
+            property names a codec that Parquet does not have.
+    """
+    if table.metadata.format_version > 2:
+        return DeleteFiles(tuple(write_deletion_vectors(table, deletes)))
+    name = uuid.uuid4()
+
+    def path_of(number: int) -> str:
+        return table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.parquet")
+
+    files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
+    outcomes = tuple(files.write(deletes))
+    return DeleteFiles(outcomes, tuple(files.entries))
