@@ -76,11 +76,11 @@ def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, *
     commit["case_sensitive"] = not case_insensitive
     if spark:
         from puffin_fast import spark as on_spark
-        from puffin_fast.iceberg.predicate.filters import RowFilter, parsed
+        from puffin_fast.iceberg.predicate.filters import RowFilter, parse_filter
 
         # Spark takes text for its SQL; an expression cannot tell a number in text from a date
         RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)
-        result = on_spark.delete(session(), table, parsed(row_filter), **commit)
+        result = on_spark.delete(session(), table, parse_filter(row_filter), **commit)
     else:
         from puffin_fast import iceberg
 

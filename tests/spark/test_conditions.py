@@ -14,7 +14,7 @@ from pyiceberg.expressions import GreaterThan, LessThanOrEqual, Not
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.predicate.filters import parsed
+from puffin_fast.iceberg.predicate.filters import parse_filter
 from puffin_fast.spark.table import conditions
 from tests.iceberg.conftest import racing
 
@@ -89,7 +89,7 @@ def test_expressions_compare_nan_as_iceberg_and_text_as_spark(spark: SparkSessio
     for expression in (
         GreaterThan("x", 1.0),
         Not(LessThanOrEqual("x", 1.0)),
-        parsed("s like '%b' and x <> 0"),
+        parse_filter("s like '%b' and x <> 0"),
     ):
         wanted = sorted(iceberg.scan(table, expression).to_arrow()["id"].to_pylist())
         assert ids(spark, table, expression) == wanted

@@ -32,7 +32,7 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.bounds import raw_values
+from puffin_fast.iceberg.predicate.bounds import literal_values
 from puffin_fast.iceberg.predicate.filters import Matcher
 
 __all__ = ["DeltaPlan", "DeltaTable", "plan_files", "vector_at"]
@@ -96,7 +96,7 @@ def plan_files(
     """
     files = table.snapshot.files
     rows = np.arange(files.num_rows)
-    if matcher is not None and matcher.nothing:
+    if matcher is not None and matcher.always_false:
         return DeltaPlan([], [])
     fields = _fields(table, matcher)
     partitions = _partitions(table, files)
@@ -168,7 +168,7 @@ def _tasks(
     """Tasks of some files; those whose number of rows is not known have `UNKNOWN`."""
     storage, chosen = table.snapshot.storage, pa.array(rows)
     files = table.snapshot.files.select(["path", "size", "deletionVector"]).take(chosen)
-    values = [raw_values(partitions[f.field_id].take(chosen)) for f in table.schema.partition_fields]
+    values = [literal_values(partitions[f.field_id].take(chosen)) for f in table.schema.partition_fields]
     tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
     n_rows = statistics.n_rows[rows].tolist()
     bounds = _bounds(statistics, partitions, fields, chosen, n_rows)
@@ -230,7 +230,7 @@ def _bounds(
     for field in fields:
         key, kind = field.field_id, field.field_type
         if key in partitions:
-            values = raw_values(partitions[key].take(chosen))
+            values = literal_values(partitions[key].take(chosen))
             for at, value in enumerate(values):
                 lower, upper, counts, nulls = found[at]
                 if value is not None:
@@ -239,7 +239,7 @@ def _bounds(
                     counts[key], nulls[key] = n_rows[at], n_rows[at] if value is None else 0
         elif key in statistics.lower:
             for side, arrays in ((0, statistics.lower), (1, statistics.upper)):
-                for at, value in enumerate(raw_values(arrays[key].take(chosen))):
+                for at, value in enumerate(literal_values(arrays[key].take(chosen))):
                     if value is not None:
                         found[at][side][key] = to_bytes(kind, value)  # type: ignore[arg-type]
             for at, value in enumerate(statistics.nulls[key].take(chosen).to_pylist()):

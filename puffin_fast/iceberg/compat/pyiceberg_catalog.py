@@ -639,7 +639,7 @@ def proves_all_rows(
 
     Args:
         schema: the table's.
-        expression: unbound; what proves it is `RowFilter.certain`.
+        expression: unbound; what proves it is `RowFilter.strict_expression`.
         case_sensitive: whether its names must agree in case.
     """
     return _by_metrics(_StrictMetricsEvaluator(schema, expression, case_sensitive).eval, unsure=False)

@@ -41,8 +41,8 @@ from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.bounds import Range, Sorted, bound_of, raw_values
-from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, normal
+from puffin_fast.iceberg.predicate.bounds import Range, Sorted, decode_bound, literal_values
+from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, normalize_floats
 from puffin_fast.iceberg.predicate.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class _Column:
         if nulls is not None and values is not None and nulls == values > 0:
             return False
         raw = [(bounds or {}).get(field_id) for bounds in (entry.lower_bounds, entry.upper_bounds)]
-        low, high = (bound_of(self.field.field_type, bound) for bound in raw)
+        low, high = (decode_bound(self.field.field_type, bound) for bound in raw)
         return self.sorted.any_between(low, high)
 
 
@@ -144,14 +144,14 @@ class KeyBounds:
     Attributes:
         expression: what manifests and partitions are pruned by.
         field_ids: the key's columns.
-        nothing: there are no keys.
+        always_false: there are no keys.
     """
 
     expression: BooleanExpression
     field_ids: tuple[int, ...]
-    nothing: bool
+    always_false: bool
     _columns: tuple[_Column, ...]
-    everything: bool = field(default=False, kw_only=True)
+    always_true: bool = field(default=False, kw_only=True)
 
     @classmethod
     def between(
@@ -180,7 +180,7 @@ class KeyBounds:
         """Which rows may have a key: all of them."""
         return np.ones(n_rows, np.bool_)
 
-    def certain(self) -> BooleanExpression:
+    def strict_expression(self) -> BooleanExpression:
         """Metrics never prove that all rows match."""
         return AlwaysFalse()
 
@@ -217,7 +217,7 @@ class Keys(KeyBounds):
     def of(
         cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], columns: Sequence[Any]
     ) -> Keys:
-        """The keys in some columns, as `as_key` makes them."""
+        """The keys in some columns, as `to_key_type` makes them."""
         distinct = KeySet.of([field for _, field in fields], columns)
         return cls(*_bounds(metadata, fields, columns), distinct)
 
@@ -228,7 +228,7 @@ class Keys(KeyBounds):
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Which rows have a key of the set; arguments as of `RowFilter.mask`."""
-        found: np.ndarray = self.set.contains(normal(columns)).to_numpy(zero_copy_only=False)
+        found: np.ndarray = self.set.contains(normalize_floats(columns)).to_numpy(zero_copy_only=False)
         return found
 
 
@@ -279,7 +279,7 @@ def _pruned(name: str, field: NestedField, values: Any, *, many: int) -> tuple[_
         return column, IsNull(term=term) if has_null else AlwaysFalse()
     if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):
         return column, AlwaysTrue()  # PyIceberg makes no literals of integers there
-    literals = raw_values(values) if len(values) <= many else list(ordered.ends())
+    literals = literal_values(values) if len(values) <= many else list(ordered.ends())
     if isinstance(field.field_type, UUIDType):
         literals = [uuid.UUID(bytes=value) for value in literals]
     expression: BooleanExpression = In(term=term, values=literals)  # type: ignore[arg-type]

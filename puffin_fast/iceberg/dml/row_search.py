@@ -54,12 +54,12 @@ class Finder:
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._files = DataFiles(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
         self._equality = EqualityDeletes(io, metadata)
-        self._proved = proves_all_rows(schema, row_filter.certain(), case_sensitive)
+        self._proved = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)
 
     def proves(self, task: FileTask) -> bool:
         """Whether the file's metrics alone say that every row matches."""
-        return self.matcher.everything or self._proved(task.data)
+        return self.matcher.always_true or self._proved(task.data)
 
     def deletes(self, task: FileTask) -> NewDeletes:
         """What becomes of a data file; it is read unless `proves` holds."""

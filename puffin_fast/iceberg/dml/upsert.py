@@ -28,7 +28,7 @@ from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
-from puffin_fast.iceberg.predicate.key_columns import as_key, column_of, key_fields
+from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import Split, splits_of
 
@@ -177,7 +177,7 @@ class _Source:
         batch = rows.to_batches()[0] if rows.num_rows else _no_rows(rows.schema)
         columns = []
         for name, key_field in fields:
-            column, _ = as_key(column_of(batch, name), key_field, name)
+            column, _ = to_key_type(column_of(batch, name), key_field, name)
             if column.null_count:
                 raise InvalidInputError(
                     f"data: null in key column {name}: expected none, found {column.null_count}"
@@ -248,7 +248,7 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
 
     def work(split: Split) -> Iterator[tuple[Any, ...]]:
         for batch in reader.read(split):
-            columns = [as_key(column_of(batch, name), f, name)[0] for name, f in source.fields]
+            columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
             places = source.places(columns)
             same = np.full(len(places), bool(given))
             for name, column in given.items():

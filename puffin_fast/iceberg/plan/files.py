@@ -264,7 +264,7 @@ def plan_snapshot(
     """`plan_files` of what `resolve` found, with a filter that is bound to that schema."""
     metadata = table.metadata
     plan = Plan(snapshot, schema)
-    if snapshot is None or row_filter.nothing:
+    if snapshot is None or row_filter.always_false:
         return plan
     pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
     manifests = [

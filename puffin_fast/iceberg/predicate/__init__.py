@@ -1,4 +1,4 @@
-"""Which rows: filters, literals, bounds, key columns and key sets."""
+"""Predicates that select rows: filters, their literals and bounds, key columns and key sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in order, held against the bounds that metrics state."""
+"""Sorted values and ranges, compared with the column bounds of metrics."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pyiceberg.conversions import from_bytes
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
-__all__ = ["Range", "Sorted", "bound_of", "raw_values"]
+__all__ = ["Range", "Sorted", "decode_bound", "literal_values"]
 
 
 class _Lazy(Sequence[Any]):
-    """An Arrow array whose values become Python's when they are asked for."""
+    """A sequence over an Arrow array that converts each value to Python when it is read."""
 
     def __init__(self, values: pa.Array) -> None:
         self._values = values
@@ -34,25 +34,25 @@ class _Lazy(Sequence[Any]):
 
 @dataclass(frozen=True)
 class Sorted:
-    """Distinct values in ascending order, as bounds have them: temporal ones as integers, strings by their bytes."""
+    """Distinct values in ascending order. Temporal values are integers; strings are ordered by their bytes."""
 
     values: Any
 
     @classmethod
     def of(cls, values: pa.Array) -> Sorted:
-        """Sorts the values of an array without nulls and NaN, of a storage type."""
+        """Sorts an array of a storage type, which has neither nulls nor NaN."""
         plain = _integers(values)
         if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
             return cls(np.sort(plain.to_numpy()))
         return cls(_Lazy(plain.take(pc.array_sort_indices(plain))))
 
     def ends(self) -> tuple[Any, Any]:
-        """The lowest and the highest value, as Python's."""
+        """The lowest and the highest value, as Python objects."""
         low, high = self.values[0], self.values[-1]
         return getattr(low, "item", lambda: low)(), getattr(high, "item", lambda: high)()
 
     def any_between(self, low: Any, high: Any) -> bool:
-        """Whether a value lies from `low` to `high`, both included; None is no bound."""
+        """Whether a value is between `low` and `high`, both included. None stands for no bound."""
         at = 0
         if low is not None:
             if isinstance(self.values, np.ndarray):
@@ -64,29 +64,29 @@ class Sorted:
 
 @dataclass(frozen=True)
 class Range:
-    """All values from `low` to `high`, as `Sorted` has them."""
+    """All values from `low` to `high`, in the representation of `Sorted`."""
 
     low: Any
     high: Any
 
     def any_between(self, low: Any, high: Any) -> bool:
-        """Whether the range has a value from `low` to `high`, both included; None is no bound."""
+        """Whether the range overlaps `low` to `high`, both included. None stands for no bound."""
         return (low is None or bool(low <= self.high)) and (high is None or bool(self.low <= high))
 
 
-def bound_of(kind: IcebergType, raw: bytes | None) -> Any:
-    """A bound in single-value serialisation as `Sorted` has its values; None where it says nothing."""
+def decode_bound(kind: IcebergType, raw: bytes | None) -> Any:
+    """Decodes a bound from single-value serialisation; None if it is missing, NaN or not of this type."""
     if raw is None:
         return None
     try:
         found = from_bytes(kind, raw)  # type: ignore[arg-type]
-    except (ValueError, struct.error):  # of a type that the column had before
+    except (ValueError, struct.error):  # written before the column was promoted to this type
         return None
     return None if found != found else found
 
 
-def raw_values(values: pa.Array) -> list[Any]:
-    """Values as PyIceberg's literals take them: temporal ones as integers."""
+def literal_values(values: pa.Array) -> list[Any]:
+    """Values as PyIceberg's literals hold them: temporal values are integers."""
     found: list[Any] = _integers(values).to_pylist()
     return found
 

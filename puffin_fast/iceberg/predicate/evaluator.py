@@ -1,8 +1,8 @@
-"""A bound filter evaluated on Arrow columns, in SQL's three-valued logic.
+"""Evaluates a bound filter on Arrow columns, in SQL's three-valued logic.
 
-PyIceberg's `expression_to_pyarrow` is not used. Its expressions let NULL pass NOT IN under OR, miss -0.0 in IN,
-have no equality of uuids and no LIKE; and PyArrow evaluates an expression only as a plan over a dataset, which for a
-batch of 100 rows takes 160 to 200 microseconds where the calls below take 10 to 50.
+PyIceberg's `expression_to_pyarrow` is not used, for two reasons. Its expressions accept NULL for NOT IN below OR,
+do not find -0.0 with IN, cannot compare uuids and have no LIKE. PyArrow evaluates an expression only as a plan over
+a dataset: 160 to 200 microseconds for a batch of 100 rows, where the calls below take 10 to 50.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from puffin_fast.iceberg.predicate.like import BoundLike
 
-__all__ = ["Matches"]
+__all__ = ["ArrowEvaluator"]
 
 
-class Matches(BoundBooleanExpressionVisitor[Any]):
-    """Evaluates a bound expression; results are Arrow boolean arrays (NULL: unknown) or a plain bool."""
+class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
+    """Evaluates a bound expression. A result is an Arrow boolean array (NULL means unknown) or a Python bool."""
 
     def __init__(self, columns: Mapping[int, pa.Array]) -> None:
         self._columns = columns
@@ -106,13 +106,13 @@ class Matches(BoundBooleanExpressionVisitor[Any]):
 
 
 def _storage(column: pa.Array) -> pa.Array:
-    """Extension types (uuid) compare as what they are stored as."""
+    """The storage array of an extension type (uuid); other columns unchanged."""
     return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 
 def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
     if isinstance(field_type, FloatType | DoubleType) and 0.0 in values:
-        values = [*values, 0.0, -0.0]  # equal, but for Arrow's hashes
+        values = [*values, 0.0, -0.0]  # equal values with different hashes in Arrow
     return pa.concat_arrays(
         [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
     )

@@ -1,9 +1,9 @@
 """Row filters: a PyIceberg expression, its text or a PyArrow expression, evaluated on Arrow columns.
 
-Three-valued logic as in SQL: a comparison with NULL is unknown, and so are NOT IN, <> and NOT LIKE 'x%' of
-a NULL; a row matches only where the whole filter is true. NaN is compared as IEEE 754, PyArrow and PyIceberg
-do: ``=``, ``<``, ``<=``, ``>``, ``>=`` and IN are false of NaN, so their negations are true of it.
-docs/filters.md describes the text.
+Filters use the three-valued logic of SQL. A comparison with NULL is unknown, and so are NOT IN, <> and NOT LIKE of
+NULL. A row matches only if the whole filter is true. NaN is compared as in IEEE 754, PyArrow and PyIceberg: ``=``,
+``<``, ``<=``, ``>``, ``>=`` and IN are false for NaN, so their negations are true. docs/filters.md describes the
+text form.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from pyiceberg.types import DoubleType, FloatType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import metrics_evaluator
-from puffin_fast.iceberg.predicate.evaluator import Matches
-from puffin_fast.iceberg.predicate.grammar import parsed
+from puffin_fast.iceberg.predicate.evaluator import ArrowEvaluator
+from puffin_fast.iceberg.predicate.grammar import parse_filter
 from puffin_fast.iceberg.predicate.like import BoundLike, Like
-from puffin_fast.iceberg.predicate.literals import check_written, fitting
+from puffin_fast.iceberg.predicate.literals import check_date_literals, convert_literals
 
-__all__ = ["Filter", "Matcher", "RowFilter", "check_names", "parsed"]
+__all__ = ["Filter", "Matcher", "RowFilter", "check_names", "parse_filter"]
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
 
@@ -51,21 +51,21 @@ _Pair: TypeAlias = tuple[BooleanExpression, BooleanExpression]
 
 
 class Matcher(Protocol):
-    """What picks rows of a table: a filter, or a set of keys. The members are those of `RowFilter`."""
+    """Selects rows of a table: a filter or a set of keys. `RowFilter` documents the members."""
 
     @property
     def expression(self) -> BooleanExpression: ...
     @property
     def field_ids(self) -> tuple[int, ...]: ...
     @property
-    def everything(self) -> bool: ...
+    def always_true(self) -> bool: ...
     @property
-    def nothing(self) -> bool: ...
+    def always_false(self) -> bool: ...
     @property
     def batch_rows(self) -> int: ...
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
-    def certain(self) -> BooleanExpression: ...
+    def strict_expression(self) -> BooleanExpression: ...
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,17 @@ class RowFilter:
     """A filter bound to a table's schema.
 
     Attributes:
-        expression: what files are pruned by: it may keep too much, never too little.
-        field_ids: the columns that `mask` needs, in the order of their ids.
-        everything: the filter is true for every row, so no row need be looked at.
+        expression: the unbound expression that prunes files. It is true for each row that matches, and may be
+            true for others.
+        field_ids: the columns that `mask` reads, in ascending order.
+        always_true: whether the filter is true for every row, so that no column is read.
     """
 
     expression: BooleanExpression
     field_ids: tuple[int, ...]
-    everything: bool
+    always_true: bool
     _bound: BooleanExpression | None
-    _unsure: bool
+    _unprovable: bool
     _arrow: pc.Expression | None
     _names: Mapping[str, int]
 
@@ -92,13 +93,13 @@ class RowFilter:
 
         Args:
             filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
-                expression over top-level columns (it can compute, and prunes no file).
+                expression over top-level columns. A PyArrow expression may compute values; it prunes no file.
             schema: the table's schema.
-            case_sensitive: whether names must agree in case; PyArrow expressions always are.
+            case_sensitive: whether column names are case-sensitive; in PyArrow expressions they always are.
 
         Raises:
-            NotFoundError: a column that the schema does not have.
-            InvalidInputError: text that is no expression, or a literal that does not fit its column.
+            NotFoundError: the schema does not have a column of the filter.
+            InvalidInputError: the text does not parse, or a literal is not a value of its column's type.
         """
         if isinstance(filter, pc.Expression):
             return cls._of_arrow(filter, schema)
@@ -108,14 +109,14 @@ class RowFilter:
                 f"{type(filter).__name__}"
             )
         fits, bound = _bound(filter, schema, case_sensitive)
-        columns = _Columns()
+        columns = _ColumnCollector()
         visit(bound, columns)
         return cls(
-            expression=visit(fits, _Prunable()),
+            expression=visit(fits, _PruningRewriter()),
             field_ids=tuple(sorted(columns.field_ids)),
-            everything=isinstance(bound, AlwaysTrue),
+            always_true=isinstance(bound, AlwaysTrue),
             _bound=bound,
-            _unsure=columns.unsure,
+            _unprovable=columns.unprovable,
             _arrow=None,
             _names={},
         )
@@ -136,21 +137,24 @@ class RowFilter:
         return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, filter, used)
 
     @property
-    def nothing(self) -> bool:
-        """The filter is false for every row."""
+    def always_false(self) -> bool:
+        """Whether the filter is false for every row."""
         return isinstance(self._bound, AlwaysFalse)
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a batch below which `mask` wastes time."""
+        """The smallest number of rows in a batch for which `mask` is efficient."""
         return 1
 
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
-        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold rows that match.
+        """Makes a test of whether a file or row group may have rows that match.
 
         Args:
-            schema: what the filter was bound to.
-            case_sensitive: as it was bound.
+            schema: the schema that the filter was bound to.
+            case_sensitive: the value that was given to `bind`.
+
+        Returns:
+            a function that takes an object with the metrics of a PyIceberg `DataFile`.
         """
         return metrics_evaluator(schema, self.expression, case_sensitive)
 
@@ -158,18 +162,18 @@ class RowFilter:
         """Which rows match.
 
         Args:
-            columns: field id to an Arrow array of `n_rows` values, for each of `field_ids`.
-            n_rows: rows of the batch.
+            columns: for each of `field_ids`, an Arrow array of `n_rows` values.
+            n_rows: the number of rows in the batch.
 
         Returns:
-            NumPy bool array of `n_rows`: True where the filter is true; false and unknown are False.
+            NumPy bool array of length `n_rows`: True where the filter is true, False where it is false or unknown.
         """
         if self._bound is None:
             batch = pa.record_batch({name: columns[id] for name, id in self._names.items()})
             found = ds.InMemoryDataset(batch).scanner(columns={"match": self._arrow}, use_threads=False)
             matches: Any = found.to_table().column(0).combine_chunks()
         else:
-            matches = visit(self._bound, Matches(columns))
+            matches = visit(self._bound, ArrowEvaluator(columns))
         if isinstance(matches, bool):
             return np.full(n_rows, matches)
         if matches.null_count:
@@ -179,41 +183,44 @@ class RowFilter:
         result: np.ndarray = matches.to_numpy(zero_copy_only=False)
         return result
 
-    def certain(self) -> BooleanExpression:
-        """What proves by a file's metrics alone that every one of its rows matches; false where nothing can.
+    def strict_expression(self) -> BooleanExpression:
+        """The expression for strict evaluation: if a file's metrics satisfy it, all rows of the file match.
 
-        Iceberg's strict evaluation lets ``x <> 5`` be true of NULL, so NULL is excluded first. Metrics say
-        nothing sure about NaN (PyIceberg counts none) and nested columns, so those prove nothing.
+        Iceberg's strict evaluation accepts ``x <> 5`` for NULL, so IS NOT NULL is added to each predicate.
+        The result is AlwaysFalse for filters on float, double and nested columns, because metrics do not
+        count NaN reliably (PyIceberg never does) and do not describe nested columns.
         """
-        if self._bound is None or self._unsure:
+        if self._bound is None or self._unprovable:
             return AlwaysFalse()
-        return visit(self.expression, _NullsDoNotMatch())
+        return visit(self.expression, _NotNullRewriter())
 
 
 def check_names(schema: Schema, names: Iterable[str], *, case_sensitive: bool) -> None:
-    """Refuses names that without their case name several columns; PyIceberg takes the last.
+    """Checks that each name means one column if case is ignored; PyIceberg would take the last one.
 
     Raises:
-        InvalidInputError: says which columns.
+        InvalidInputError: several columns differ only by case; the message lists them.
     """
     if case_sensitive:
         return
     for name in names:
         found = [known for known in schema.column_names if known.lower() == name.lower()]
         if len(found) > 1:
-            raise InvalidInputError(f"{name!r}: ambiguous without its case, the table has {', '.join(found)}")
+            raise InvalidInputError(
+                f"{name!r}: ambiguous if case is ignored; the table has {', '.join(found)}"
+            )
 
 
 def _bound(
     filter: str | BooleanExpression, schema: Schema, case_sensitive: bool
 ) -> tuple[BooleanExpression, BooleanExpression]:
-    """A filter with literals of its columns' types and without NOT, and the same bound."""
+    """Converts a filter's literals to the types of their columns and removes NOT; also returns it bound."""
     is_text = isinstance(filter, str)
-    unbound = parsed(filter) if isinstance(filter, str) else filter
+    unbound = parse_filter(filter) if isinstance(filter, str) else filter
     shown = repr(filter) if is_text else filter
     try:
-        fits, _ = visit(unbound, _Fits(schema, case_sensitive, is_text))
-        return fits, visit(fits, _Binds(schema, case_sensitive))
+        fits, _ = visit(unbound, _LiteralConverter(schema, case_sensitive, is_text))
+        return fits, visit(fits, _Binder(schema, case_sensitive))
     except ValueError as error:
         if "Could not find field" in str(error) or "Could not find column" in str(error):
             known = ", ".join(field.name for field in schema.fields)
@@ -226,7 +233,7 @@ def _bound(
 
 
 def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
-    """Whether a PyArrow expression reads a column: without it the expression does not bind."""
+    """Whether a PyArrow expression reads a column: if so, it does not bind to a schema without the column."""
     without = schema.remove(schema.get_field_index(name))
     try:
         ds.dataset(without.empty_table()).scanner(columns={"match": filter})
@@ -235,8 +242,8 @@ def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
     return False
 
 
-class _Folds(BooleanExpressionVisitor[BooleanExpression]):
-    """Rebuilds an expression; subclasses say what becomes of a predicate."""
+class _ExpressionRewriter(BooleanExpressionVisitor[BooleanExpression]):
+    """Rebuilds an expression; subclasses replace predicates."""
 
     def visit_true(self) -> BooleanExpression:
         return AlwaysTrue()
@@ -245,7 +252,7 @@ class _Folds(BooleanExpressionVisitor[BooleanExpression]):
         return AlwaysFalse()
 
     def visit_not(self, child_result: BooleanExpression) -> BooleanExpression:
-        raise TypeError(f"not rewritten: {child_result}")
+        raise TypeError(f"expected an expression without NOT, found NOT {child_result}")
 
     def visit_and(self, left_result: BooleanExpression, right_result: BooleanExpression) -> BooleanExpression:
         return And(left_result, right_result)
@@ -260,12 +267,12 @@ class _Folds(BooleanExpressionVisitor[BooleanExpression]):
         raise TypeError(f"bound already: {predicate}")
 
 
-class _Fits(BooleanExpressionVisitor[_Pair]):
-    """Makes literals values of their columns' types, and carries NOT down to the predicates.
+class _LiteralConverter(BooleanExpressionVisitor[_Pair]):
+    """Converts literals to the types of their columns, and moves NOT into the predicates.
 
-    The result is true where the filter is, and a second one where its negation is. A comparison is false of
-    NaN, so its negation is true of NaN: ``not (x <= 0)`` becomes ``x > 0 or x is nan``, for PyIceberg's
-    evaluators of metrics too.
+    The result is a pair: an expression that is true where the filter is true, and one that is true where its
+    negation is true. A comparison is false for NaN, so its negation is true: ``not (x <= 0)`` becomes
+    ``x > 0 or x is nan``. PyIceberg's metrics evaluators need this form too.
     """
 
     def __init__(self, schema: Schema, case_sensitive: bool, is_text: bool) -> None:
@@ -290,21 +297,22 @@ class _Fits(BooleanExpressionVisitor[_Pair]):
         check_names(self._schema, [predicate.term.name], case_sensitive=self._case_sensitive)
         kind = predicate.term.bind(self._schema, self._case_sensitive).ref().field.field_type
         if self._is_text:
-            check_written(predicate, kind)
-        negated = fitting(~predicate, kind)
+            check_date_literals(predicate, kind)
+        negated = convert_literals(~predicate, kind)
         ordered = isinstance(predicate, LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual)
         if ordered and isinstance(kind, FloatType | DoubleType):
             negated = Or(negated, IsNaN(term=predicate.term))
-        return fitting(predicate, kind), negated
+        return convert_literals(predicate, kind), negated
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> _Pair:
         raise TypeError(f"bound already: {predicate}")
 
 
-class _Binds(_Folds):
-    """Binds as PyIceberg does, but a comparison that every value passes still is unknown for NULL.
+class _Binder(_ExpressionRewriter):
+    """Binds predicates as PyIceberg does, except for comparisons that are true for each value of a type.
 
-    PyIceberg makes ``x < 3000000000`` on a 32-bit column simply true.
+    PyIceberg replaces ``x < 3000000000`` on a 32-bit column by AlwaysTrue, but it is unknown for NULL. Here it
+    becomes IS NOT NULL.
     """
 
     def __init__(self, schema: Schema, case_sensitive: bool) -> None:
@@ -320,19 +328,19 @@ class _Binds(_Folds):
             and reference.accessor.inner is not None
         ):
             raise UnsupportedError(
-                f"filter {predicate}: a required field of a struct, which may be NULL with its struct"
+                f"filter {predicate}: not supported on a required field of a struct that may be NULL"
             )
         if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
             return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
         return bound
 
 
-class _Columns(BooleanExpressionVisitor[None]):
-    """Collects the ids of the columns that a bound expression reads."""
+class _ColumnCollector(BooleanExpressionVisitor[None]):
+    """Collects the columns that a bound expression reads, and whether metrics can prove it for all rows."""
 
     def __init__(self) -> None:
         self.field_ids: set[int] = set()
-        self.unsure = False
+        self.unprovable = False
 
     def visit_true(self) -> None: ...
 
@@ -349,21 +357,21 @@ class _Columns(BooleanExpressionVisitor[None]):
 
     def visit_bound_predicate(self, predicate: BoundPredicate) -> None:
         reference = predicate.term.ref()
-        self.unsure |= isinstance(predicate, BoundLike)
+        self.unprovable |= isinstance(predicate, BoundLike)
         self.field_ids.add(reference.field.field_id)
-        self.unsure |= isinstance(reference.field.field_type, FloatType | DoubleType)
-        self.unsure |= reference.accessor.inner is not None
+        self.unprovable |= isinstance(reference.field.field_type, FloatType | DoubleType)
+        self.unprovable |= reference.accessor.inner is not None
 
 
-class _Prunable(_Folds):
-    """Puts in the place of LIKE what metrics can say of it."""
+class _PruningRewriter(_ExpressionRewriter):
+    """Replaces LIKE by a weaker predicate that PyIceberg can evaluate on metrics."""
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
         weaker: BooleanExpression = predicate.weakened() if isinstance(predicate, Like) else predicate
         return weaker
 
 
-class _NullsDoNotMatch(_Folds):
+class _NotNullRewriter(_ExpressionRewriter):
     """Adds IS NOT NULL to each predicate that is unknown for NULL in SQL."""
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:

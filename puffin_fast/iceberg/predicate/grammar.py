@@ -1,4 +1,4 @@
-"""The text of row filters, parsed to PyIceberg's expressions; docs/filters.md describes it.
+"""Parses the text of row filters to PyIceberg expressions; docs/filters.md describes the text.
 
     filter     = conjunction { OR conjunction }
     conjunction = negation { AND negation }
@@ -9,7 +9,7 @@
                                 | BETWEEN literal AND literal | LIKE string [ ESCAPE string ] )
     column     = name { "." name }
 
-PyIceberg's own parser reads ``_`` in LIKE literally, and has no escape character but before ``%``.
+PyIceberg's own parser is not used: it reads ``_`` in LIKE literally and has no escape character except before ``%``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pyiceberg.expressions.literals import Literal, literal
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.predicate.like import Like
 
-__all__ = ["parsed"]
+__all__ = ["parse_filter"]
 
 _TOKEN = re.compile(
     r"""(?P<blob>[xX]'[^']*')
@@ -66,21 +66,21 @@ _OPERATORS: dict[str, tuple[_Comparison, _Comparison]] = {
     "!=": (NotEqualTo, NotEqualTo),
     "<>": (NotEqualTo, NotEqualTo),
 }
-"""Predicates of a column and a literal, and of a literal and a column."""
+"""For each operator: the predicate for `column operator literal`, and for `literal operator column`."""
 
 _RESERVED = {"and", "or", "not", "is", "in", "null", "like", "between", "true", "false"}
 
 SHOWN = 200
-"""Characters of a filter that an error repeats."""
+"""An error message repeats at most this many characters of a filter."""
 
 _BEYOND = "functions, arithmetic and other columns need a PyArrow expression, or SQL on Spark"
 
 
-def parsed(text: str) -> BooleanExpression:
-    """A filter's text as an unbound expression; `Like` is the one predicate that PyIceberg does not have.
+def parse_filter(text: str) -> BooleanExpression:
+    """Parses a filter to an unbound expression of PyIceberg's predicates and `Like`.
 
     Raises:
-        InvalidInputError: it does not parse; says where.
+        InvalidInputError: the text does not parse; the message gives the position.
     """
     try:
         return _Parser(text).parse()
@@ -235,7 +235,7 @@ class _Parser:
             self._at += 1
             return literal(word == "true")
         if word in ("null", "nan"):
-            raise self._expected(wanted, f"; no value equals it, write IS {word.upper()}")
+            raise self._expected(wanted, f"; no value is equal to it: write IS {word.upper()}")
         hint = f"; {_BEYOND}" if kind == "word" else "; text needs 'single quotes'" * (kind == "quoted")
         raise self._expected(wanted, hint)
 

@@ -1,4 +1,4 @@
-"""Key columns: found in a table's schema, and brought from the caller's types into the table's."""
+"""Key columns: finds them in a table's schema, and converts the caller's keys to the table's types."""
 
 from __future__ import annotations
 
@@ -18,26 +18,39 @@ from puffin_fast.iceberg.datafile.uuid_text import is_uuid_text, uuids_of_text
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["as_key", "column_of", "distinct_keys", "key_fields", "key_schema", "keys_in", "normal"]
+__all__ = [
+    "to_key_type",
+    "column_of",
+    "distinct_keys",
+    "key_fields",
+    "key_schema",
+    "keys_of_batch",
+    "normalize_floats",
+]
 
 
-def normal(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
-    """Columns with one zero and one NaN."""
-    return {field_id: _normal(column) for field_id, column in columns.items()}
+def normalize_floats(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
+    """Columns in which -0.0 is 0.0 and all NaN have the same bits."""
+    return {field_id: _normalize_float(column) for field_id, column in columns.items()}
 
 
-def _normal(column: Any) -> Any:
+def _normalize_float(column: Any) -> Any:
     if not pa.types.is_floating(column.type):
         return column
     return pc.add(column, pa.scalar(0.0, column.type))
 
 
 def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
-    """The key's columns, by name.
+    """Finds the key columns.
+
+    Args:
+        schema: the table's schema.
+        on: one or more column names; None for the schema's identifier fields.
 
     Raises:
-        NotFoundError: a column that the table does not have.
-        InvalidInputError: none, one twice, or one that is no primitive value of each row.
+        NotFoundError: the table does not have one of the columns.
+        InvalidInputError: there is no column, a column occurs twice, is not of a primitive type, or is inside a
+            list or map.
     """
     if isinstance(on, str):
         on = [on]
@@ -45,12 +58,12 @@ def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str
         on = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
         if not on:
             raise InvalidInputError(
-                "on: expected key columns, for the table's schema has no identifier fields"
+                "on: expected key columns, because the table's schema has no identifier fields"
             )
     if not on:
         raise InvalidInputError("on: expected at least one column, found none")
     if len(set(on)) != len(on):
-        raise InvalidInputError(f"on: a column twice in {', '.join(on)}")
+        raise InvalidInputError(f"on: expected distinct columns, found {', '.join(on)}")
     found = []
     for name in on:
         try:
@@ -59,14 +72,14 @@ def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str
             known = ", ".join(field.name for field in schema.fields)
             raise NotFoundError(f"on: no column {name}; the table has {known}") from error
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
-            raise InvalidInputError(f"on: {name} is a {field.field_type}; expected a column of single values")
-        if not _one_per_row(schema, field.field_id):
-            raise InvalidInputError(f"on: {name} is inside a list or map; expected a value of each row")
+            raise InvalidInputError(f"on: {name} is a {field.field_type}; expected a primitive type")
+        if not _has_one_value_per_row(schema, field.field_id):
+            raise InvalidInputError(f"on: {name} is inside a list or map; expected one value per row")
         found.append((name, field))
     return found
 
 
-def _one_per_row(schema: Schema, field_id: int) -> bool:
+def _has_one_value_per_row(schema: Schema, field_id: int) -> bool:
     def inside(struct: StructType) -> bool:
         return any(
             field.field_id == field_id
@@ -80,30 +93,35 @@ def _one_per_row(schema: Schema, field_id: int) -> bool:
 def distinct_keys(
     keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool
 ) -> list[pa.ChunkedArray]:
-    """The distinct keys in the table's types; a stream is taken batch by batch."""
+    """The distinct keys in the table's storage types. A stream is read batch by batch."""
     reader = arrow_reader(keys, "keys")
     parts: list[pa.Table] = []
     waiting, kept = 0, 0
-    parts.append(keys_in(_empty(reader.schema), fields, null_safe=null_safe))
+    parts.append(keys_of_batch(_empty(reader.schema), fields, null_safe=null_safe))
     for batch in reader:
-        parts.append(keys_in(batch, fields, null_safe=null_safe))
+        parts.append(keys_of_batch(batch, fields, null_safe=null_safe))
         waiting += parts[-1].num_rows
-        if waiting > max(kept, 1 << 20):  # repeats are thrown out while they come
+        if waiting > max(kept, 1 << 20):  # drop duplicates early to bound the memory
             parts = [_unique(parts)]
             waiting, kept = 0, parts[0].num_rows
     return list(_unique(parts).columns)
 
 
-def keys_in(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> pa.Table:
-    """The keys of a batch that the table can hold, in its storage types: columns k0, k1, …; repeats stay.
+def keys_of_batch(
+    batch: pa.RecordBatch, fields: list[tuple[str, NestedField]], *, null_safe: bool
+) -> pa.Table:
+    """The keys of a batch that are values of the table's types, in storage types; duplicates are not removed.
+
+    Returns:
+        a table with the columns of `key_schema`: k0, k1, and so on.
 
     Raises:
-        NotFoundError: the batch lacks a column.
-        InvalidInputError: a column's type does not compare with the table's.
+        NotFoundError: the batch does not have a key column.
+        InvalidInputError: a column's type is not comparable with the table's.
     """
     columns, keep = [], None
     for name, field in fields:
-        column, fits = as_key(column_of(batch, name), field, name)
+        column, fits = to_key_type(column_of(batch, name), field, name)
         if not null_safe:
             valid = pc.is_valid(column)
             fits = valid if fits is None else pc.and_(fits, valid)
@@ -114,7 +132,7 @@ def keys_in(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]], *, nul
 
 
 def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
-    """The columns of `keys_in`."""
+    """The columns of `keys_of_batch`."""
     return pa.schema([(f"k{at}", storage_type(field.field_type)) for at, (_, field) in enumerate(fields)])
 
 
@@ -126,12 +144,12 @@ def _unique(parts: list[pa.Table]) -> pa.Table:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows of a schema."""
+    """An empty batch of a schema."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column by its name, or by the path to it through structs."""
+    """Finds a column by its name, or by its path through structs, separated by dots."""
     if batch.schema.get_all_field_indices(name):
         return batch.column(name)
     first, *rest = name.split(".")
@@ -143,11 +161,14 @@ def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
     raise NotFoundError(f"keys: no column {name}, found {', '.join(batch.schema.names) or 'none'}")
 
 
-def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """Values in the storage type of the table's column, and which of them it can hold (None: all).
+def to_key_type(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """Converts a column to the storage type of the table's column.
+
+    Returns:
+        the values, and a mask of those that are values of the table's type (None if all are).
 
     Raises:
-        InvalidInputError: the types do not compare.
+        InvalidInputError: the types are not comparable.
     """
     wanted = storage_type(field.field_type)
     if isinstance(column.type, pa.BaseExtensionType):
@@ -155,7 +176,7 @@ def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, p
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.type == wanted:
-        return _normal(column), None
+        return _normalize_float(column), None
     if isinstance(field.field_type, UUIDType) and _is_text(column.type):
         column = column.cast(pa.large_string())
         fits = pc.fill_null(is_uuid_text(column), False)
@@ -186,11 +207,11 @@ def as_key(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, p
         raise InvalidInputError(
             f"keys: column {name} is {column.type}; the table's is {field.field_type}: {error}"
         ) from error
-    return _normal(found), pc.fill_null(fits, True)
+    return _normalize_float(found), pc.fill_null(fits, True)
 
 
 def _decimal_limit(kind: pa.DataType, wanted: pa.DataType) -> pa.Scalar | None:
-    """What a decimal must stay below to have few enough digits before the point, which Arrow's cast lets pass."""
+    """The limit for the magnitude of a decimal: Arrow's cast does not check the digits before the point."""
     if not pa.types.is_decimal(wanted) or kind.precision - kind.scale <= wanted.precision - wanted.scale:
         return None
     digits = wanted.precision - wanted.scale
@@ -221,7 +242,7 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def _compares(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether values of both types can be equal without a doubt: they are of one family."""
+    """Whether values of both types are comparable: the types belong to the same family."""
     if pa.types.is_null(left):
         return True
     return any(family(left) and family(right) for family in _FAMILIES)

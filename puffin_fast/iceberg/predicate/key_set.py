@@ -1,7 +1,8 @@
-"""Sets of keys: which rows have a key that stands in a table of keys, and in which row of it.
+"""Sets of keys: finds which rows of a batch have a key of the set, and the number of that key.
 
-A key of several columns is narrowed column by column to one integer: the number of the first column's value,
-then the number of the pair of that and the next column's, and so on.
+The distinct values of each column are numbered. A key of several columns is reduced to one number, column by column:
+the number of the first column's value and that of the second column's value form a pair, the distinct pairs are
+numbered, and so on.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.predicate.string_hash import RowHash
+from puffin_fast.iceberg.predicate.string_hash import StringHash
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
 __all__ = ["KeySet"]
 
-FEW = 1 << 15
-"""Up to so many values Arrow's hash table is made again for each batch without costing anything."""
+MAX_HASH_TABLE_VALUES = 1 << 15
+"""Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
 
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
@@ -33,11 +34,11 @@ Numbers = npt.NDArray[np.int32]
 
 SEEDS = (0, 1, 2)
 SHORT_SHIFT = np.uint64(32)
-"""A first look takes the upper half of a hash: a bitmap of short numbers answers fastest."""
+"""The first test uses the upper 32 bits of a hash, because a bitmap of small numbers is the fastest to search."""
 
 
 class _Values:
-    """Distinct values of one column, numbered in the order in which they came; null is a value."""
+    """Distinct values of one column, numbered by their first occurrence. Null is a value."""
 
     def __init__(self, distinct: pa.Array) -> None:
         self.distinct = distinct
@@ -46,7 +47,7 @@ class _Values:
     def of(values: pa.Array | pa.ChunkedArray) -> _Values:
         distinct = pc.unique(values)
         distinct = distinct.combine_chunks() if isinstance(distinct, pa.ChunkedArray) else distinct
-        if len(distinct) > max(FEW, 1):
+        if len(distinct) > max(MAX_HASH_TABLE_VALUES, 1):
             if _is_integral(distinct.type):
                 return _Integers(distinct)
             if pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type):
@@ -58,20 +59,20 @@ class _Values:
 
     @property
     def hashed(self) -> bool:
-        """A hash table of the values is made for each batch: large batches pay."""
+        """Whether Arrow builds a hash table of the values for each batch, so that large batches are faster."""
         return True
 
     def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
-        """Which values are among these."""
+        """Which values are in the set."""
         return pc.is_in(values, value_set=self.distinct, skip_nulls=not nulls)
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
-        """The numbers of values; null where a value is not among these."""
+        """The number of each value; null for a value that is not in the set."""
         return pc.index_in(values, value_set=self.distinct, skip_nulls=not nulls)
 
 
 class _Integers(_Values):
-    """Integers, or what is stored as integers: a bitmap instead of a hash table made for each batch."""
+    """Integers, or values stored as integers: a bitmap replaces the hash table that Arrow builds for each batch."""
 
     def __init__(self, distinct: pa.Array) -> None:
         super().__init__(distinct)
@@ -88,13 +89,13 @@ class _Integers(_Values):
 
     @cached_property
     def _bitmap(self) -> PositionBitmap | None:
-        """The values, counted from the lowest; None when they lie too far apart."""
+        """The values minus the lowest value; None if their range is too wide for a bitmap."""
         if int(self._sorted[-1]) - int(self._sorted[0]) >= 1 << 62:
             return None
         return PositionBitmap.from_positions(self._sorted - self._sorted[0])
 
     def _found(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-        """Where in an array stand numbers of the set."""
+        """The indices of an array at which there are values of the set."""
         maybe = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
         at = np.flatnonzero(maybe)
         some = numbers if at.size == numbers.size else numbers[at]
@@ -130,9 +131,9 @@ class _Integers(_Values):
 
 
 class _Strings(_Values):
-    """Strings or bytes: found by their hashes, which no two of them share, then compared."""
+    """Strings or bytes: found by their hashes, which are distinct within the set, then compared."""
 
-    def __init__(self, distinct: pa.Array, hash: RowHash, order: Numbers, hashes: Hashes) -> None:
+    def __init__(self, distinct: pa.Array, hash: StringHash, order: Numbers, hashes: Hashes) -> None:
         super().__init__(distinct)
         null = distinct.is_null().to_numpy(zero_copy_only=False)
         self._null = int(np.flatnonzero(null)[0]) if distinct.null_count else None
@@ -141,10 +142,10 @@ class _Strings(_Values):
 
     @classmethod
     def of_distinct(cls, distinct: pa.Array) -> _Strings | None:
-        """None: whatever the hash, two values share it, which somebody must have wanted."""
+        """Makes the set; None if two values have equal hashes with each seed (only crafted input does)."""
         valid = distinct.is_valid().to_numpy(zero_copy_only=False)
         for seed in SEEDS:
-            hash = RowHash(seed)
+            hash = StringHash(seed)
             hashes = hash.of(distinct)
             order = np.argsort(hashes)
             order = order[valid[order]]
@@ -158,7 +159,7 @@ class _Strings(_Values):
         return False
 
     def _found(self, values: pa.Array) -> tuple[npt.NDArray[np.intp], Numbers]:
-        """Where in an array stand values of the set, and which."""
+        """The indices of an array at which there are values of the set, and the numbers of these values."""
         numbers = self._hash.of(values)
         at = np.flatnonzero(self._short.contains(numbers >> SHORT_SHIFT))
         place = np.searchsorted(self._sorted, numbers[at])
@@ -193,7 +194,7 @@ def _is_integral(kind: pa.DataType) -> bool:
 
 
 def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Bools | None]:
-    """Values as int64 (anything where they are null), and where they are null."""
+    """Values as int64, undefined where they are null, and a mask of the nulls (None if there are none)."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     plain = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
@@ -207,10 +208,10 @@ def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Bools | None]:
 
 @dataclass(frozen=True)
 class KeySet:
-    """Keys of one set of columns: null is equal to null, NaN to NaN, and -0.0 is not 0.0.
+    """A set of keys. Null equals null, NaN equals NaN, and -0.0 differs from 0.0.
 
     Attributes:
-        fields: the columns, in the order of the keys.
+        fields: the key columns, in the order in which they were given.
     """
 
     fields: tuple[NestedField, ...]
@@ -219,7 +220,7 @@ class KeySet:
 
     @classmethod
     def of(cls, fields: Sequence[NestedField], keys: Sequence[pa.Array | pa.ChunkedArray]) -> KeySet:
-        """The set of the rows of some columns of equal length."""
+        """Makes the set from the key columns, which have equal lengths; each row is a key."""
         columns: list[_Values] = []
         pairs: list[_Values] = []
         code: Any = None
@@ -249,14 +250,14 @@ class KeySet:
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a batch from which on the making of hash tables does not count."""
+        """The smallest number of rows in a batch for which the cost of building hash tables is small."""
         return max((len(v) for v in (*self._columns, *self._pairs) if v.hashed), default=1)
 
     def contains(self, columns: Mapping[int, pa.Array]) -> pa.BooleanArray:
-        """Which rows have a key of the set.
+        """Tests which rows have a key of the set.
 
         Args:
-            columns: field id to values, in the storage types of `fields`.
+            columns: values by field id, in the storage types of `fields`.
 
         Returns:
             a boolean array without nulls.
@@ -266,13 +267,13 @@ class KeySet:
         return pc.is_valid(self.index(columns))
 
     def index(self, columns: Mapping[int, pa.Array]) -> pa.Int32Array:
-        """The number of each row's key among the distinct keys, in the order in which they came.
+        """Finds the number of each row's key. Distinct keys are numbered by their first occurrence.
 
         Args:
             columns: as for `contains`.
 
         Returns:
-            int32, null where the key is not in the set.
+            int32 array, null where the key is not in the set.
         """
         code: Any = self._columns[0].index(columns[self.fields[0].field_id])
         for field, values, pairs in zip(self.fields[1:], self._columns[1:], self._pairs, strict=True):
@@ -282,5 +283,5 @@ class KeySet:
 
 
 def _pair(left: Any, right: Any, n_right: int) -> Any:
-    """Two indices as one integer, null where either is; below 2^62, for both are below 2^31."""
+    """Two indices as one int64, null where either is null. It is below 2^62, because both are below 2^31."""
     return pc.add(pc.multiply(pc.cast(left, pa.int64()), n_right), pc.cast(right, pa.int64()))

@@ -1,4 +1,4 @@
-"""SQL's LIKE as a predicate: PyIceberg has only `StartsWith`."""
+"""SQL's LIKE as a predicate. PyIceberg only has `StartsWith`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>.)", re.DOTAL
 
 
 class Like(UnboundPredicate):
-    """A string column that matches, or when negated does not match, a pattern.
+    """Whether a string column matches a pattern, or does not match it (`negated`).
 
     Attributes:
-        pattern: ``%`` is any text, ``_`` one character, a backslash takes the next character literally.
-        negated: NOT LIKE.
+        pattern: ``%`` matches any text, ``_`` one character; a backslash escapes the next character.
+        negated: whether this is NOT LIKE.
     """
 
     pattern: str
@@ -39,11 +39,11 @@ class Like(UnboundPredicate):
 
     @classmethod
     def of(cls, term: UnboundTerm, pattern: str, escape: str) -> Like:
-        """A LIKE with another escape character.
+        """Makes a predicate from a pattern with any escape character.
 
         Raises:
-            ValueError: an escape that is not one character, or that stands before anything but ``%``, ``_``
-                or itself.
+            ValueError: `escape` is not one character, or is followed in the pattern by something else than
+                ``%``, ``_`` or itself.
         """
         if len(escape) != 1:
             raise ValueError(f"ESCAPE: expected one character, found {escape!r}")
@@ -74,10 +74,10 @@ class Like(UnboundPredicate):
         return Like(self.term, self.pattern, not self.negated)
 
     def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundLike:
-        """Binds the column, which must be a string.
+        """Binds the predicate to a column of a schema.
 
         Raises:
-            TypeError: it is none.
+            TypeError: the column is not a string.
         """
         term = self.term.bind(schema, case_sensitive)
         kind = term.ref().field.field_type
@@ -90,7 +90,7 @@ class Like(UnboundPredicate):
         return BoundLike
 
     def simplified(self) -> UnboundPredicate:
-        """The same as PyIceberg's equality or prefix test, where the pattern is no more than that."""
+        """An equal predicate of PyIceberg (`EqualTo`, `StartsWith` or its negation) if there is one, else this one."""
         prefix, rest = self._split()
         if rest not in ("", "%"):
             return self
@@ -99,14 +99,14 @@ class Like(UnboundPredicate):
         return ~plain if self.negated else plain
 
     def weakened(self) -> UnboundPredicate:
-        """What PyIceberg can test by bounds, true at least where this is."""
+        """A weaker predicate that PyIceberg can evaluate on bounds: it is true wherever this one is true."""
         prefix, _ = self._split()
         if prefix and not self.negated:
             return StartsWith(term=self.term, value=literal(prefix))
         return NotNull(term=self.term)
 
     def _split(self) -> tuple[str, str]:
-        """The text before the first wildcard, and the pattern from there on."""
+        """The text before the first wildcard, and the rest of the pattern from that wildcard."""
         prefix = ""
         for part in _PART.finditer(self.pattern):
             if part["wildcard"]:
@@ -116,7 +116,7 @@ class Like(UnboundPredicate):
 
 
 class BoundLike(BoundPredicate):
-    """`Like` of a column of a schema."""
+    """`Like`, bound to a column of a schema."""
 
     pattern: str
     negated: bool

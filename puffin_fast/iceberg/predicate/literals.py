@@ -1,7 +1,8 @@
-"""A filter's literals as values of their column's type, where PyIceberg rounds them or takes them for others.
+"""Converts a filter's literals exactly to the types of their columns, where PyIceberg changes the value.
 
-It makes ``n = 1.5`` of an integer ``n = 2`` and ``n in (5, 3000000000)`` of 32 bits ``n in (5, 2147483647)``,
-holds the bounds of a 32-bit float against a double, and infinity for more than any float is.
+PyIceberg reads ``n = 1.5`` on an integer column as ``n = 2``, and ``n in (5, 3000000000)`` on a 32-bit column as
+``n in (5, 2147483647)``. It compares the bounds of a 32-bit float column with a double, and treats infinity as out of
+the range of a float column.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ from pyiceberg.types import (
 
 from puffin_fast.iceberg.predicate.like import Like
 
-__all__ = ["check_written", "fitting"]
+__all__ = ["check_date_literals", "convert_literals"]
 
 _WIDE = Context(prec=2 * 38)
-"""Python rounds to 28 digits by default; Iceberg's decimals have up to 38."""
+"""Python's default context rounds to 28 digits; Iceberg's decimals have up to 38."""
 
 MICROS_PER_DAY = 24 * 60 * 60 * 1_000_000
 
@@ -61,72 +62,74 @@ _TIMESTAMP = re.compile(
     rf"(?P<date>\d{{4}}-\d\d-\d\d)(?:[T ]{_TIME})?(?P<zone> ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?"
 )
 
-_WRITTEN: dict[type[IcebergType], str] = {
+_EXAMPLES: dict[type[IcebergType], str] = {
     DateType: "'2024-01-15'",
     TimeType: "'10:30:00'",
     TimestampType: "'2024-01-15 10:30:00'",
     TimestamptzType: "'2024-01-15 10:30:00+00:00'",
 }
-"""How text writes values that PyIceberg also takes as numbers of days or microseconds."""
+"""Example literals of the types for which PyIceberg also accepts a number of days or microseconds."""
 
 
-def fitting(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
-    """The same predicate with literals that a column has or, above and below all of them, might compare with.
+def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
+    """Converts the literals of a predicate to the type of its column.
+
+    A literal outside of the type's range stays as it is in a comparison and is removed from IN and NOT IN.
 
     Args:
-        predicate: unbound.
-        kind: its column's type. Of a 32-bit float literals are the nearest such float.
+        predicate: an unbound predicate.
+        kind: the type of its column. For a 32-bit float, a literal becomes the nearest 32-bit float.
 
     Raises:
-        ValueError, TypeError, ArithmeticError: a literal that is no value of the type.
+        ValueError, TypeError, ArithmeticError: a literal is not a value of the type.
     """
     if isinstance(predicate, Like):
         return predicate.simplified() if isinstance(kind, StringType) else predicate
     if isinstance(predicate, LiteralPredicate):
-        return type(predicate)(predicate.term, _fitting(predicate.literal, kind))
+        return type(predicate)(predicate.term, _convert_literal(predicate.literal, kind))
     if not isinstance(predicate, SetPredicate):
         return predicate
-    literals = [_fitting(literal, kind) for literal in predicate.literals]
+    literals = [_convert_literal(literal, kind) for literal in predicate.literals]
     within = [literal for literal in literals if not _is_out_of_range(literal.to(kind))]
     if within:
         return type(predicate)(predicate.term, within)
     return AlwaysFalse() if isinstance(predicate, In) else NotNull(term=predicate.term)
 
 
-def check_written(predicate: UnboundPredicate, kind: IcebergType) -> None:
-    """Refuses a number in a filter's text where the column has dates or times.
+def check_date_literals(predicate: UnboundPredicate, kind: IcebergType) -> None:
+    """Checks that a filter's text does not compare a date or time column with a number.
 
     Raises:
-        TypeError: there is one.
+        TypeError: a literal for such a column is a number.
     """
     literals: Any = ()
     if isinstance(predicate, LiteralPredicate):
         literals = (predicate.literal,)
     elif isinstance(predicate, SetPredicate):
         literals = predicate.literals
-    written = _WRITTEN.get(type(kind))
+    written = _EXAMPLES.get(type(kind))
     for literal in literals:
         if written and isinstance(literal, LongLiteral | DecimalLiteral):
             raise TypeError(f"expected a {kind} such as {written}, found the number {literal.value}")
 
 
-def _of_text(text: str, kind: IcebergType) -> Literal[Any] | None:
-    """What text says, where PyIceberg reads less of it; None for other types."""
+def _parse_literal(text: str, kind: IcebergType) -> Literal[Any] | None:
+    """Parses text for the types of which PyIceberg does not read all forms; None for other types."""
     if isinstance(kind, DecimalType):
         return DecimalLiteral(Decimal(text))
     if isinstance(kind, TimeType):
         found = re.fullmatch(_TIME, text)
         if found is None:
-            raise ValueError(f"{text!r} is no {kind}; expected for example {_WRITTEN[TimeType]}")
+            raise ValueError(f"{text!r} is not a {kind}; expected a value such as {_EXAMPLES[TimeType]}")
         return TimeLiteral(_micros(f"1970-01-01 {found['time']}", found["fraction"], text))
     if not isinstance(kind, TimestampType | TimestamptzType):
         return None
     zoned, found = isinstance(kind, TimestamptzType), _TIMESTAMP.fullmatch(text)
     if found is None or bool(found["zone"]) != zoned:
         with_or_without = "with" if zoned else "without"
-        example = _WRITTEN[type(kind)]
+        example = _EXAMPLES[type(kind)]
         raise ValueError(
-            f"{text!r} is no {kind}; expected one {with_or_without} a time zone such as {example}"
+            f"{text!r} is not a {kind}; expected one {with_or_without} a time zone such as {example}"
         )
     zone = (found["zone"] or "Z").strip().replace("UTC", "Z")
     return TimestampLiteral(
@@ -135,17 +138,17 @@ def _of_text(text: str, kind: IcebergType) -> Literal[Any] | None:
 
 
 def _micros(second: str, fraction: str | None, text: str, zone: str = "Z") -> int:
-    """Microseconds since 1970 of a date with a time, and the digits behind its seconds."""
+    """The microseconds from 1970 to a date with a time; `fraction` has the digits after the seconds."""
     digits = (fraction or "").ljust(6, "0")
     if digits[6:].strip("0"):
-        raise ValueError(f"{text!r} has nanoseconds, the column microseconds")
+        raise ValueError(f"{text!r} has nanoseconds, but the column has microseconds")
     since = datetime.fromisoformat(f"{second}{zone}") - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + int(digits[:6])
 
 
-def _fitting(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
+def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     if isinstance(literal, StringLiteral):
-        literal = _of_text(literal.value, kind) or literal
+        literal = _parse_literal(literal.value, kind) or literal
     if isinstance(kind, DecimalType) and isinstance(literal, DecimalLiteral):
         scaled = literal.value.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
         literal = DecimalLiteral(scaled) if scaled == literal.value else literal
@@ -164,7 +167,7 @@ def _fitting(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     except struct.error:
         same = False
     if not same:
-        raise ValueError(f"{literal!r} is no value of type {kind}")
+        raise ValueError(f"{literal!r} is not a value of type {kind}")
     return found
 
 

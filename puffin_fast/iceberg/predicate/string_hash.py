@@ -1,7 +1,7 @@
-"""Hashes of strings, an Arrow array at a time: polynomials over the bytes, modulo 2^64.
+"""Hashes all strings of an Arrow array at once: polynomials over the bytes, modulo 2^64.
 
-With the prefix sums P of byte times base^place, a value from byte a to b has the hash (P[b] - P[a]) / base^a,
-which is the same wherever the value stands. Its length and a last mixing come on top.
+P[i] is the sum of byte[k] * base^k over all k < i. The value in bytes a to b has the hash (P[b] - P[a]) / base^a,
+which does not depend on its offset a. The length of the value is added, and the bits of the result are mixed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["RowHash"]
+__all__ = ["StringHash"]
 
 CHUNK = 1 << 18
-"""Bytes hashed at a time: some arrays of eight times as much are made."""
+"""Number of bytes hashed at a time; temporary arrays take 8 bytes for each of them."""
 
 Numbers = npt.NDArray[np.uint64]
 
 
-class RowHash:
-    """A hash of strings or bytes. Equal values have equal hashes; others may have, too.
+class StringHash:
+    """A hash function for strings or bytes. Different values may have equal hashes.
 
     Args:
-        seed: hashes of different seeds collide on different values.
+        seed: functions with different seeds have different collisions.
     """
 
     def __init__(self, seed: int) -> None:
@@ -34,7 +34,7 @@ class RowHash:
         self._base = base
 
     def of(self, values: pa.Array) -> Numbers:
-        """The hash of each value of a large_string or large_binary array; anything where one is null."""
+        """Hashes each value of a large_string or large_binary array; the hash of a null is undefined."""
         _, raw_offsets, raw_data = values.buffers()
         offsets = np.frombuffer(raw_offsets, np.int64)[values.offset : values.offset + len(values) + 1]
         data = np.frombuffer(b"" if raw_data is None else raw_data, np.uint8)
@@ -43,10 +43,10 @@ class RowHash:
         while row < len(values):
             after = int(np.searchsorted(offsets, offsets[row] + CHUNK, "right")) - 1
             if after > row:
-                result[row:after] = self._some(data, offsets[row : after + 1])
-            else:  # a value longer than that
+                result[row:after] = self._hash_chunk(data, offsets[row : after + 1])
+            else:  # a value that is longer than a chunk
                 after = row + 1
-                result[row] = self._long(data[offsets[row] : offsets[after]])
+                result[row] = self._hash_long_value(data[offsets[row] : offsets[after]])
             row = after
         with np.errstate(over="ignore"):
             result += np.diff(offsets).astype(np.uint64) * np.uint64(self._mixer)
@@ -54,8 +54,8 @@ class RowHash:
             result *= np.uint64(self._mixer)
         return result
 
-    def _some(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Numbers:
-        """Values that stand in one chunk."""
+    def _hash_chunk(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Numbers:
+        """Hashes values that are together in one chunk."""
         places = offsets - offsets[0]
         n_bytes = int(places[-1])
         sums = np.zeros(n_bytes + 1, np.uint64)
@@ -64,7 +64,8 @@ class RowHash:
             found: Numbers = (sums[places[1:]] - sums[places[:-1]]) * self._inverses[places[:-1]]
         return found
 
-    def _long(self, data: npt.NDArray[np.uint8]) -> np.uint64:
+    def _hash_long_value(self, data: npt.NDArray[np.uint8]) -> np.uint64:
+        """Hashes one value of any length, chunk by chunk."""
         total, step = 0, pow(self._base, CHUNK, 1 << 64)
         for start in reversed(range(0, len(data), CHUNK)):
             part = data[start : start + CHUNK]
@@ -75,7 +76,7 @@ class RowHash:
 
 
 def _powers(base: int, n: int) -> Numbers:
-    """base^0 to base^n."""
+    """The powers base^0 to base^n, modulo 2^64."""
     factors = np.full(n + 1, base, np.uint64)
     factors[0] = 1
     with np.errstate(over="ignore"):

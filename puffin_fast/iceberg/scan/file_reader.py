@@ -106,7 +106,7 @@ class FileReader:
         self._deletes = DeleteLoader(io, decode)
         self._equality = EqualityDeletes(io, metadata)
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
-        ids = () if row_filter.everything else row_filter.field_ids
+        ids = () if row_filter.always_true else row_filter.field_ids
         self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name)
         self._outputs: dict[FileSchema, _Output] = {}
 
@@ -194,7 +194,7 @@ class FileReader:
         for keys in opened.keys:
             found = keys.contains(batch.key_values)
             keep = pc.invert(found) if keep is None else pc.and_not(keep, found)
-        if not self._filter.everything:
+        if not self._filter.always_true:
             matches = pa.array(self._filter.mask(batch.filter_values, n_rows))
             keep = matches if keep is None else pc.and_(keep, matches)
         positions = None

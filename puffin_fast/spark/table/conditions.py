@@ -22,7 +22,7 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.predicate.filters import parsed
+from puffin_fast.iceberg.predicate.filters import parse_filter
 from puffin_fast.iceberg.predicate.like import Like
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _means_the_same(text: str, schema: Schema) -> bool:
     if any(part in text for part in _READ_OTHERWISE):
         return False
     try:
-        expression = parsed(text)
+        expression = parse_filter(text)
     except InvalidInputError:
         return False
     return visit(expression, _MeansTheSame(schema))

@@ -18,7 +18,7 @@ from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds, Keys
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_in
+from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
@@ -150,7 +150,7 @@ def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFra
     rows = keys_df.select(*columns).toDF(*_plain(fields))
     kinds = rows.limit(0).toArrow().schema.types
     none = [pa.array([], kind) for kind in kinds]
-    keys_in(pa.RecordBatch.from_arrays(none, [name for name, _ in fields]), fields, null_safe=null_safe)
+    keys_of_batch(pa.RecordBatch.from_arrays(none, [name for name, _ in fields]), fields, null_safe=null_safe)
     return rows
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.iceberg.dml.row_search import Finder
-from puffin_fast.iceberg.predicate.key_columns import keys_in, normal
+from puffin_fast.iceberg.predicate.key_columns import keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
@@ -85,7 +85,7 @@ def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
     """
     wanted = unpack(fields)
     for batch in batches:
-        for rows in keys_in(batch, wanted, null_safe=null_safe).to_batches():
+        for rows in keys_of_batch(batch, wanted, null_safe=null_safe).to_batches():
             yield pa.RecordBatch.from_arrays(list(map(_for_spark, rows.columns)), rows.schema.names)
 
 
@@ -107,7 +107,7 @@ def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: boo
     names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
     for number, task in items_of(batches):
         for first, keep, columns in finder.matches(task):
-            keys = [normal(columns)[field_id] for field_id in matcher.field_ids]
+            keys = [normalize_floats(columns)[field_id] for field_id in matcher.field_ids]
             if not null_safe:
                 for key in keys:
                     keep = keep & key.is_valid().to_numpy(zero_copy_only=False)

@@ -144,7 +144,7 @@ def test_exactly_the_rows_with_a_key_go(
     bitmaps: bool,
 ) -> None:
     if bitmaps:
-        monkeypatch.setattr(key_set, "FEW", 0)
+        monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
     keys, on = KEYS[name]
     table = made(shared_catalog, namespace, spec=spec, files=1 if spec else 3)
     expected = left_after(keys, on, null_safe=null_safe)
@@ -225,7 +225,7 @@ REFUSED: dict[str, tuple[Any, Any, type[PuffinFastError], str]] = {
     "inside a list": (pa.table({"l.element": [1]}), ["l.element"], InvalidInputError, "inside a list"),
     "no columns": (pa.table({"id": [1]}), [], InvalidInputError, "at least one"),
     "no identifier": (pa.table({"id": [1]}), None, InvalidInputError, "no identifier fields"),
-    "twice": (pa.table({"id": [1]}), ["id", "id"], InvalidInputError, "twice"),
+    "twice": (pa.table({"id": [1]}), ["id", "id"], InvalidInputError, "distinct columns"),
     "no arrow": ([1, 2], ["id"], InvalidInputError, "Arrow"),
 }
 

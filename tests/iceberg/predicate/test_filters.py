@@ -1,4 +1,4 @@
-"""Literals of filters: what no value of a column is, is refused or compared with as it stands, never rounded."""
+"""Literals of filters are converted exactly: a literal that is not a value of the column's type is never rounded."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SCHEMA = Schema(
     ],
     ids=ascii,
 )
-def test_literals_that_are_no_value_of_the_column_are_refused(filter: Any) -> None:
+def test_literals_that_are_not_values_of_the_type_are_refused(filter: Any) -> None:
     with pytest.raises(InvalidInputError, match="filter"):
         RowFilter.bind(filter, SCHEMA)
 
@@ -105,7 +105,7 @@ def test_literals_that_are_no_value_of_the_column_are_refused(filter: Any) -> No
     ],
     ids=str,
 )
-def test_literals_become_values_of_the_column(filter: Any, fits: BooleanExpression) -> None:
+def test_literals_are_converted_to_the_type_of_the_column(filter: Any, fits: BooleanExpression) -> None:
     found = RowFilter.bind(filter, SCHEMA).expression
     assert found == fits
     assert pickle.loads(pickle.dumps(found)) == fits
@@ -113,7 +113,7 @@ def test_literals_become_values_of_the_column(filter: Any, fits: BooleanExpressi
 
 @pytest.fixture
 def table(racing: RacingCatalog) -> Table:
-    """Two files, in one of which all values of a column are alike, so that bounds tell them exactly."""
+    """A table of two files. In one file all values of a column are equal, so that its bounds are exact."""
     alike = {"f": [0.1] * 3, "x": [-0.0] * 3, "i": [LARGEST] * 3}
     mixed = {"f": [0.1, INF, 0.7], "x": [0.0, 5.0, -0.0], "i": [5, LARGEST, None]}
     kinds = pa.schema([("f", pa.float32()), ("x", pa.float64()), ("i", pa.int32()), ("id", pa.int64())])
@@ -142,12 +142,12 @@ ROWS: list[tuple[BooleanExpression, list[int]]] = [
 ]
 
 
-def test_scans_take_the_same_rows_whatever_the_bounds_say(table: Table) -> None:
+def test_scans_select_the_same_rows_regardless_of_bounds(table: Table) -> None:
     for filter, ids in ROWS:
         assert sorted(scan(table, filter).to_arrow()["id"].to_pylist()) == ids, filter
 
 
-def test_deletes_take_the_rows_that_scans_do(table: Table) -> None:
+def test_deletes_remove_the_rows_that_scans_select(table: Table) -> None:
     gone: set[int] = set()
     for filter, ids in (ROWS[13], ROWS[5], ROWS[0]):
         assert delete(table, filter).rows_deleted == len(set(ids) - gone)

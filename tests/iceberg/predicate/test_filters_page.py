@@ -1,4 +1,4 @@
-"""docs/filters.md: every form and literal that it names is taken, every refusal refused, every rule true."""
+"""Tests docs/filters.md: the forms and literals that it lists are accepted or refused as it says."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its head."""
+    """The cells of the table below a heading, without its header row."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
@@ -114,14 +114,14 @@ def taken(table: Table, text: str) -> list[int | None]:
     return found
 
 
-def test_the_page_is_read_as_a_whole() -> None:
+def test_all_examples_of_the_page_are_found() -> None:
     assert (len(FORMS), len(TAKEN), len(REFUSED)) == (17, 25, 11)
     for text in IN_PROSE:
         assert f"`{text}`" in PAGE
 
 
 @pytest.mark.parametrize("text", [*FORMS, *TAKEN, *IN_PROSE])
-def test_examples_take_some_rows_and_deletes_take_the_same(table: Table, text: str) -> None:
+def test_examples_select_some_rows_and_deletes_remove_the_same(table: Table, text: str) -> None:
     found = taken(table, text)
     assert (len(found) > 0) == (text not in ("false", "name like '50!%' escape '!'"))
     assert len(found) < 6 or text in ("true",)
@@ -136,7 +136,7 @@ def test_refused_examples_are_refused(table: Table, text: str) -> None:
 
 
 @pytest.mark.parametrize("row", rows("NaN"), ids=lambda row: row[0])
-def test_the_rule_for_nan_is_as_the_page_says(racing: RacingCatalog, row: list[str]) -> None:
+def test_nan_is_compared_as_the_page_says(racing: RacingCatalog, row: list[str]) -> None:
     (text,) = texts(row[0])
     values = pa.table({"x": [float("nan"), 5.0, 1.0, 7.0, None]})
     made = iceberg.create_table(racing, "n.t", values.schema)
@@ -144,7 +144,9 @@ def test_the_rule_for_nan_is_as_the_page_says(racing: RacingCatalog, row: list[s
     ours = any(x != x for x in iceberg.scan(made, text).to_arrow()["x"].to_pylist())
     assert ours == (row[1] in ("NaN too", "NaN"))
     with duckdb.connect() as connection:
-        connection.register("arrow", values)  # where DuckDB would let PyArrow evaluate comparisons
+        connection.register(
+            "arrow", values
+        )  # on a registered table, DuckDB lets PyArrow evaluate comparisons
         connection.execute("create table t as select * from arrow")
         theirs = f"select 1 from t where isnan(x) and {texts(row[2])[0] if '`' in row[2] else text}"
         assert bool(connection.execute(theirs).fetchall()) == (row[2] != "not NaN")

@@ -1,4 +1,4 @@
-"""Filters as text: SQL's LIKE and three-valued logic as DuckDB has them, IEEE's NaN as PyArrow has it."""
+"""Filters as text: LIKE and three-valued logic as in DuckDB, NaN as in PyArrow (IEEE 754)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.predicate.filters import RowFilter
-from puffin_fast.iceberg.predicate.grammar import parsed
+from puffin_fast.iceberg.predicate.grammar import parse_filter
 from tests.iceberg.conftest import RacingCatalog, rows_of
 
 NAN, INF = float("nan"), float("inf")
@@ -63,7 +63,7 @@ def rows(rng: random.Random, n: int) -> pa.Table:
 
 @pytest.fixture
 def table(racing: RacingCatalog) -> Table:
-    """Fourteen files, sorted in part so that bounds prune, with files of NaN or NULL alone."""
+    """A table of 14 files. It is partly sorted, so that bounds prune; some files have only NaN or NULL."""
     rng = random.Random(5)
     whole = rows(rng, 280)
     made = racing.create_table("n.t", KINDS, properties={"format-version": "2"})
@@ -76,7 +76,7 @@ def table(racing: RacingCatalog) -> Table:
 
 
 def float_test(rng: random.Random, strict: bool) -> tuple[str, str]:
-    """A comparison as we have it, and as DuckDB says the same, where NaN is larger than all."""
+    """A comparison for us, and the equal one for DuckDB, where NaN is larger than each number."""
     column, op = rng.choice("xf"), rng.choice(["<", "<=", ">", ">=", "=", "<>"])
     value = rng.choice(["0", "-0.0", "1.5", "2", "-1.5", "1000.5"])
     text = f"{column} {op} {value}" if rng.random() < 0.8 else f"{value} {op} {column}"
@@ -91,7 +91,7 @@ def pattern(rng: random.Random) -> str:
 
 
 def predicate(rng: random.Random, strict: bool = False) -> tuple[str, str]:
-    """A predicate's text for us and for DuckDB."""
+    """The text of a predicate for us, and the text of the equal one for DuckDB."""
     no = rng.choice(["", "not "])
     kind = rng.randrange(8)
     if kind <= 1:
@@ -124,10 +124,10 @@ def generated(rng: random.Random, depth: int = 3, strict: bool = False) -> tuple
     return f"({left[0]}) {word} ({right[0]})", f"({left[1]}) {word} ({right[1]})"
 
 
-def test_filters_take_the_rows_that_duckdb_takes_in_three_valued_logic(table: Table) -> None:
+def test_filters_select_the_same_rows_as_duckdb_in_three_valued_logic(table: Table) -> None:
     rng, whole = random.Random(17), rows_of(table)
     with duckdb.connect() as connection:
-        connection.register("arrow", whole)  # where DuckDB would let PyArrow evaluate comparisons
+        connection.register("arrow", whole)  # on a registered table, DuckDB lets PyArrow evaluate comparisons
         connection.execute("create table t as select * from arrow")
         for _ in range(250):
             ours, theirs = generated(rng)
@@ -135,13 +135,13 @@ def test_filters_take_the_rows_that_duckdb_takes_in_three_valued_logic(table: Ta
             assert set(iceberg.scan(table, ours, ["id"]).to_arrow()["id"].to_pylist()) == expected, ours
 
 
-def test_filters_differ_from_duckdb_in_nothing_but_nan(table: Table) -> None:
+def test_filters_differ_from_duckdb_only_for_nan(table: Table) -> None:
     rng, whole = random.Random(18), rows_of(table)
     with_nan = set(whole.filter(pc.is_nan(whole["x"]))["id"].to_pylist())
     with_nan |= set(whole.filter(pc.is_nan(whole["f"]))["id"].to_pylist())
     seen = 0
     with duckdb.connect() as connection:
-        connection.register("arrow", whole)  # where DuckDB would let PyArrow evaluate comparisons
+        connection.register("arrow", whole)  # on a registered table, DuckDB lets PyArrow evaluate comparisons
         connection.execute("create table t as select * from arrow")
         for _ in range(150):
             ours, theirs = generated(rng, strict=True)
@@ -165,7 +165,7 @@ def test_deletes_take_the_rows_that_scans_show(table: Table) -> None:
     assert left
 
 
-def test_a_negated_comparison_keeps_nan_whatever_the_bounds_say(racing: RacingCatalog) -> None:
+def test_a_negated_comparison_selects_nan_regardless_of_bounds(racing: RacingCatalog) -> None:
     table = racing.create_table("n.t", pa.schema([("id", pa.int64()), ("d", pa.float64())]))
     for first, values in ((0, [-1.0, NAN]), (2, [NAN, NAN]), (4, [1.0, None]), (6, [None, -2.0])):
         table.append(pa.table({"id": [first, first + 1], "d": values}, schema=table.schema().as_arrow()))
@@ -191,8 +191,8 @@ def test_a_negated_comparison_keeps_nan_whatever_the_bounds_say(racing: RacingCa
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_pyiceberg_keeps_the_same_rows_of_nan(racing: RacingCatalog, seed: int) -> None:
-    """In one file, which it does not prune, and where no value is NULL: it lets NULL pass NOT IN under OR."""
+def test_pyiceberg_selects_the_same_rows_with_nan(racing: RacingCatalog, seed: int) -> None:
+    """The table has one file, so that PyIceberg does not prune, and no NULL, which it accepts for NOT IN below OR."""
     rng = random.Random(seed)
     whole = rows(rng, 200)
     whole = whole.filter(pc.and_(pc.is_valid(whole["x"]), pc.is_valid(whole["f"])))
@@ -248,7 +248,7 @@ def test_like_has_the_meaning_of_sql_in_scans_and_deletes(
     assert set(made.scan().to_arrow()["code"].to_pylist()) == {c for c in CODES if c not in wanted}
 
 
-def test_texts_of_pyiceberg_mean_the_same_but_for_like() -> None:
+def test_texts_without_like_have_the_same_meaning_in_pyiceberg() -> None:
     texts = [
         "id > 5", "5 > id", "id == 5", "id != -5", "id <> 5", "a.b = 'it''s'", '"in" = 1', "x = 1.5",
         "id in (1, 2)", "id not in (1, 2)", "id in (1)", "s in ('a', 'b')", "x is nan", "x is not nan",
@@ -257,7 +257,7 @@ def test_texts_of_pyiceberg_mean_the_same_but_for_like() -> None:
         "id = 1 or id = 2 or id = 3 or id = 4 or id = 5",
     ]  # fmt: skip
     for text in texts:
-        assert parsed(text) == parse(text), text
+        assert parse_filter(text) == parse(text), text
 
 
 @pytest.mark.parametrize(
@@ -287,14 +287,14 @@ def test_texts_of_pyiceberg_mean_the_same_but_for_like() -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_text_that_is_no_filter_is_refused_with_where_and_what_to_write(text: str, said: str) -> None:
+def test_invalid_text_is_refused_with_the_position_and_a_hint(text: str, said: str) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "s", StringType()))
     with pytest.raises(InvalidInputError, match=said) as caught:
         RowFilter.bind(text, schema)
     assert len(str(caught.value)) < 500
 
 
-def test_a_name_that_means_two_columns_without_its_case_is_refused(racing: RacingCatalog) -> None:
+def test_a_name_is_refused_if_two_columns_differ_from_it_only_by_case(racing: RacingCatalog) -> None:
     kinds = pa.schema([("a", pa.int64()), ("A", pa.int64()), ("id", pa.int64())])
     table = iceberg.create_table(racing, "n.t", kinds)
     iceberg.append(table, pa.table({"a": [1, 2], "A": [2, 1], "id": [0, 1]}, schema=kinds))
@@ -305,7 +305,7 @@ def test_a_name_that_means_two_columns_without_its_case_is_refused(racing: Racin
         lambda: iceberg.scan(table, selected_fields=["A"], case_sensitive=False),
         lambda: iceberg.plan_files(table, row_filter="a = 1", case_sensitive=False),
     ):
-        with pytest.raises(InvalidInputError, match="ambiguous without its case, the table has a, A"):
+        with pytest.raises(InvalidInputError, match="ambiguous if case is ignored; the table has a, A"):
             call()
     assert table.refresh().metadata_location == before
     assert iceberg.scan(table, "ID = 0", ["Id"], case_sensitive=False).to_arrow().to_pydict() == {"id": [0]}
@@ -314,7 +314,7 @@ def test_a_name_that_means_two_columns_without_its_case_is_refused(racing: Racin
     assert rows_of(table)["id"].to_pylist() == [0]
 
 
-def test_numbers_are_no_dates_in_text(racing: RacingCatalog) -> None:
+def test_numbers_are_refused_for_date_and_time_columns_in_text(racing: RacingCatalog) -> None:
     kinds = pa.schema([("day", pa.date32()), ("at", pa.timestamp("us")), ("t", pa.time64("us"))])
     table = iceberg.create_table(racing, "n.t", kinds)
     for text in ("day > 2024", "at > 1.5", "t in (1, 2)", "not (at <= 5)"):
@@ -323,7 +323,7 @@ def test_numbers_are_no_dates_in_text(racing: RacingCatalog) -> None:
 
 
 def test_expressions_of_pyiceberg_for_pyarrow_cannot_replace_the_evaluator() -> None:
-    """When this fails, a newer PyIceberg may do: see the evaluator's docstring."""
+    """If this fails, a newer PyIceberg may replace the evaluator: see the docstring of `evaluator.py`."""
     schema = Schema(NestedField(1, "n", LongType()), NestedField(2, "x", DoubleType()))
     values = pa.table({"n": pa.array([1, None], pa.int64()), "x": [-0.0, 1.0]})
     for text, ours, theirs in (

@@ -1,4 +1,4 @@
-"""Sets of keys against Python's own."""
+"""Sets of keys, compared with Python's dictionaries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.iceberg.predicate import key_set, string_hash
 from puffin_fast.iceberg.predicate.key_set import KeySet
-from puffin_fast.iceberg.predicate.string_hash import RowHash
+from puffin_fast.iceberg.predicate.string_hash import StringHash
 
 LOW, HIGH = -(2**63), 2**63 - 1
 KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -32,15 +32,15 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @pytest.fixture(params=["hash tables", "bitmaps"])
-def kept_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and many values are held in different ways: try both on the same values."""
-    monkeypatch.setattr(key_set, "FEW", 1 << 15 if request.param == "hash tables" else 0)
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small and large sets are stored in different ways: runs a test with both."""
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 1 << 15 if request.param == "hash tables" else 0)
 
 
-@pytest.mark.usefixtures("kept_as")
+@pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("second", [None, "long", "string"])
-def test_a_set_of_keys_finds_what_a_dictionary_finds(first: str, second: str | None) -> None:
+def test_a_key_set_finds_the_keys_that_a_dictionary_finds(first: str, second: str | None) -> None:
     rng = random.Random(f"{first} {second}")
     kinds = [KINDS[name] for name in (first, second) if name is not None]
     fields = [NestedField(at, f"f{at}", LongType()) for at in range(len(kinds))]
@@ -58,8 +58,8 @@ def test_a_set_of_keys_finds_what_a_dictionary_finds(first: str, second: str | N
         assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
 
 
-@pytest.mark.usefixtures("kept_as")
-def test_keys_that_repeat_count_once_and_rows_of_nulls_are_found_only_by_null() -> None:
+@pytest.mark.usefixtures("storage")
+def test_duplicate_keys_count_once_and_null_only_matches_null() -> None:
     field = NestedField(1, "f", LongType())
     made = KeySet.of([field], [pa.array([5, 5, 9, 5, 9], pa.int64())])
     assert len(made) == 2
@@ -94,13 +94,15 @@ VALUES = [
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 1 << 18])
-def test_a_hash_is_the_value_s_wherever_it_stands(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_a_hash_does_not_depend_on_the_offset_of_the_value(
+    monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
     monkeypatch.setattr(string_hash, "CHUNK", chunk)
     rng = random.Random(chunk)
-    hash = RowHash(0)
+    hash = StringHash(0)
     alone = {value: int(hash.of(pa.array([value], pa.large_string()))[0]) for value in VALUES}
     assert len(set(alone.values())) == len(VALUES)
-    assert alone["a"] != int(RowHash(1).of(pa.array(["a"], pa.large_string()))[0])
+    assert alone["a"] != int(StringHash(1).of(pa.array(["a"], pa.large_string()))[0])
     values = [rng.choice(VALUES) for _ in range(200)]
     array = pa.array(values, pa.large_string())
     assert hash.of(array).tolist() == [alone[value] for value in values]
@@ -115,7 +117,7 @@ def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPa
     found = []
     for chunk in (1 << 18, 3):
         monkeypatch.setattr(string_hash, "CHUNK", chunk)
-        found.append(RowHash(5).of(array).tolist())
+        found.append(StringHash(5).of(array).tolist())
     assert found[0] == found[1]
 
 
@@ -126,11 +128,11 @@ def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPa
         (lambda values: np.zeros(len(values), np.uint64), "_Values"),
     ],
 )
-def test_values_of_one_hash_are_told_apart(
+def test_values_with_equal_hashes_are_distinguished(
     monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[pa.Array], Any], kind: str
 ) -> None:
-    monkeypatch.setattr(key_set, "FEW", 0)
-    monkeypatch.setattr(RowHash, "of", lambda _, values: spoilt(values))
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
+    monkeypatch.setattr(StringHash, "of", lambda _, values: spoilt(values))
     keys = ["", "a", "bb", None, "ccc"]
     made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.large_string())])
     assert type(made._columns[0]).__name__ == kind
