@@ -97,6 +97,7 @@ class WorkingTable(Table):
         with _publishing:
             if _age(self.metadata) >= _age(shared.metadata):
                 shared.metadata, shared.metadata_location = self.metadata, self.metadata_location
+                shared.io, shared.config = self.io, self.config
 
     def location_provider(self) -> LocationProvider:
         """The table's location provider; the job remembers every location that it gives."""
