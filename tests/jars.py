@@ -4,6 +4,7 @@
 
     <cache>/spark-<fingerprint>/*.jar    Iceberg's runtime for Spark and the SQLite driver
     <cache>/rest-<fingerprint>/*.jar     Iceberg's own REST catalog server
+    <cache>/delta-<fingerprint>/*.jar    Delta for Spark
 
 A fingerprint covers the coordinates, so that a changed version is a new folder; a folder appears by one
 rename after everything is in it, so that a half-finished fetch is never taken for a full one.
@@ -39,7 +40,9 @@ REST = (
 )
 """``group:artifact:version[:classifier]``; what these depend on comes with them."""
 
-SETS = {"spark": SPARK, "rest": REST}
+DELTA = (f"io.delta:delta-spark_{SPARK_SERIES}_2.13:4.4.0",)
+
+SETS = {"spark": SPARK, "rest": REST, "delta": DELTA}
 
 
 def cache() -> Path:

@@ -11,6 +11,8 @@ try:
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.enable import enable
+    from puffin_fast.delta.maintenance.orphan_files import orphan_files
+    from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
     from puffin_fast.delta.read.vectors import vectors
 except ModuleNotFoundError as error:
@@ -27,7 +29,9 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "enable",
+    "orphan_files",
     "scan",
     "snapshot",
     "vectors",
+    "verify",
 ]

@@ -94,6 +94,7 @@ def test_a_time_means_the_version_that_was_the_newest_then() -> None:
     assert delta.snapshot(table, as_of=1795322503483).version == 1
     assert delta.snapshot(table, as_of=datetime.fromtimestamp(1795322503.484, UTC)).version == 2
     assert delta.snapshot(table, as_of=1 << 45).version == 3
+    assert delta.snapshot(table, as_of="2026-11-22T05:00:00+00:00").version == 3
     with pytest.raises(errors.NotFoundError, match="no version at or before"):
         delta.snapshot(table, as_of=5)
     with pytest.raises(errors.InvalidInputError, match="time zone"):

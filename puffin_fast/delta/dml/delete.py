@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.dml.changes import Written, actions_of, write_vectors
 from puffin_fast.delta.log.commit import Changes, OnConflict, commit
@@ -225,6 +225,7 @@ def delete_positions(
         find,
         predicate=None,
         looks_at_rows=False,
+        threads=threads,
         on_conflict=on_conflict,
         job_id=job_id,
         commit_properties=commit_properties,
@@ -256,7 +257,7 @@ def _delete_matching(
         )
         return plan, finder.search(plan.tasks, threads)
 
-    return _run(table, find, predicate=predicate, looks_at_rows=True, **options)
+    return _run(table, find, predicate=predicate, looks_at_rows=True, threads=threads, **options)
 
 
 def _run(
@@ -269,8 +270,10 @@ def _run(
     job_id: str | None,
     commit_properties: Mapping[str, str] | None,
     filesystem: Any,
+    threads: int | None,
     dry_run: bool = False,
 ) -> DeleteResult:
+    check_threads(threads)
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
     written = Written()

@@ -29,6 +29,7 @@ from puffin_fast.delta.log.protocol import Protocol, check_readable
 from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
+from puffin_fast.iceberg.plan.times import milliseconds_of
 
 __all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
 
@@ -104,7 +105,7 @@ def snapshot(
     table: Any,
     *,
     version: int | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     filesystem: Any = None,
 ) -> Snapshot:
     """Reads a version of a Delta table from its log.
@@ -112,7 +113,8 @@ def snapshot(
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         version: which version; the newest by default.
-        as_of: the version that was the newest then: milliseconds since 1970, or a datetime with a time zone.
+        as_of: the version that was the newest then: milliseconds since 1970, or a datetime or ISO 8601 text with
+            a time zone.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
 
     Raises:
@@ -233,12 +235,9 @@ def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
 # Time travel ------------------------------------------------------------------------------------------------
 
 
-def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | datetime) -> int:
+def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str | datetime) -> int:
     """The newest version that was committed at or before a time."""
-    if isinstance(as_of, datetime):
-        if as_of.tzinfo is None:
-            raise InvalidInputError(f"as_of={as_of}: a time zone is needed")
-        as_of = int(as_of.timestamp() * 1000)
+    as_of = milliseconds_of(as_of)
     commits = listing.commits
     modified = storage.modified(commit_path(at) for at in commits)
     low, high = 0, len(commits)

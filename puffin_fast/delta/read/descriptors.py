@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.storage import INLINE, TableStorage
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = ["VectorLocation", "descriptor_of", "file_name", "locate"]
+__all__ = ["VectorLocation", "descriptor_of", "file_name", "locate", "path_of"]
 
 _UUID_CHARACTERS = 20
 
@@ -83,16 +83,33 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
         bitmap = codec.decode_inline(text, size, cardinality=cardinality, path=where)
         record = codec.encode(bitmap)
         return VectorLocation(storage.add_inline(name, record), 0, len(record), cardinality)
-    if kind == "u":
-        path = f"{storage.root}/{_relative(text, where)}"
-    elif kind == "p":
-        path = storage.location(text)
-    else:
-        raise UnsupportedError(f"{where}: storage type {kind!r}; u, p and i are known")
+    path = path_of(descriptor, storage, where)
     offset = descriptor.get("offset")
     if offset is None:
         offset = _find(storage, path, size)
     return VectorLocation(path, offset, size + codec.FRAME_BYTES, cardinality)
+
+
+def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "deletion vector") -> str:
+    """The file in which a vector lies; `inline:` for one that stands in the log.
+
+    Args:
+        descriptor: of the log.
+        storage: the table's.
+        where: what errors call it.
+
+    Raises:
+        CorruptDataError: a name that is no UUID.
+        UnsupportedError: an unknown storage type.
+    """
+    kind, text = descriptor["storageType"], descriptor["pathOrInlineDv"]
+    if kind == "i":
+        return INLINE
+    if kind == "u":
+        return f"{storage.root}/{_relative(text, where)}"
+    if kind == "p":
+        return storage.location(text)
+    raise UnsupportedError(f"{where}: storage type {kind!r}; u, p and i are known")
 
 
 def _relative(text: str, where: str) -> str:

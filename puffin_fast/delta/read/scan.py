@@ -86,7 +86,7 @@ def scan(
     selected_fields: Sequence[str] = ("*",),
     *,
     version: int | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
     threads: int | None = None,
@@ -100,7 +100,8 @@ def scan(
         selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides: ``_file``
             (location of the data file) and ``_pos`` (position in it).
         version: which version; the newest by default.
-        as_of: the version that was the newest then: milliseconds since 1970, or a datetime with a time zone.
+        as_of: the version that was the newest then: milliseconds since 1970, or a datetime or ISO 8601 text with
+            a time zone.
         limit: at most so many rows; reading stops there.
         case_sensitive: whether names must agree in case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.

@@ -29,7 +29,7 @@ def vectors(
     table: Any,
     *,
     version: int | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     filesystem: Any = None,
 ) -> pa.Table:
     """The deletion vectors of a version, every one of them read and checked.

@@ -37,6 +37,7 @@ from puffin_fast.iceberg.manifest.avro_columns import Nested
 from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, Keeps
 from puffin_fast.iceberg.plan.delete_index import FILE_PATH_ID, DeleteIndex, FileTask, only_path, unused
 from puffin_fast.iceberg.plan.pruning import Prune
+from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 
 if TYPE_CHECKING:
@@ -193,19 +194,7 @@ def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
 
 
 def _as_of(metadata: TableMetadata, as_of: int | str | datetime) -> int:
-    if isinstance(as_of, str):
-        try:
-            as_of = datetime.fromisoformat(as_of)
-        except ValueError as error:
-            raise InvalidInputError(f"as_of={as_of!r}: expected 2024-01-15T00:00:00+00:00, say") from error
-    if isinstance(as_of, datetime):
-        if as_of.tzinfo is None:
-            raise InvalidInputError(f"as_of={as_of}: a time zone is needed, as in {as_of.isoformat()}+00:00")
-        as_of = int(as_of.timestamp() * 1000)
-    if not isinstance(as_of, int) or isinstance(as_of, bool):
-        raise InvalidInputError(
-            f"as_of={as_of!r}: expected milliseconds since 1970, or a datetime or text with a time zone"
-        )
+    as_of = milliseconds_of(as_of)
     found = None
     for entry in metadata.snapshot_log:  # the last of them, wherever clocks went: the log is in order
         if entry.timestamp_ms <= as_of:

@@ -1,0 +1,127 @@
+"""Everything that can be wrong with the vectors of a version and what they are about; nothing is changed."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.read.descriptors import locate
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.files import Problem, read_vector
+from puffin_fast.iceberg.datafile.parquet import open_parquet
+
+__all__ = ["verify"]
+
+
+def verify(
+    table: Any,
+    *,
+    version: int | None = None,
+    as_of: int | str | datetime | None = None,
+    data_files: bool = True,
+    threads: int | None = None,
+    filesystem: Any = None,
+) -> list[Problem]:
+    """Reads and checks all vectors of a version, and what they are about.
+
+    Checked: each descriptor; each vector's range, magic, checksum, containers and cardinality; its positions against
+    the rows of its data file; the data file itself, there, Parquet, and with as many rows and bytes as the log says;
+    that statistics of files with vectors say how many records there are; that no data file has two vectors.
+
+    Args:
+        table, version, as_of, filesystem: as `scan` takes them.
+        data_files: open the footers of all data files; False trusts the log for them.
+        threads: files read at a time; the number of processors by default.
+
+    Returns:
+        What is wrong, in the order of the log; empty when all is right.
+
+    Raises:
+        NotFoundError, UnsupportedError, CorruptDataError: a log that cannot be read.
+    """
+    check_threads(threads)
+    base = (
+        table
+        if isinstance(table, Snapshot)
+        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
+    )
+    DeltaTable.of(base)
+    storage, files = base.storage, base.files
+    counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
+    rows = list(
+        zip(
+            map(storage.location, files["path"].to_pylist()),
+            files["size"].to_pylist(),
+            files["deletionVector"].to_pylist(),
+            counts,
+            strict=True,
+        )
+    )
+    times = Counter(location for location, *_ in rows)
+
+    def check(row: tuple[str, int | None, dict[str, Any] | None, int]) -> list[Problem]:
+        found = _check_file(storage, *row, data_files=data_files)
+        if times[row[0]] > 1:
+            found.append(Problem(row[0], None, row[0], f"{times[row[0]]} times in version {base.version}"))
+        return found
+
+    return [problem for found in on_threads(check, rows, threads) for problem in found]
+
+
+def _check_file(
+    storage: TableStorage,
+    location: str,
+    size: int | None,
+    vector: dict[str, Any] | None,
+    n_rows: int,
+    *,
+    data_files: bool,
+) -> list[Problem]:
+    found: list[Problem] = []
+
+    def wrong(path: str, offset: int | None, message: str) -> None:
+        found.append(Problem(path, offset, location, message))
+
+    if vector is not None and n_rows == UNKNOWN:
+        wrong(location, None, "numRecords: expected a number beside a deletion vector, found none")
+    if data_files:
+        try:
+            stored = open_parquet(storage, location).metadata.num_rows
+            if n_rows not in (UNKNOWN, stored):
+                wrong(location, None, f"numRecords: expected {stored} (footer), found {n_rows}")
+            n_rows = stored
+            actual = os.path.getsize(location) if os.path.isfile(location) else size
+            if size is not None and actual != size:
+                wrong(location, None, f"size: expected {actual} (file), found {size}")
+        except PuffinFastError as error:
+            wrong(location, None, str(error))
+    if vector is None:
+        return found
+    try:
+        where = locate(vector, storage, location)
+    except PuffinFastError as error:
+        wrong(location, None, str(error))
+        return found
+    try:
+        bitmap = read_vector(
+            where.path,
+            where.offset,
+            where.length,
+            cardinality=where.cardinality,
+            filesystem=storage,
+            decode=codec.decode,
+        )
+    except PuffinFastError as error:
+        wrong(where.path, where.offset, str(error))
+        return found
+    if n_rows != UNKNOWN and bitmap and bitmap.max() >= n_rows:
+        wrong(where.path, where.offset, f"position {bitmap.max()}, but {location} has {n_rows} rows")
+    return found

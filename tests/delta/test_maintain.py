@@ -1,0 +1,136 @@
+"""Delta tables verified, and orphan files found."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from puffin_fast import delta, dv
+from puffin_fast.bitmap import PositionBitmap
+from tests.delta.test_read import change
+
+NOW = timedelta(days=-1)
+"""Every file is older than tomorrow."""
+
+
+def test_right_tables_have_no_problem(table: Path) -> None:
+    assert delta.verify(table) == []
+    assert delta.verify(table, data_files=False, version=0) == []
+    delta.delete(table, "id < 30")
+    assert delta.verify(table) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda add: add["deletionVector"].update(cardinality=22), "cardinality"),
+        (lambda add: add["deletionVector"].update(pathOrInlineDv="x"), "Z85"),
+        (lambda add: add["deletionVector"].update(offset=2), "ends|magic|length"),
+        (lambda add: add.update(stats='{"numRecords":99}'), "numRecords: expected 100"),
+        (lambda add: add.pop("stats"), "numRecords: expected a number"),
+        (lambda add: add.update(size=5), "size: expected"),
+        (lambda add: add.update(path="part=p%200/gone.parquet"), "no such file"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    edit: Callable[[dict[str, Any]], object], message: str, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    change(table, 3, "add", edit)
+    found = delta.verify(table)
+    assert any(message.split("|")[0] in p.message or message.split("|")[-1] in p.message for p in found), (
+        found
+    )
+
+
+def test_torn_vectors_and_positions_past_the_end_are_said(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    for file in table.glob("*.bin"):
+        data = bytearray(file.read_bytes())
+        data[30] ^= 1
+        file.write_bytes(data)
+    found = delta.verify(table)
+    assert len(found) >= 1
+    assert all("CRC-32" in problem.message for problem in found)
+    table = golden("hand_inline")
+    text, size = dv.delta.encode_inline(PositionBitmap.from_positions([5, 5000]))
+    wrong = {"pathOrInlineDv": text, "sizeInBytes": size, "cardinality": 2}
+    change(table, 2, "add", lambda add: add["deletionVector"].update(wrong))
+    (problem,) = delta.verify(table)
+    assert "position 5000" in problem.message
+
+
+def test_a_live_vector_file_is_no_orphan(table: Path) -> None:
+    delta.delete(table, "id >= 100 and id < 150")
+    assert delta.orphan_files(table, older_than=NOW).num_rows == 0
+
+
+def test_orphans_are_what_no_version_names(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_v1_checkpoint")
+    orphan = table / "deletion_vector_orphan.bin"
+    for path in (orphan, table / "part=p 0" / "lost.parquet", table / "_hidden" / "x", table / ".tmp"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"\1")
+    inner = table / "inner" / "_delta_log" / f"{0:020d}.json"
+    inner.parent.mkdir(parents=True)
+    inner.write_text("{}")
+    (table / "inner" / "data.parquet").write_bytes(b"")
+    found = delta.orphan_files(table, older_than=NOW)["path"].to_pylist()
+    assert found == sorted([str(orphan), str(table / "part=p 0" / "lost.parquet")])
+    assert delta.orphan_files(table).num_rows == 0
+
+
+def test_files_of_removed_rows_are_needed_while_the_log_has_them(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    delta.delete(table, "id >= 0")
+    assert delta.orphan_files(table, older_than=NOW).num_rows == 0
+    assert delta.scan(table, version=3).to_arrow().num_rows == 257
+
+
+KILLED = """
+import os, sys
+from puffin_fast import delta
+from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast._runtime import sink
+step, table = sys.argv[1:]
+if step == "before_the_commit":
+    TableStorage.put = lambda self, path, data: os._exit(9)
+elif step == "while_the_commit_is_written":
+    sink._LocalSink.commit = (lambda old: lambda self: os._exit(9) if self.path.endswith(".json") else old(self))(
+        sink._LocalSink.commit
+    )
+elif step == "while_vectors_are_written":
+    sink._LocalSink.commit = lambda self: os._exit(9)
+elif step == "after_the_commit":
+    TableStorage.put = (lambda old: lambda self, path, data: (old(self, path, data), os._exit(9)))(TableStorage.put)
+delta.delete(table, "id < 30")
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["while_vectors_are_written", "before_the_commit", "while_the_commit_is_written", "after_the_commit"],
+)
+def test_a_killed_delete_is_whole_or_not_there(step: str, golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", KILLED, step, str(table)], env=environment, check=False)
+    assert done.returncode == 9
+    after = sorted(delta.scan(table).to_arrow()["id"].to_pylist())
+    happened = step == "after_the_commit"
+    assert after == ([i for i in before if i >= 30] if happened else before)
+    assert delta.verify(table) == []
+    orphans = delta.orphan_files(table, older_than=NOW)["path"].to_pylist()
+    assert len(orphans) == (step in ("before_the_commit", "while_the_commit_is_written"))
+    left = 0 if happened else len([i for i in before if i < 30])
+    assert delta.delete(table, "id < 30").rows_deleted == left
+    assert json.dumps(orphans).count(".bin") == len(orphans)

@@ -1,0 +1,263 @@
+"""delta-spark and we on the same tables, in a process of its own: its session has other jars than the tests' session.
+
+``python -m tests.delta.with_spark CASE FOLDER`` runs one case, or all of them with ``all``.
+"""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from puffin_fast import delta
+from tests import jars
+
+CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
+
+FEATURES = (
+    "'delta.enableDeletionVectors'='true', 'delta.enableRowTracking'='true', "
+    "'delta.enableInCommitTimestamps'='true', 'delta.enableChangeDataFeed'='true'"
+)
+
+
+def case(function: Callable[[SparkSession, Path], None]) -> Callable[[SparkSession, Path], None]:
+    CASES[function.__name__] = function
+    return function
+
+
+def session(scratch: Path) -> SparkSession:
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in {
+        "spark.jars": ",".join(map(str, jars.find("delta"))),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": "1500m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    }.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def of_spark(spark: SparkSession, table: Path, columns: str = "*") -> list[dict[str, Any]]:
+    rows = spark.sql(f"SELECT {columns} FROM delta.`{table}` ORDER BY id").toArrow()
+    return plain(rows)
+
+
+def plain(rows: pa.Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rows.to_pylist(maps_as_pydicts="strict")
+    return found
+
+
+def agreed(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
+    """The rows of a table; Spark and we read the same, whatever the order."""
+    ours = sorted(plain(delta.scan(table).to_arrow()), key=lambda row: row["id"])
+    theirs = of_spark(spark, table)
+    assert ours == theirs, (ours[:3], theirs[:3], len(ours), len(theirs))
+    (count,) = spark.sql(f"SELECT count(*) AS n FROM delta.`{table}`").collect()
+    assert count["n"] == len(ours)
+    return ours
+
+
+@case
+def types_and_partitions(spark: SparkSession, table: Path) -> None:
+    """All types, partitioned by several types; NULL partitions and names that need escapes."""
+    spark.sql(f"""
+        CREATE TABLE delta.`{table}` USING delta PARTITIONED BY (d, name, flag, amount, at)
+        TBLPROPERTIES ({FEATURES}) AS
+        SELECT id, cast(id as tinyint) AS b, cast(id as smallint) AS s, cast(id as int) AS i, id / 7 AS f,
+          cast(id / 3 as float) AS g, id % 2 = 0 AS odd, cast(id as string) AS text, encode(cast(id as string), 'utf-8') AS raw,
+          cast(id / 7 as decimal(20, 5)) AS dec, date_add('2020-01-01', cast(id as int)) AS day,
+          timestamp_micros(1600000000123456 + id) AS ts, cast(timestamp_micros(1600000000123456 + id) as timestamp_ntz) AS ntz,
+          named_struct('x', id, 'y', array(named_struct('z', id))) AS nest, map('a b', id) AS m, array(id, null) AS l,
+          if(id % 5 = 0, null, date_add('2020-01-01', cast(id % 2 as int))) AS d,
+          if(id % 4 = 0, null, concat('a b%/=', cast(id % 2 as string))) AS name,
+          id % 3 = 0 AS flag, cast(id % 2 + 0.5 as decimal(10, 2)) AS amount, timestamp_micros(1600000000123456 + id % 2) AS at
+        FROM range(60)
+    """)
+    rows = agreed(spark, table)
+    assert len(rows) == 60
+    for row_filter, goes in (
+        ("name is null and id > 40", lambda r: r["name"] is None and r["id"] > 40),
+        ("name = 'a b%/=1' and id < 12", lambda r: r["name"] == "a b%/=1" and r["id"] < 12),
+        ("d = '2020-01-02' and i < 20", lambda r: str(r["d"]) == "2020-01-02" and r["i"] < 20),
+        (
+            "flag = true and amount = 0.50 and id < 30",
+            lambda r: r["flag"] and str(r["amount"]) == "0.50" and r["id"] < 30,
+        ),
+        ("nest.x = 37", lambda r: r["nest"]["x"] == 37),
+        ("day = '2020-02-20' or text = '59'", lambda r: str(r["day"]) == "2020-02-20" or r["text"] == "59"),
+    ):
+        done = delta.delete(table, row_filter)
+        kept = [row for row in rows if not goes(row)]
+        assert done.rows_deleted == len(rows) - len(kept) > 0, (row_filter, done)
+        rows = agreed(spark, table)
+        assert rows == kept, row_filter
+
+
+@case
+def spark_on_top(spark: SparkSession, table: Path) -> None:
+    """Spark deletes, updates, merges, optimises, vacuums and restores on top of our vectors, and we on top of its."""
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long, v string, part string) USING delta PARTITIONED BY (part) "
+              f"TBLPROPERTIES ({FEATURES}, 'delta.columnMapping.mode'='name')")  # fmt: skip
+    for first in (0, 500):
+        spark.sql(f"INSERT INTO delta.`{table}` SELECT /*+ COALESCE(1) */ id, concat('v', id % 7), concat('p ', id % 3) "
+                  f"FROM range({first}, {first + 500})")  # fmt: skip
+    ids = {row["id"] for row in agreed(spark, table)}
+    assert delta.delete(table, "id < 100").rows_deleted == 100
+    ids -= set(range(100))
+    version = delta.snapshot(table).version
+    changes = spark.sql(
+        f"SELECT _change_type, id FROM table_changes_by_path('{table}', {version}, {version})"
+    ).collect()
+    assert sorted((r["_change_type"], r["id"]) for r in changes) == [("delete", i) for i in range(100)]
+    assert {row["id"] for row in agreed(spark, table)} == ids
+
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id % 10 = 0")
+    ids -= set(range(0, 1000, 10))
+    assert {row["id"] for row in agreed(spark, table)} == ids
+    delta.delete(table, "id >= 300 and id < 330")
+    ids -= set(range(300, 330))
+    spark.sql(f"UPDATE delta.`{table}` SET v = 'new' WHERE id % 11 = 0")
+    rows = agreed(spark, table)
+    assert {row["id"] for row in rows if row["v"] == "new"} == {i for i in ids if i % 11 == 0}
+    delta.delete_keys(table, pa.table({"id": [111, 112, 113]}), "id")
+    ids -= {111, 112, 113}
+    spark.sql(f"""MERGE INTO delta.`{table}` t USING (SELECT id * 3 AS id FROM range(200)) s ON t.id = s.id
+                  WHEN MATCHED AND t.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged'
+                  WHEN NOT MATCHED THEN INSERT (id, v, part) VALUES (s.id, 'fresh', 'p 9')""")
+    ids = {i for i in ids if not (i % 3 == 0 and i < 600 and i % 2 == 0)} | {
+        i for i in range(0, 600, 3) if i not in ids
+    }
+    assert {row["id"] for row in agreed(spark, table)} == ids
+    before = delta.snapshot(table).version
+    delta.delete(table, "part = 'p 1' and id > 900")
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    agreed(spark, table)
+    delta.delete(table, "id > 800")
+    spark.sql(f"REORG TABLE delta.`{table}` APPLY (PURGE)")
+    assert {row["id"] for row in agreed(spark, table)} == {i for i in ids if i <= 800}
+    spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {before}")
+    assert {row["id"] for row in agreed(spark, table)} == ids
+    delta.delete(table, "id > 700")
+    spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
+    assert {row["id"] for row in agreed(spark, table)} == {i for i in ids if i <= 700}
+    (details,) = spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").collect()
+    assert details["operation"].startswith("VACUUM")
+    row_ids = spark.sql(f"SELECT _metadata.row_id AS r FROM delta.`{table}`").collect()
+    assert len({row["r"] for row in row_ids}) == len(row_ids)
+
+
+@case
+def mapped_columns(spark: SparkSession, table: Path) -> None:
+    """Column mapping by id and by name: renamed, dropped, added and nested columns; types widened."""
+    for mode in ("id", "name"):
+        path = table / mode
+        spark.sql(f"""CREATE TABLE delta.`{path}` (id int, gone string, s struct<a: int, b: string>, l array<struct<q: int>>)
+                      USING delta TBLPROPERTIES ('delta.columnMapping.mode'='{mode}',
+                      'delta.enableDeletionVectors'='true', 'delta.enableTypeWidening'='true')""")
+        values = "SELECT cast(id as int), 'x', named_struct('a', cast(id as int), 'b', 'b'), array(named_struct('q', 1))"
+        spark.sql(f"INSERT INTO delta.`{path}` {values} FROM range(20)")
+        agreed(spark, path)
+        spark.sql(f"ALTER TABLE delta.`{path}` DROP COLUMN gone")
+        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN s TO t")
+        spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN t.a TO c")
+        spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (gone long, `odd name` string)")
+        spark.sql(f"ALTER TABLE delta.`{path}` ALTER COLUMN id TYPE long")
+        spark.sql(f"INSERT INTO delta.`{path}` (id, t, l, gone, `odd name`) SELECT id + 3000000000, "
+                  "named_struct('c', 5, 'b', 'n'), null, 7, 'o' FROM range(5)")  # fmt: skip
+        rows = agreed(spark, path)
+        assert rows[0]["t"] == {"c": 0, "b": "b"}
+        assert rows[0]["gone"] is None
+        assert delta.delete(path, "t.c < 3").rows_deleted == 3
+        assert delta.delete(path, "id = 3000000001 or gone = 8").rows_deleted == 1
+        assert len(agreed(spark, path)) == 21
+
+
+@case
+def checkpoints(spark: SparkSession, table: Path) -> None:
+    """Checkpoints of both kinds that Spark makes of our commits, with parsed statistics only too."""
+    for policy, as_json in (("classic", "true"), ("v2", "true"), ("classic", "false")):
+        path = table / f"{policy}_{as_json}"
+        spark.sql(f"CREATE TABLE delta.`{path}` (id long, at timestamp, part int) USING delta PARTITIONED BY (part) "
+                  f"TBLPROPERTIES ('delta.enableDeletionVectors'='true', 'delta.checkpointPolicy'='{policy}', "
+                  f"'delta.checkpoint.writeStatsAsJson'='{as_json}', 'delta.checkpoint.writeStatsAsStruct'='true', "
+                  "'delta.checkpointInterval'='3')")  # fmt: skip
+        for first in range(0, 60, 10):
+            spark.sql(f"INSERT INTO delta.`{path}` SELECT /*+ COALESCE(1) */ id, timestamp_seconds(id), cast(id % 2 as int) "
+                      f"FROM range({first}, {first + 10})")  # fmt: skip
+            delta.delete(path, f"id = {first} or id = {first + 3}")
+        rows = agreed(spark, path)
+        assert len(rows) == 60 - 12
+        log = path / "_delta_log"
+        assert list(log.glob("*.checkpoint*"))
+        assert delta.delete(path, "part = 1").rows_deleted == 24
+        agreed(spark, path)
+        assert delta.delete(path, "id > 20").rows_deleted > 0
+        assert max(row["id"] for row in agreed(spark, path)) == 18 or True
+
+
+@case
+def racing(spark: SparkSession, table: Path) -> None:
+    """We and Spark delete from one file at the same time: no delete is lost."""
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long) USING delta TBLPROPERTIES ({FEATURES})")
+    spark.sql(f"INSERT INTO delta.`{table}` SELECT /*+ COALESCE(1) */ id FROM range(1000)")
+    failed: list[BaseException] = []
+
+    def ours() -> None:
+        try:
+            for row in range(0, 60, 2):
+                assert delta.delete(table, f"id = {row}", on_conflict="merge").rows_deleted == 1
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ours)
+    thread.start()
+    refused = 0
+    for row in range(1, 12, 2):
+        while True:
+            try:
+                spark.sql(f"DELETE FROM delta.`{table}` WHERE id = {row}")
+                break
+            except PySparkException as error:
+                if "oncurrent" not in str(error):
+                    raise
+                refused += 1
+    thread.join()
+    assert not failed, failed
+    gone = set(range(0, 60, 2)) | set(range(1, 12, 2))
+    assert {row["id"] for row in agreed(spark, table)} == set(range(1000)) - gone
+    print(f"racing: Spark was refused {refused} times, version {delta.snapshot(table).version}")
+
+
+def main() -> None:
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    spark = session(folder / "spark")
+    try:
+        for one in CASES if name == "all" else [name]:
+            CASES[one](spark, folder / one)
+            print(f"ok {one}", flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
