@@ -7,9 +7,9 @@ PyIceberg 0.12 plans and reads deletion vectors slowly, and not always rightly:
 - it takes vectors without bounds for deletes of a whole partition, and applies what a vector hides;
 - it builds Python lists of positions, and hashes all of them again for every batch.
 
-What `accelerate` puts in the places of a few small functions of PyIceberg stands here. Each of them also takes
-what PyIceberg's own neighbours hand it, and the other way round: a scan that runs while another thread switches
-is as right as it was without, or refused. Pruning, projection, residuals, filters and limits stay PyIceberg's.
+Here are the functions that `accelerate` puts in the place of PyIceberg's. Each also takes what PyIceberg's own
+functions hand it, and the reverse, so that a scan that runs while another thread switches is right, or refused.
+Pruning, projection, residuals, filters and limits stay PyIceberg's. More than 400 lines: one file for all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyiceberg.table as _planning
 import pyiceberg.table.deletion_vector as _vectors
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog.rest.scan_planning import RESTPositionDeleteFile
-from pyiceberg.io.pyarrow import _combine_positional_deletes, _read_deletes
+from pyiceberg.io.pyarrow import _combine_positional_deletes, _read_all_delete_files, _read_deletes
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
@@ -315,8 +315,12 @@ def _entry(file: DataFile) -> manifest.ManifestEntry:
     )
 
 
-def _read_all_delete_files(io: FileIO, tasks: Iterable[FileScanTask]) -> _Deletes:
-    """For the function of that name."""
+def _read_all_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> Mapping[str, Sequence[pa.ChunkedArray]]:
+    """For `_read_all_delete_files`; files without row counts, of tasks made by hand, are PyIceberg's."""
+    tasks = list(tasks)
+    files = [file for task in tasks if task.delete_files for file in (task.file, *task.delete_files)]
+    if any(file.record_count is None for file in files):
+        return _read_all_delete_files(io, tasks)
     return _Deletes(io, tasks)
 
 
@@ -331,17 +335,27 @@ def _kept_positions(
 
 # --- Polars' way in -----------------------------------------------------------------------------------------
 
+_deserialize_bitmap = _vectors.DeletionVector._deserialize_bitmap
 _bitmaps_to_chunked_array = _vectors.DeletionVector._bitmaps_to_chunked_array
+
+
+class _CheckedPayload(bytes):
+    """The bytes of a bitmap that was decoded."""
+
+    bitmap: PositionBitmap
 
 
 def _checked_payload(blob_payload: bytes) -> bytes:
     """For `_extract_vector_payload`: magic, length and checksum are looked at."""
-    return codec.decode(blob_payload).to_bytes()
+    bitmap = codec.decode(blob_payload)
+    payload = _CheckedPayload(bitmap.to_bytes())
+    payload.bitmap = bitmap
+    return payload
 
 
-def _one_bitmap(pl: bytes) -> list[PositionBitmap]:
+def _one_bitmap(pl: bytes) -> list[Any]:
     """For `DeletionVector._deserialize_bitmap`: all 64-bit positions stand in the bitmap of key 0."""
-    return [PositionBitmap.from_bytes(pl)]
+    return [pl.bitmap] if isinstance(pl, _CheckedPayload) else _deserialize_bitmap(pl)
 
 
 def _to_chunked_array(bitmaps: Any) -> pa.ChunkedArray:
@@ -379,7 +393,7 @@ PATCHES = (
     ),
     Patch(_planning, "DeleteFileIndex", _VectorIndex, ()),
     Patch(_planning, "_rest_file_to_data_file", _rest_file_v3, ("rest_file",)),
-    Patch(_reading, "_read_all_delete_files", _read_all_delete_files, ("io", "tasks")),
+    Patch(_reading, "_read_all_delete_files", _read_all_deletes, ("io", "tasks")),
     Patch(
         _reading,
         "_combine_positional_deletes",
