@@ -1,6 +1,6 @@
-"""Iceberg tables through PyIceberg: version 3 tables made and filled, rows deleted as vectors, fast scans.
+"""Iceberg tables through PyIceberg: create version 3 tables, append rows, delete rows by deletion vectors, scan.
 
-Tables and catalogs are PyIceberg's objects; needs the extra ``iceberg``.
+Tables and catalogs are PyIceberg's objects. Needs the extra ``iceberg``.
 """
 
 from __future__ import annotations

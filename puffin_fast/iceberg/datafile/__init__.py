@@ -1,4 +1,4 @@
-"""One data file: opened, checked, projected by field id, its row groups pruned."""
+"""The data-file reader: opens and checks data files, projects columns by field id, prunes row groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a caller gives, as Arrow."""
+"""Converts the rows that a caller passes to Arrow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["arrow_reader", "arrow_rows"]
 
 
 def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
-    """Given rows as a stream of record batches.
+    """Returns the rows of an argument as a stream of record batches.
 
     Args:
         rows: an Arrow table, record batch or reader, or an object with the Arrow C stream or array interface,
@@ -20,7 +20,7 @@ def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
         what: the argument's name, for errors.
 
     Raises:
-        InvalidInputError: none of these, or a single column.
+        InvalidInputError: the argument is none of these, or a single column.
     """
     if isinstance(rows, pa.RecordBatchReader):
         return rows
@@ -41,11 +41,11 @@ def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
 
 
 def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
-    """Given rows as a table, or as a reader where they come as a stream.
+    """Returns the rows of an argument as a table, or as a reader if they are a stream.
 
     Args:
         rows, what: as for `arrow_reader`.
-        streamed: whether a stream stays one; else it is read into memory.
+        streamed: whether a stream is returned as a reader; otherwise it is read into memory.
 
     Raises:
         InvalidInputError: as `arrow_reader`.

@@ -1,9 +1,9 @@
-"""Avro files of a table's rows, read by fastavro.
+"""Reads Avro data and delete files with fastavro.
 
 Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are not
-strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). Logical types but
-decimal are removed from the schema of the header before the rows are read: dates and times come as integers,
-which Arrow takes as they are.
+strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All logical types
+except decimal are removed from the header's schema before the rows are read. Dates and times are then read as
+integers, which Arrow accepts without conversion.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = ["AvroReader"]
 class AvroReader:
     """An open Avro file; see `FormatReader`.
 
-    An Avro file does not say how many rows it has: `n_rows` is what the manifest says, and is compared with the
-    rows that are read.
+    The header of an Avro file has no row count: `n_rows` is the record count of the manifest entry. It is compared
+    with the number of rows read.
     """
 
     def __init__(self, io: FileIO, location: str, n_rows: int) -> None:
@@ -60,13 +60,13 @@ class AvroReader:
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
     ) -> Iterable[int]:
-        """The one row group: Avro has no statistics."""
+        """Returns the only row group: Avro files have no statistics."""
         return (0,)
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of all blocks; only the wanted columns are decoded."""
+        """Yields the rows of all blocks; only the requested columns are decoded."""
         wanted = pa.schema([self.schema.field(name) for name in columns])
         fields = [field for field in self._stored["fields"] if field["name"] in columns]
         source = _open(self._io, self._location)
@@ -75,7 +75,7 @@ class AvroReader:
         head = BytesIO()
         fastavro.schemaless_writer(head, HEADER, header)
         with self._decoding("rows"):
-            joined: Any = _Joined(head.getvalue(), source)
+            joined: Any = _ConcatenatedFile(head.getvalue(), source)
             records: Iterator[Any] = fastavro.reader(joined, {**self._stored, "fields": fields})
             while rows := list(itertools.islice(records, min(batch_rows, BATCH_ROWS))):
                 arrays = [
@@ -85,7 +85,7 @@ class AvroReader:
                 yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
     def reopen(self) -> AvroReader:
-        """The same file for another thread."""
+        """Opens the same file again, for another thread."""
         return AvroReader(self._io, self._location, self.n_rows)
 
     def _header(self, source: Any) -> Any:
@@ -94,7 +94,7 @@ class AvroReader:
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
-        """fastavro and Arrow raise whatever they meet in bytes that are not what the schema says."""
+        """Turns the errors of fastavro and Arrow into this package's; damaged bytes can raise any exception type."""
         try:
             with reading(self._location, "Avro"):
                 yield
@@ -106,8 +106,8 @@ class AvroReader:
             raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error
 
 
-class _Joined:
-    """A file of some bytes and then the rest of another."""
+class _ConcatenatedFile:
+    """A readable file: the bytes of `head`, followed by the remaining bytes of the file `rest`."""
 
     def __init__(self, head: bytes, rest: Any) -> None:
         self._head, self._rest = BytesIO(head), rest
@@ -121,25 +121,26 @@ class _Joined:
 
 
 def _open(io: FileIO, location: str) -> Any:
-    """The file, or an error of this package."""
+    """Opens the file; errors are those of this package."""
     with reading(location, "Avro"):
         return open_input(io, location)
 
 
 def _without_logical_types(node: Any) -> Any:
+    """An Avro schema without its logical types, except decimal."""
     if isinstance(node, list):
         return [_without_logical_types(part) for part in node]
     if not isinstance(node, dict):
         return node
-    kept = {key: value for key, value in node.items() if key != "logicalType" or value == "decimal"}
+    attributes = {key: value for key, value in node.items() if key != "logicalType" or value == "decimal"}
     return {
         key: _without_logical_types(value) if key in ("type", "fields", "items", "values") else value
-        for key, value in kept.items()
+        for key, value in attributes.items()
     }
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """A value as `pyarrow.array` takes it: maps as pairs."""
+    """A value in the form that `pyarrow.array` accepts: maps are lists of pairs."""
     if value is None or not pa.types.is_nested(kind):
         return value
     if pa.types.is_struct(kind):

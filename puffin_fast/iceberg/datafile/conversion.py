@@ -1,4 +1,4 @@
-"""From the types of a data file, or of given rows, to those of a table's schema, at every depth."""
+"""Converts arrays from the types of a data file or of a caller's rows to those of a table's schema, nested too."""
 
 from __future__ import annotations
 
@@ -31,19 +31,26 @@ __all__ = [
 ]
 
 Convert = Callable[[pa.Array, Mapping[int, Any]], pa.Array]
-"""Brings an array of the file into the table's type; the mapping holds constants by field id."""
+"""Converts an array of the file to the table's type; the mapping holds constants by field id."""
 
 Cast = Callable[[pa.DataType, pa.DataType], Convert | None]
-"""How values of one primitive type become another; None: they are in it. Raises `ProjectionError`."""
+"""Returns the conversion from one primitive type to another; None if none is needed. Raises `ProjectionError`."""
 
 
 class ProjectionError(ValueError):
-    """A column that cannot be brought into the table's type; the reader names the file, the writer the rows."""
+    """A column cannot be converted to the table's type. The caller adds the file or the argument to the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileField:
-    """A field of the file: its id (None: nobody's), its name, its Arrow type, what is inside."""
+    """A field of the file.
+
+    Attributes:
+        field_id: None if the field belongs to no field of the table.
+        name: in the file.
+        type: its Arrow type.
+        children: the fields of a struct, the element of a list, or the key and value of a map.
+    """
 
     field_id: int | None
     name: str
@@ -51,25 +58,32 @@ class FileField:
     children: tuple[FileField, ...]
 
     def by_id(self) -> dict[int, tuple[int, FileField]]:
+        """The children that have a field id, with their index, by field id."""
         return {
             node.field_id: (at, node) for at, node in enumerate(self.children) if node.field_id is not None
         }
 
 
 def arrow_type(iceberg: IcebergType) -> pa.DataType:
-    """The Arrow type of the answer: PyIceberg's choice, with large strings and lists."""
+    """The Arrow type of results: PyIceberg's choice, with large strings and lists."""
     found: Any = schema_to_pyarrow(iceberg, include_field_ids=False)
     return found
 
 
 def storage_type(iceberg: IcebergType) -> pa.DataType:
-    """The same, without extension types: what can be compared."""
+    """The Arrow type of results without extension types, whose values can be compared."""
     found = arrow_type(iceberg)
     return found.storage_type if isinstance(found, pa.BaseExtensionType) else found
 
 
 def constant(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:
-    """An array of one value: a raw partition value (days, microseconds, 16 bytes) or a Python one."""
+    """An array that repeats one value.
+
+    Args:
+        value: a Python value, or a raw partition value (days, microseconds, 16 bytes).
+        wanted: the type of the array.
+        n_rows: its length.
+    """
     if value is None:
         return pa.nulls(n_rows, wanted)
     plain = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
@@ -90,6 +104,18 @@ def missing(
     *,
     required: bool = True,
 ) -> pa.Array:
+    """The values of a field that the file does not have: its constant, else its initial default, else null.
+
+    Args:
+        field: of the table's schema.
+        wanted: the type of the array.
+        constants: by field id.
+        n_rows: the length of the array.
+        required: whether a required field without a value is an error.
+
+    Raises:
+        ProjectionError: a required field has neither a constant nor a default.
+    """
     value = constants.get(field.field_id)
     if value is None:
         value = field.initial_default
@@ -103,7 +129,11 @@ def missing(
 
 
 def converter(node: FileField, iceberg: IcebergType, cast: Cast) -> Convert | None:
-    """What brings arrays of a file's field into a type; None when they are in it already."""
+    """Returns the conversion of a file's field to an Iceberg type; None if its arrays have that type already.
+
+    Raises:
+        ProjectionError: there is no such conversion.
+    """
     if pa.types.is_null(node.type):
         wanted = arrow_type(iceberg)
         return None if node.type == wanted else lambda array, constants: pa.nulls(len(array), wanted)
@@ -133,7 +163,7 @@ def _struct(node: FileField, iceberg: StructType, cast: Cast) -> Convert | None:
         children = []
         for field, at, convert in steps:
             if at is None:
-                # where the struct itself is null a required field may be, too
+                # a required field may be null where the struct itself is null
                 child = missing(field, arrow_type(field.field_type), constants, len(array))
             else:
                 child = array.field(at)
@@ -185,6 +215,7 @@ def _map(node: FileField, iceberg: MapType, cast: Cast) -> Convert | None:
 
 
 def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | None:
+    """Returns the conversion of a primitive field to an Arrow type; as `converter`."""
     if isinstance(wanted, pa.BaseExtensionType):
         inner = primitive(node, wanted.storage_type, cast)
         return lambda array, constants: pa.ExtensionArray.from_storage(
@@ -212,7 +243,7 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_decimal,
     pa.types.is_time,
     lambda kind: pa.types.is_date(kind) or pa.types.is_timestamp(kind),
-    # writers before UTF-8 was a logical type of Parquet stored text as bytes
+    # writers that predate Parquet's logical type UTF8 stored text as bytes
     lambda kind: any(test(kind) for test in _TEXT_OR_BYTES),
     # ORC has no type for the time of day: Iceberg stores it as a long
     lambda kind: kind in (pa.int64(), pa.time64("us")),
@@ -220,9 +251,12 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def stored(found: pa.DataType, wanted: pa.DataType) -> Convert | None:
-    """Values of a file in the table's type: of the same family, for schemas evolve within it."""
+    """Returns the conversion of a file's values to the table's type; a `Cast`.
+
+    Both types must be of one family: schema evolution never leaves it.
+    """
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        # timestamps finer than the table's (old Spark files) are cut, all else must fit
+        # timestamps finer than the table's (old Spark files) are truncated; other values must fit
         return lambda array, constants: array.cast(wanted, safe=False)
     if not any(family(found) and family(wanted) for family in _FAMILIES):
         raise ProjectionError

@@ -1,4 +1,4 @@
-"""How data and delete files are opened, and how the errors of reading them become this package's."""
+"""Opens data and delete files, and turns the errors of reading them into those of this package."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["BATCH_ROWS", "FormatReader", "open_input", "reading"]
 
 BATCH_ROWS = 1 << 17
-"""Rows of a batch at most, where the caller does not ask for more."""
+"""Default maximum number of rows of a batch."""
 
 
 class FormatReader(Protocol):
-    """An open file of one format. One thread uses it at a time.
+    """An open file of one format. Not safe for use by several threads at once.
 
     Attributes:
-        schema: its columns as Arrow reads them, with Iceberg's field ids under `PARQUET:field_id`.
-        n_rows: its rows.
-        group_rows: the rows of each row group, in the order of the file.
+        schema: its columns as Arrow reads them, with Iceberg's field ids in the metadata `PARQUET:field_id`.
+        n_rows: number of rows of the file.
+        group_rows: number of rows of each row group, in the order of the file.
     """
 
     schema: pa.Schema
@@ -50,37 +50,37 @@ class FormatReader(Protocol):
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
     ) -> Iterable[int]:
-        """The numbers of the row groups whose statistics do not exclude a match."""
+        """Returns the numbers of the row groups whose statistics do not exclude a match."""
         ...
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group in their order; `columns` are names of top-level columns, at least one."""
+        """Yields the rows of a row group in order; `columns` are names of top-level columns, at least one."""
         ...
 
     def reopen(self) -> FormatReader:
-        """The same file for another thread."""
+        """Opens the same file again, for another thread."""
         ...
 
 
 def open_input(io: FileIO, location: str) -> Any:
-    """A file of a table as Arrow takes it; it reads no more than it is asked for.
+    """Opens a file of a table for Arrow. Reads are not buffered: exactly the requested ranges are read.
 
     Raises:
-        InvalidInputError: it is not a regular file.
+        InvalidInputError: the path is not a regular file.
     """
     kind, _, path = resolve(location, io)
     if kind != "local":
         return unbuffered(io.new_input(location).open())
-    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would wait for its writer
-        raise InvalidInputError(f"{location}: is not a regular file")
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block until it has a writer
+        raise InvalidInputError(f"{location}: expected a regular file")
     return pa.OSFile(path)
 
 
 @contextmanager
 def reading(path: str, format: str = "Parquet") -> Iterator[None]:
-    """Turns errors while a data or delete file is read into those of this package.
+    """Turns errors raised while a data or delete file is read into those of this package.
 
     Args:
         path: of the file.
@@ -88,9 +88,9 @@ def reading(path: str, format: str = "Parquet") -> Iterator[None]:
 
     Raises:
         NotFoundError: there is no such file.
-        CorruptDataError: the file's bytes are not what its format or the table's schema says.
-        UnsupportedError: Arrow cannot read what the file holds.
-        PuffinFastError: the operating system refused.
+        CorruptDataError: the file's bytes do not agree with its format or with the table's schema.
+        UnsupportedError: Arrow cannot read the contents of the file.
+        PuffinFastError: the operating system reported an error.
     """
     try:
         yield

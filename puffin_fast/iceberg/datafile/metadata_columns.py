@@ -1,4 +1,4 @@
-"""Columns that no schema holds: where a row stands, and its lineage (specification, "Reserved Field IDs")."""
+"""Metadata columns: the file, position and lineage of a row (specification, "Reserved Field IDs")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ __all__ = ["METADATA_COLUMNS", "Metadata", "MetadataColumn"]
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A batch of one data file: its entry, the number of rows that stay, their positions where asked for."""
+    """The rows of a batch that are selected.
+
+    Attributes:
+        data: the entry of their data file.
+        n_rows: their number.
+        positions: int64; None if no requested column needs them.
+    """
 
     data: ManifestEntry
     n_rows: int
@@ -30,11 +36,11 @@ class MetadataColumn:
     """A metadata column.
 
     Attributes:
-        name: as it is asked for.
-        field_id: the reserved id; rewritten files carry the lineage columns under it.
+        name: the name under which a scan selects it.
+        field_id: the reserved id; rewritten files store the lineage columns under it.
         type: its Arrow type.
-        needs_positions: whether `inherited` looks at positions.
-        inherited: the values of rows for which the file holds none.
+        needs_positions: whether `inherited` uses the positions of rows.
+        inherited: computes the values of rows for which the file stores none.
     """
 
     name: str
@@ -44,7 +50,7 @@ class MetadataColumn:
     inherited: Callable[[Metadata], pa.Array]
 
     def array(self, batch: Metadata, stored: pa.Array | None) -> pa.Array:
-        """The column's values: what the file holds, else what is inherited."""
+        """The column's values: those stored in the file, else the inherited ones."""
         if stored is None:
             return self.inherited(batch)
         stored = stored.cast(self.type)
@@ -82,4 +88,4 @@ METADATA_COLUMNS = {
         MetadataColumn("_last_updated_sequence_number", 2147483539, pa.int64(), False, _last_updated),
     )
 }
-"""The metadata columns that a scan gives, by name."""
+"""The metadata columns that a scan can return, by name."""

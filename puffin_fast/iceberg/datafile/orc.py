@@ -1,4 +1,4 @@
-"""ORC files of a table, read by PyArrow.
+"""Reads ORC data and delete files with PyArrow.
 
 Iceberg writes field ids as the attribute ``iceberg.id`` of each type (specification, "Appendix A: ORC").
 """
@@ -28,14 +28,14 @@ ORC_ID = b"iceberg.id"
 class OrcReader:
     """An open ORC file; see `FormatReader`.
 
-    PyArrow does not say how many rows a stripe has before it is read: the file is one row group.
+    PyArrow does not report the row count of a stripe before the stripe is read. The file is one row group therefore.
     """
 
     def __init__(self, io: FileIO, location: str) -> None:
         try:
             from pyarrow import orc
         except ImportError as error:
-            raise UnsupportedError(f"{location}: ORC; this PyArrow is built without it") from error
+            raise UnsupportedError(f"{location}: ORC; this PyArrow is built without ORC") from error
         self._io, self._location = io, location
         with reading(location, "ORC"):
             self._file = orc.ORCFile(open_input(io, location))
@@ -46,34 +46,33 @@ class OrcReader:
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
     ) -> Iterable[int]:
-        """The one row group: its statistics are not read."""
+        """Returns the only row group: its statistics are not read."""
         return (0,)
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of all stripes."""
+        """Yields the rows of all stripes."""
         try:
             for stripe in range(self._file.nstripes):
                 rows = self._file.read_stripe(stripe, columns=list(columns))
                 for first in range(0, rows.num_rows, batch_rows):
                     yield rows.slice(first, batch_rows)
         except pa.ArrowInvalid as error:
-            if "out of range for nanosecond" in str(
-                error
-            ):  # Arrow reads timestamps of ORC as nanoseconds only
+            # Arrow reads timestamps of ORC as nanoseconds only
+            if "out of range for nanosecond" in str(error):
                 raise UnsupportedError(
                     f"{self._location}: ORC; PyArrow {pa.__version__} cannot read this: {error}"
                 ) from error
             raise CorruptDataError(f"ORC file: {error}", path=self._location) from error
 
     def reopen(self) -> OrcReader:
-        """The same file for another thread."""
+        """Opens the same file again, for another thread."""
         return OrcReader(self._io, self._location)
 
 
 def _with_parquet_ids(field: pa.Field) -> pa.Field:
-    """The field with its ids, at every depth, under the key that Parquet's reader uses."""
+    """The field with its ids, at every depth, under the metadata key of Parquet's reader."""
     number = (field.metadata or {}).get(ORC_ID)
     kind = field.type
     if pa.types.is_struct(kind):

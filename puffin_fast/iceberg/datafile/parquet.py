@@ -1,4 +1,4 @@
-"""Parquet files of a table."""
+"""Reads Parquet data and delete files with PyArrow."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["ParquetReader", "open_parquet"]
 def open_parquet(
     io: FileIO, location: str, *, dictionaries: Sequence[str] = (), footer: pq.FileMetaData | None = None
 ) -> pq.ParquetFile:
-    """A Parquet file of a table.
+    """Opens a Parquet file of a table.
 
     Args:
         io: PyIceberg's file access.
         location: of the file.
         dictionaries: columns to read as dictionaries.
-        footer: where it was read before.
+        footer: the file's footer, if it was read before.
 
     Raises:
         NotFoundError: there is no such file.
-        CorruptDataError: it is no Parquet file.
+        CorruptDataError: it is not a Parquet file.
     """
     with reading(location):
         return pq.ParquetFile(
@@ -64,18 +64,18 @@ class ParquetReader:
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
     ) -> Iterable[int]:
-        """The numbers of the row groups whose statistics do not exclude a match."""
+        """Returns the numbers of the row groups whose statistics do not exclude a match."""
         return row_groups_that_may_match(self._file.metadata, known, schema, field_ids, may_match)
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a row group."""
+        """Yields the rows of a row group."""
         found: Iterator[pa.RecordBatch] = self._file.iter_batches(
             batch_rows, row_groups=[group], columns=list(columns), use_threads=use_threads
         )
         return found
 
     def reopen(self) -> ParquetReader:
-        """The same file for another thread; its footer is not read again."""
+        """Opens the same file again, for another thread; its footer is not read again."""
         return ParquetReader(self._io, self._location, self._file.metadata)

@@ -1,8 +1,8 @@
-"""Arrow arrays in plain types: without views, dictionaries, run ends and extension types, at every depth.
+"""Converts Arrow arrays to plain types: without views, dictionaries, run ends and extension types, at every depth.
 
-Arrow has no filter, no cast or a wrong cast for some layouts that files and data frames carry: it cannot filter
+Arrow has no filter, no cast or a wrong cast for some layouts of files and data frames: it cannot filter
 `string_view`, cannot cast a run-end encoded array, and its cast from `list_view` loses the lists after a null
-(Arrow 26). Arrays are brought into plain types first; everything else in this package then sees only those.
+(Arrow 26). Arrays are converted to plain types first. The rest of this package handles plain types only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _BOOL8 = getattr(pa, "Bool8Type", ())
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with plain types; the fields' metadata stays."""
+    """The schema with plain types; the metadata of fields is preserved."""
     return pa.schema([field.with_type(plain_type(field.type)) for field in schema])
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The plain type of a type: itself, where it and all types inside are plain."""
+    """The plain type of a type: the type itself if it and all types inside it are plain."""
     if isinstance(kind, _BOOL8):
         return pa.bool_()
     if isinstance(kind, pa.BaseExtensionType):
@@ -50,7 +50,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same values in the plain type."""
+    """The same values as an array of the plain type."""
     kind = array.type
     wanted = plain_type(kind)
     if wanted == kind:
@@ -82,12 +82,12 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def null_mask(array: pa.Array) -> pa.BooleanArray | None:
-    """Which values are null; None when none is."""
+    """A mask that is true where a value is null; None if no value is."""
     return array.is_null() if array.null_count else None
 
 
 def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """The offsets and the values of lists of any layout; a null list has no values.
+    """Returns the offsets and the values of lists of any layout; a null list has no values.
 
     Returns:
         `len(array) + 1` offsets from 0, int64, and the values that they refer to.
@@ -101,7 +101,7 @@ def list_parts(array: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def map_parts(array: pa.MapArray) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
-    """The offsets, the keys and the values of maps; a null map has no entries."""
+    """Returns the offsets, the keys and the values of maps; a null map has no entries."""
     entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
     found = _parts(array, entries)
     if found is None:
@@ -115,7 +115,7 @@ def map_parts(array: pa.MapArray) -> tuple[npt.NDArray[np.int64], pa.Array, pa.A
 
 
 def _parts(array: Any, values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array] | None:
-    """Offsets and values without a copy; None where a null list has values."""
+    """Offsets and values without a copy; None if a null list has values."""
     offsets = array.offsets.to_numpy().astype(np.int64)
     if array.null_count and np.diff(offsets)[array.is_null().to_numpy(zero_copy_only=False)].any():
         return None
@@ -128,7 +128,7 @@ def _offsets(lengths: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _large(kind: pa.DataType) -> pa.DataType:
-    """Text and bytes with 64-bit offsets: repeated values may be longer than 2 GiB together."""
+    """Text and bytes with 64-bit offsets: repeated values may exceed 2 GiB in total."""
     if pa.types.is_string(kind):
         return pa.large_string()
     return pa.large_binary() if pa.types.is_binary(kind) else kind

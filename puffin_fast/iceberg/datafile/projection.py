@@ -1,7 +1,7 @@
-"""A data file's columns in the table's schema, found by field ids at every depth ("Column Projection").
+"""Projects a data file's columns to the table's schema by field id, at every depth ("Column Projection").
 
-A field that the file does not have takes the value of its identity partition, else its initial default, else
-null. Names play no part but in files without field ids, through the table's name mapping.
+A field that the file does not have gets the value of its identity partition, else its initial default, else
+null. Names are used only for files without field ids, through the table's name mapping.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 class FileSchema:
-    """The columns of a data file by field id, in plain types (see `_plain`).
+    """The columns of a data file by field id, in plain types (see `plain_types`).
 
     Args:
         schema: the file's Arrow schema.
         mapping: the table's name mapping, for files without field ids.
         path: the file, for messages.
-        by_name: the mapping counts, also where the columns have ids.
-        cast: how values of primitive types are brought into the table's.
+        by_name: use the mapping even if the columns have ids.
+        cast: the conversion of primitive types to the table's; `stored` by default.
 
     Raises:
-        UnsupportedError: the file has columns without ids and the table no name mapping.
+        UnsupportedError: the file has columns without ids, and the table has no name mapping.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class FileSchema:
             self._walk(node, node.name, ())
 
     def _walk(self, node: FileField, top: str, path: tuple[int, ...]) -> None:
+        """Registers a field and the fields of structs inside it: top-level column and child indexes, by field id."""
         if node.field_id is not None:
             self._paths[node.field_id] = (top, path, node)
         if pa.types.is_struct(node.type):
@@ -87,30 +88,30 @@ class FileSchema:
         return field_id in self._paths
 
     def column_of(self, field_id: int) -> str | None:
-        """The top-level column that holds a field; None when the file lacks it."""
+        """The top-level column that contains a field; None if the file does not have the field."""
         found = self._paths.get(field_id)
         return None if found is None else found[0]
 
     def dotted(self, field_id: int) -> str | None:
-        """The path of a leaf as Parquet writes it, through structs only."""
+        """The path of a leaf in Parquet's dotted notation, through structs only; None if the file does not have it."""
         found = self._paths.get(field_id)
         if found is None:
             return None
-        node, names = self._nodes_by_name(found[0]), [found[0]]
+        node, names = self._node_of_column(found[0]), [found[0]]
         for at in found[1]:
             node = node.children[at]
             names.append(node.name)
         return ".".join(names)
 
-    def _nodes_by_name(self, name: str) -> FileField:
+    def _node_of_column(self, name: str) -> FileField:
         return next(node for node in self._nodes.values() if node.name == name)
 
     def leaf(self, field: NestedField) -> tuple[str | None, Convert]:
-        """How to get one field, wherever in structs it is, as its plain storage type.
+        """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
 
         Returns:
-            the top-level column to read (None: a constant), and a function from that column's array (or any
-            array of the batch's length) to the field's.
+            the top-level column to read, and a function from that column's array to the field's. The column is
+            None for a constant; the function then takes any array of the batch's length.
         """
         wanted = storage_type(field.field_type)
         found = self._paths.get(field.field_id)
@@ -131,11 +132,12 @@ class FileSchema:
         return top, get
 
     def project(self, field: NestedField) -> tuple[str | None, Convert | None]:
-        """How to get one top-level field of the table's schema in its full type.
+        """Returns how to compute one top-level field of the table's schema in its full type.
 
         Returns:
-            the column to read (None: a constant), and what to do with its array (None: nothing). For a constant
-            the function takes any array of the batch's length.
+            the column to read, and a function from that column's array to the field's. The column is None for a
+            constant; the function then takes any array of the batch's length. The function is None if the array
+            needs no conversion.
         """
         node = self._nodes.get(field.field_id)
         if node is None:
@@ -146,10 +148,10 @@ class FileSchema:
 
 @dataclass(frozen=True)
 class Projection:
-    """Output columns of one file schema.
+    """The output columns computed from files of one schema.
 
     Attributes:
-        columns: the file's columns that they need, in order.
+        columns: the columns of the file to read, in order.
     """
 
     columns: tuple[str, ...]
@@ -157,19 +159,19 @@ class Projection:
 
     @classmethod
     def of(cls, file: FileSchema, fields: Iterable[NestedField]) -> Projection:
-        """The projection of a file's columns to top-level fields of a schema."""
+        """Returns the projection of a file's columns to top-level fields of a schema."""
         steps = tuple(file.project(field) for field in fields)
         return cls(tuple(dict.fromkeys(name for name, _ in steps if name is not None)), steps)
 
     def arrays(
         self, columns: Mapping[str, pa.Array], n_rows: int, constants: Mapping[int, Any]
     ) -> list[pa.Array]:
-        """The output arrays of a batch.
+        """Returns the output arrays of a batch.
 
         Args:
-            columns: the file's columns, each of `n_rows`.
-            n_rows: rows of the batch.
-            constants: values of fields that are the same in the whole file, by field id.
+            columns: the columns read from the file, each of length `n_rows`.
+            n_rows: number of rows of the batch.
+            constants: values of fields that are equal in the whole file, by field id.
         """
         result, length = [], None
         for name, convert in self._steps:
@@ -192,7 +194,7 @@ def _has_id(field: pa.Field) -> bool:
 
 
 def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
-    """The fields inside a type, and what they are called where the format names them."""
+    """The fields inside a type, and the names that a name mapping uses for them (structs: none, their own names)."""
     if pa.types.is_struct(kind):
         return list(kind), ()
     if pa.types.is_map(kind):
@@ -205,9 +207,9 @@ def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
 def _nodes(
     fields: Iterable[pa.Field], mapped: Sequence[MappedField] | None, roles: Sequence[str] = ()
 ) -> tuple[FileField, ...]:
-    """The tree of a file's fields; with a name mapping, ids come from there.
+    """The tree of a file's fields. With a name mapping the ids are those of the mapping.
 
-    Lists and maps call what is in them as they like: for the mapping it has the names in `roles`.
+    Writers name the fields inside lists and maps differently. The mapping finds them under the names in `roles`.
     """
     result = []
     for at, field in enumerate(fields):
@@ -226,7 +228,7 @@ def _nodes(
 
 
 def _unknown(nodes: Iterable[FileField], prefix: str = "") -> Iterator[str]:
-    """The dotted names of fields without an id, the outermost only."""
+    """Yields the dotted names of fields without an id, without the fields inside them."""
     for node in nodes:
         name = f"{prefix}{node.name}"
         if node.field_id is None:

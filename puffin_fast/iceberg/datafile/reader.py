@@ -1,7 +1,7 @@
-"""The reader of data files: opens, checks, finds columns by field id, leaves out row groups, yields batches.
+"""The reader of data files: opens and checks them, finds columns by field id, prunes row groups, yields batches.
 
-Scans, deletes, key searches, upserts and conversions all read data files through `DataFiles`. What they do with a
-batch is theirs: which columns are projected, which tests pick its rows.
+Scans, deletes, key searches, upserts and conversions all read data files through `DataFiles`. The caller projects
+columns and selects rows of the batches.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ FORMATS = ("PARQUET", "ORC", "AVRO")
 
 
 def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
-    """A data or delete file, opened by the reader of its format.
+    """Opens a data or delete file with the reader of its format.
 
     Raises:
-        UnsupportedError: another format than Parquet, ORC and Avro, or an encrypted file.
+        UnsupportedError: the format is not Parquet, ORC or Avro, or the file is encrypted.
         CorruptDataError: the file is not of that format.
         NotFoundError: there is no such file.
     """
     path, format = entry.file_path, entry.file_format
     if entry.key_metadata is not None:
-        raise UnsupportedError(f"{path}: {format}, encrypted; expected a file that is not")
+        raise UnsupportedError(f"{path}: {format}, encrypted; expected an unencrypted file")
     if format == "PARQUET":
         return ParquetReader(io, path)
     if format == "ORC":
@@ -60,14 +60,14 @@ def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some neighbouring rows of a data file, deleted ones included.
+    """Consecutive rows of a data file, deleted ones included.
 
     Attributes:
         first: the position of the first row in the file.
-        n_rows: how many there are.
-        columns: the columns that were asked for by name, in plain types.
+        n_rows: number of rows.
+        columns: the columns requested by name, in plain types.
         filter_values: the fields of the filter, by field id, in the storage types of its schema.
-        key_values: the fields that `DataFiles.open` was asked for, by field id, in their storage types.
+        key_values: the `fields` of `DataFiles.open`, by field id, in their storage types.
     """
 
     first: int
@@ -82,12 +82,12 @@ Leaves = Mapping[int, "tuple[str | None, Convert]"]
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """The row groups of one data file that may hold a wanted row. One thread uses it at a time.
+    """The row groups of one data file that may contain a selected row. Not safe for use by several threads at once.
 
     Attributes:
         path: of the file.
         schema: its columns by field id.
-        constants: the values of its identity partition by field id.
+        constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
     """
 
@@ -100,11 +100,11 @@ class OpenedFile:
     _keys: Leaves
 
     def part(self, number: int, count: int) -> OpenedFile:
-        """A share of about equally many row groups, for a thread of its own.
+        """Returns one of `count` parts with about equally many row groups, to be read by another thread.
 
         Args:
-            number: which share, from 0.
-            count: of how many.
+            number: of the part, from 0.
+            count: number of parts.
         """
         if count == 1:
             return self
@@ -116,16 +116,16 @@ class OpenedFile:
     def batches(
         self, columns: Sequence[str] = (), *, batch_rows: int = BATCH_ROWS, use_threads: bool = False
     ) -> Iterator[Batch]:
-        """The rows of the row groups, in the order of the file.
+        """Yields the rows of the row groups, in the order of the file.
 
         Args:
-            columns: top-level columns of the file that are wanted besides the fields' own.
-            batch_rows: at most so many rows in a batch.
+            columns: top-level columns of the file to read, besides those that the fields need.
+            batch_rows: maximum number of rows of a batch.
             use_threads: whether columns are decoded in parallel.
 
         Raises:
-            CorruptDataError: the file cannot be read, or has more or fewer rows than it says.
-            UnsupportedError: Arrow cannot read what it holds.
+            CorruptDataError: the file cannot be read, or a row group has more or fewer rows than declared.
+            UnsupportedError: Arrow cannot read the contents of the file.
         """
         tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
         names = list(dict.fromkeys([*columns, *tops]))
@@ -163,14 +163,15 @@ class OpenedFile:
 
 
 class DataFiles:
-    """Opens the data files of a table for one reading. Safe to use from several threads.
+    """Opens the data files of a table for one read. Safe to use from several threads.
 
     Args:
         io: PyIceberg's file access.
-        metadata: the table's.
+        metadata: of the table.
         schema: the schema that the filter is bound to.
         field_ids: the fields of the filter, also leaves of structs.
-        may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. None: all are.
+        may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None all
+            row groups are read.
         by_name: find columns by the table's name mapping even in files with field ids.
     """
 
@@ -196,17 +197,17 @@ class DataFiles:
         fields: Iterable[NestedField] = (),
         live: LiveRows | None = None,
     ) -> OpenedFile:
-        """A data file ready to be read.
+        """Opens and checks a data file.
 
         Args:
             entry: the data file.
             fields: the fields of equality deletes that apply to it.
-            live: the rows that are not deleted; row groups without one are not read. None: all rows are live.
+            live: the live rows; row groups without one are not read. With None all rows are live.
 
         Raises:
-            UnsupportedError: a format that is not read, an encrypted file, or one without field ids where the
-                table has no name mapping.
-            CorruptDataError: the file holds other than `record_count` rows, or a column's type does not fit.
+            UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and the
+                table no name mapping.
+            CorruptDataError: the file's row count is not `record_count`, or a column's type does not fit.
             NotFoundError: there is no such file.
         """
         path = entry.file_path
@@ -225,7 +226,7 @@ class DataFiles:
         return OpenedFile(path, known, self._constants(entry), groups, file, filter, keys)
 
     def _schema_of(self, schema: pa.Schema, path: str) -> tuple[FileSchema, Leaves]:
-        """The columns of files of one schema, and the filter's among them; made once."""
+        """The columns of files of one schema, and those of the filter; cached by schema."""
         key = schema.serialize().to_pybytes()
         found = self._known.get(key)
         if found is None:
@@ -257,8 +258,8 @@ class DataFiles:
 
 
 def _no_columns(n_rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches without columns: nothing needs to be read to know how many rows there are."""
+    """Yields batches without columns: only their row counts are needed, nothing is read."""
     for first in range(0, n_rows, batch_rows):
         length = min(batch_rows, n_rows - first)
-        # the only way to a number of rows without a column
+        # the only way to make a batch with rows and without columns
         yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), length, [None]))

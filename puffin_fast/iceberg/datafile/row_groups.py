@@ -1,4 +1,4 @@
-"""Which row groups of a Parquet file can hold a row that a filter wants, by the statistics in its footer."""
+"""Prunes the row groups of a Parquet file by the statistics in its footer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNITS: dict[Any, str] = {
 
 @dataclass
 class RowGroupMetrics:
-    """Statistics of a row group under the names that a manifest's metrics have."""
+    """Statistics of a row group under the names of a manifest entry's metrics."""
 
     record_count: int
     value_counts: dict[int, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def row_groups_that_may_match(
     field_ids: Iterable[int],
     may_match: Callable[[Any], bool],
 ) -> list[int]:
-    """Numbers of the row groups to read.
+    """Returns the numbers of the row groups that may contain a matching row.
 
     Args:
         metadata: the file's footer.
@@ -102,9 +102,9 @@ def row_groups_that_may_match(
 
 
 def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
-    """A statistic in Iceberg's single-value serialisation; None where the file's type is not the table's.
+    """A statistic in Iceberg's single-value serialization; None if the file's type does not fit the table's.
 
-    Types promoted since keep the file's width, as bounds in manifests do.
+    If the type was promoted after the file was written, the bound has the file's width, as bounds in manifests do.
     """
     physical = column.physical_type
     if isinstance(kind, DecimalType):

@@ -1,4 +1,4 @@
-"""UUIDs written as text, with or without hyphens."""
+"""Parses UUIDs written as text, with or without hyphens."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _TEXT = r"^[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a
 
 
 def is_uuid_text(array: Any) -> Any:
-    """Which texts are those of a UUID; null of a null."""
+    """A mask that is true where a text is a UUID, and null where it is null."""
     return pc.match_substring_regex(array, _TEXT)
 
 
 def uuids_of_text(array: Any, wanted: pa.DataType) -> Any:
-    """UUIDs as values of 16 bytes.
+    """Returns UUIDs as values of 16 bytes.
 
     Args:
-        array: text; nulls stay.
+        array: text; nulls stay null.
         wanted: fixed_size_binary(16).
 
     Raises:
-        pa.ArrowInvalid: a text that is not that of a UUID.
+        pa.ArrowInvalid: a text is not a UUID.
     """
     fits = pc.fill_null(is_uuid_text(array), True)
     if not pc.all(fits, min_count=0).as_py():
         wrong = array.filter(pc.invert(fits))[0]
-        raise pa.ArrowInvalid(f"{wrong.as_py()!r} is no text of a UUID")
+        raise pa.ArrowInvalid(f"{wrong.as_py()!r} is not a UUID")
     digits = pc.replace_substring(array, "-", "")
     raw = bytes.fromhex("".join(digits.drop_null().to_pylist()))
     values = pa.Array.from_buffers(wanted, len(raw) // 16, [None, pa.py_buffer(raw)])
