@@ -63,6 +63,8 @@ class TableStorage(FileIO):
     def location(self, path: str) -> str:
         """Where a path of the log lies: percent-decoded, and below the table unless it is absolute."""
         decoded = unquote(path) if "%" in path else path
+        if ":" not in decoded and decoded[:1] != "/":
+            return f"{self.root}/{decoded}"
         scheme, _, key = split_location(decoded)
         if scheme in ("", "file") and key.startswith("/"):
             return key

@@ -14,6 +14,7 @@ import struct
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from puffin_fast.delta.log.storage import INLINE, TableStorage
@@ -69,7 +70,7 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
         CorruptDataError: a descriptor without what it needs, or whose name is no UUID.
         UnsupportedError: an unknown storage type.
     """
-    where = f"{storage.root}: deletion vector of {name}"
+    where = f"deletion vector of {name}"
     kind, text = descriptor.get("storageType"), descriptor.get("pathOrInlineDv")
     size, cardinality = descriptor.get("sizeInBytes"), descriptor.get("cardinality")
     if not isinstance(text, str) or size is None or size < 0 or cardinality is None or cardinality < 0:
@@ -113,10 +114,21 @@ def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "
 
 
 def _relative(text: str, where: str) -> str:
+    try:
+        return _file_of(text)
+    except CorruptDataError as error:
+        raise CorruptDataError(
+            error.what, path=where, offset=error.offset, expected=error.expected, found=error.found
+        ) from None
+
+
+@lru_cache(maxsize=1 << 14)
+def _file_of(text: str) -> str:
+    """The path that a name in Z85 means; many vectors share a file."""
     folder, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
-    raw = codec.z85_decode(encoded, path=where)
+    raw = codec.z85_decode(encoded)
     if len(raw) != 16:
-        raise CorruptDataError("UUID of a vector's file", path=where, expected="16 bytes", found=len(raw))
+        raise CorruptDataError("UUID of a vector's file", expected="16 bytes", found=len(raw))
     name = file_name(uuid.UUID(bytes=raw))
     return f"{folder}/{name}" if folder else name
 

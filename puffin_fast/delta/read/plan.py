@@ -7,7 +7,7 @@ where the bounds allow it they prove; they never stand for rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -168,6 +168,7 @@ def _tasks(
     """Tasks of some files; those whose number of rows is not known have `UNKNOWN`."""
     storage, chosen = table.snapshot.storage, pa.array(rows)
     files = table.snapshot.files.select(["path", "size", "deletionVector"]).take(chosen)
+    vectors = _records(files["deletionVector"].combine_chunks())
     values = [literal_values(partitions[f.field_id].take(chosen)) for f in table.schema.partition_fields]
     tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
     n_rows = statistics.n_rows[rows].tolist()
@@ -177,7 +178,7 @@ def _tasks(
         zip(
             files["path"].to_pylist(),
             files["size"].to_pylist(),
-            files["deletionVector"].to_pylist(),
+            vectors,
             tuples,
             strict=True,
         )
@@ -196,6 +197,17 @@ def _tasks(
         deletes = None if vector is None else vector_at(locate(vector, storage, location), data)
         tasks.append(FileTask(data, deletes))
     return tasks
+
+
+def _records(structs: pa.StructArray) -> Iterator[dict[str, Any] | None]:
+    """The items of a struct array as dictionaries, field by field: several times as fast as `to_pylist`."""
+    names = structs.type.names
+    for valid, *values in zip(
+        structs.is_valid().to_pylist(),
+        *(structs.field(at).to_pylist() for at in range(len(names))),
+        strict=True,
+    ):
+        yield dict(zip(names, values, strict=True)) if valid else None
 
 
 def vector_at(where: VectorLocation, data: ManifestEntry) -> ManifestEntry:
