@@ -15,7 +15,7 @@ from puffin_fast import errors
 from puffin_fast.errors import MissingExtraError, PuffinFastError
 
 if TYPE_CHECKING:
-    from puffin_fast import arrow, delta, dv, iceberg, puffin, spark
+    from puffin_fast import arrow, delta, dv, iceberg, lance, paimon, puffin, spark
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.files import DeletionVectorLocation, read_vector, read_vectors, write_vectors
     from puffin_fast.puffin import BlobMetadata, FileMetadata, PuffinReader, PuffinWriter
@@ -37,6 +37,8 @@ __all__ = [
     "dv",
     "errors",
     "iceberg",
+    "lance",
+    "paimon",
     "puffin",
     "read_vector",
     "read_vectors",
@@ -44,7 +46,7 @@ __all__ = [
     "write_vectors",
 ]
 
-_MODULES = frozenset({"arrow", "delta", "dv", "iceberg", "puffin", "spark"})
+_MODULES = frozenset({"arrow", "delta", "dv", "iceberg", "lance", "paimon", "puffin", "spark"})
 
 _NAMES = {
     "BlobMetadata": "puffin_fast.puffin",

@@ -1,9 +1,9 @@
 """The deletion vectors of a Paimon table.
 
-    snapshot/snapshot-N (JSON)  ->  indexManifest  ->  manifest/<name> (Avro)  ->  index/<file>, with the range of each vector
+    snapshot/snapshot-N (JSON) -> indexManifest -> manifest/<name> (Avro) -> index/<file>, the range of each vector
 
-A vector's `length` in the index manifest is that of magic and bitmap for V1, of the whole record for V2; the record's own
-length decides what is read. Primary-key tables have vectors that compaction makes; they are read the same way.
+A vector's `length` in the index manifest is that of magic and bitmap for V1, of the whole record for V2; the record's
+own length decides what is read. Primary-key tables have vectors that compaction makes; they are read the same way.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
     data = _read(path, filesystem)
     live: dict[str, dict[str, Any]] = {}
     try:
-        for entry in fastavro.reader(io.BytesIO(data)):
+        entries: Any = fastavro.reader(io.BytesIO(data))
+        for entry in entries:
             if entry["_VERSION"] != _MANIFEST_VERSION:
                 raise UnsupportedError(f"{path}: index manifest of version {entry['_VERSION']}")
             if entry["_INDEX_TYPE"] != _VECTORS_INDEX:
