@@ -1,4 +1,4 @@
-"""Delete files: loaded, and written as deletion vectors or position-delete files."""
+"""Delete files: loads them, and writes deletion vectors or position-delete files."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""New deletion vectors written to Puffin files.
+"""Writes new deletion vectors to Puffin files.
 
-A new vector holds every position of its data file that was deleted before, whatever held it, and replaces those
-delete files in the same commit: a vector supersedes all position-delete files of its data file. A position-delete
-file that applies to other data files too stays in the table.
+A new deletion vector contains all positions of its data file that were deleted before. The same commit removes the
+delete files that it replaces: a deletion vector supersedes all position-delete files of its data file. A
+position-delete file that applies to other data files too stays in the table.
 
-A data file whose last row is deleted is removed from the table together with its vector: no reader has to open it.
+A data file whose last row is deleted is removed from the table together with its deletion vector.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def target_file_size(table: Table) -> int:
 
 
 def size_of(vector: PositionBitmap | bytes) -> int:
-    """The size of a vector for the target file size: bytes of its bitmap or blob."""
+    """The size of a deletion vector that counts towards the target file size: bytes of its bitmap or blob."""
     return len(vector) if isinstance(vector, bytes) else vector.n_bytes
 
 
@@ -48,20 +48,20 @@ def write_deletion_vectors(
     dry_run: bool = False,
     limit: int | None = None,
 ) -> Iterator[Outcome]:
-    """Writes deletion vectors to Puffin files of the target size, each about data files of one partition spec.
+    """Writes deletion vectors to Puffin files of the target size, each for data files of one partition spec.
 
-    DuckDB 1.5.5 may confuse two vectors of a Puffin file where their order is not that of the manifest entries;
-    each spec has a manifest of its own.
+    DuckDB 1.5.5 may confuse two vectors of a Puffin file if their order is not that of the manifest entries. Each
+    spec has its own manifest, so Puffin files are not shared between specs.
 
     Args:
         table: its location provider names the files.
         deletes: at most one per data file; adjacent data files of one partition spec share Puffin files.
         only_new: skip data files without a newly deleted row.
         dry_run: write each file to memory and discard it.
-        limit: bytes of a Puffin file, other than the table's target size.
+        limit: target size of a Puffin file in bytes; by default that of the table.
 
     Yields:
-        one outcome per data file, when its Puffin file is complete.
+        One outcome per data file, when its Puffin file is complete.
     """
     dropped: list[Outcome] = []
     waiting: dict[str, NewDeletes] = {}

@@ -1,8 +1,8 @@
-"""Equality deletes: which rows of a data file have a key that stands in an equality-delete file.
+"""Loads equality-delete files as key sets, which find the deleted rows of a data file.
 
-A row is deleted when all columns of ``equality_ids`` are equal, null being equal to null and NaN to NaN
-(table specification, "Equality Delete Files"). Columns that the schema renamed, promoted or dropped since are
-found by their ids. Files with different sets of ids are independent of each other.
+A row is deleted when all columns of ``equality_ids`` are equal; null equals null, and NaN equals NaN (table
+specification, "Equality Delete Files"). Columns that were renamed, promoted or dropped later are found by their
+field ids. Files with different sets of ids are independent of each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["EqualityDeletes", "KeySet", "field_of"]
 
 
 def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
-    """A field as the newest schema that has it says: also one that the current schema dropped.
+    """Returns a field from the current schema, or from the newest schema that has it if it was dropped.
 
     Raises:
         CorruptDataError: no schema of the table has the field.
@@ -44,7 +44,7 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
 
 
 class EqualityDeletes:
-    """Loads equality-delete files, each once, and the key sets that apply together to data files.
+    """Loads equality-delete files, each once, and unites them to the key sets that apply to data files.
 
     Safe to use from several threads.
     """
@@ -57,12 +57,15 @@ class EqualityDeletes:
         self._sets: dict[tuple[str, ...], KeySet] = {}
 
     def of(self, entries: Sequence[ManifestEntry]) -> list[KeySet]:
-        """The key sets of the files that apply to a data file, one per set of columns.
+        """Returns the key sets of equality-delete files, one per set of columns.
+
+        Args:
+            entries: the files that apply to one data file.
 
         Raises:
-            CorruptDataError: a delete file that lacks a column of its ``equality_ids``, or cannot be read.
-            UnsupportedError: a delete file of a format that is not read.
-            NotFoundError: a delete file that is gone.
+            CorruptDataError: a delete file lacks a column of its ``equality_ids``, or cannot be read.
+            UnsupportedError: the format of a delete file is not supported.
+            NotFoundError: a delete file does not exist.
         """
         by_ids: dict[tuple[int, ...], list[ManifestEntry]] = {}
         for entry in entries:

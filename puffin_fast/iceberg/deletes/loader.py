@@ -1,4 +1,4 @@
-"""The positions that are deleted already: vectors and position-delete files of a data file, as one bitmap."""
+"""Loads the deleted positions of data files, from deletion vectors and position-delete files, as bitmaps."""
 
 from __future__ import annotations
 
@@ -47,37 +47,37 @@ Decode: TypeAlias = Callable[..., PositionBitmap]
 """The `decode` of a codec in `dv`."""
 
 BATCH_ROWS = 1 << 20
-"""Rows of a position-delete file that are read at a time."""
+"""Maximum number of rows of a batch of a position-delete file."""
 
 PATH_COLUMN = "file_path"
-"""The name that the specification gives to the column of paths."""
+"""The name of the column of paths (table specification, "Position Delete Files")."""
 
 POS_FIELD = 2147483545
 """Reserved field id of ``pos`` in position deletes."""
 
 
 class DeleteLoader:
-    """Reads the position deletes of data files; a position-delete file that several share is read once.
+    """Loads the deleted positions of data files; a position-delete file shared by several data files is read once.
 
-    Safe to use from several threads: what one of them reads, others need not wait for.
+    Safe to use from several threads. Different delete files are read in parallel.
     """
 
     def __init__(self, io: FileIO, decode: Decode = codec.decode) -> None:
         self._io, self._decode = io, decode
         self._lock = threading.Lock()
-        self._shared: dict[str, _Once] = {}
+        self._shared: dict[str, _LoadOnce] = {}
 
     def of(self, task: FileTask, vectors: ReadAhead | None = None) -> PositionBitmap:
-        """All positions of a data file that its vector or its position-delete files hold.
+        """Returns the positions deleted by the deletion vector or the position-delete files of a data file.
 
         Args:
             task: the data file.
-            vectors: where its vector may have been read before.
+            vectors: prefetched deletion vectors.
 
         Raises:
-            CorruptDataError: a vector or delete file that is not what the manifest says, or a position that
-                the data file does not have.
-            NotFoundError: a file that is gone.
+            CorruptDataError: a deletion vector or delete file does not agree with its manifest entry, or a
+                position is outside of the data file.
+            NotFoundError: a delete file does not exist.
         """
         if task.vector is not None:
             read = partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
@@ -86,7 +86,12 @@ class DeleteLoader:
         return PositionBitmap.union(within(self.by_files(path, [one]), task.data, one) for one in entries)
 
     def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
-        """All positions of a data file that some position-delete files hold."""
+        """Returns the positions of a data file in some position-delete files.
+
+        Args:
+            path: of the data file.
+            entries: the position-delete files.
+        """
         parts = [self._file(entry).get(path) for entry in entries]
         found = [part for part in parts if part is not None]
         return found[0] if len(found) == 1 else PositionBitmap.union(found)
@@ -95,12 +100,12 @@ class DeleteLoader:
         if only_path(entry) is not None:
             return _position_deletes(self._io, entry)
         with self._lock:
-            once = self._shared.setdefault(entry.file_path, _Once())
+            once = self._shared.setdefault(entry.file_path, _LoadOnce())
         return once.get(lambda: _position_deletes(self._io, entry))
 
 
-class _Once:
-    """What is made by the first that asks; others wait for it."""
+class _LoadOnce:
+    """A value that the first caller makes; other threads wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,19 +119,19 @@ class _Once:
 
 
 def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEntry) -> PositionBitmap:
-    """The same positions.
+    """Checks that positions are inside of a data file, and returns them.
 
     Args:
-        positions: deleted ones.
+        positions: the deleted positions.
         data: the data file.
-        deletes: what holds the positions, for the error.
+        deletes: the delete files that contain the positions, for the error.
 
     Raises:
-        CorruptDataError: one of them is none of the data file's rows.
+        CorruptDataError: a position is not less than the row count of the data file.
     """
     if positions and positions.max() >= data.record_count:
         raise CorruptDataError(
-            f"position of a deleted row of {data.file_path}",
+            f"deleted position of {data.file_path}",
             path=", ".join(entry.file_path for entry in deletes) or None,
             offset=deletes[0].content_offset if len(deletes) == 1 else None,
             expected=f"less than {data.record_count} rows",
@@ -138,16 +143,16 @@ def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEnt
 def read_entry(
     io: FileIO, entry: ManifestEntry, *, counted: bool = True, decode: Decode = codec.decode
 ) -> PositionBitmap:
-    """The vector that a manifest entry names.
+    """Reads the deletion vector of a manifest entry.
 
     Args:
         io: PyIceberg's file access.
-        entry: the vector's.
-        counted: whether its cardinality must be the entry's.
-        decode: of another format than Iceberg's.
+        entry: of the deletion vector.
+        counted: whether the cardinality must be the entry's record count.
+        decode: the codec; Iceberg's by default.
 
     Raises:
-        CorruptDataError: the entry lacks its range, or the blob is not what the entry says.
+        CorruptDataError: the entry has no content offset or size, or the blob does not agree with the entry.
     """
     if entry.content_offset is None or entry.content_size_in_bytes is None:
         raise CorruptDataError(
@@ -167,13 +172,13 @@ def read_entry(
 
 
 class ReadAhead:
-    """Vectors of Puffin files, each of which is opened once and read by its ranges.
+    """Prefetches deletion vectors: opens each Puffin file once, and reads neighboring blobs together.
 
     Args:
         io: PyIceberg's file access.
-        entries: the vectors.
-        counted: whether cardinalities must be the entries'.
-        decode: of another format than Iceberg's.
+        entries: of the deletion vectors.
+        counted: whether cardinalities must be the entries' record counts.
+        decode: the codec; Iceberg's by default.
     """
 
     def __init__(
@@ -203,10 +208,10 @@ class ReadAhead:
                 for at, bitmap in read_ranges(path, ranges, filesystem=io, decode=decode):
                     self._found[id(known[at])] = bitmap
             except PuffinFastError:
-                pass  # whoever asks for the one that is broken will hear it; the others are read one by one
+                pass  # prefetch is best effort: `take` reads the vector again, and raises if it cannot be read
 
     def take(self, entry: ManifestEntry) -> PositionBitmap:
-        """A vector, of these or any other; once.
+        """Returns the deletion vector of an entry, prefetched or not; a prefetched vector is returned once.
 
         Raises:
             As `read_entry` does.
@@ -218,14 +223,15 @@ class ReadAhead:
 
 
 def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
-    """The rows of a position-delete file, a batch of at most `BATCH_ROWS` rows at a time.
+    """Reads a position-delete file in batches of at most `BATCH_ROWS` rows.
 
     Yields:
-        batches as `arrow.encode_grouped` makes them.
+        Batches with the columns of `arrow.encode_grouped`: one blob per data file.
 
     Raises:
-        CorruptDataError, NotFoundError, UnsupportedError: as `open_format`; other rows than the manifest says, a
-            null, or a position that is none.
+        CorruptDataError: the row count is not that of the manifest entry, or a row has a null or an invalid
+            position; also as `open_format`.
+        NotFoundError, UnsupportedError: as `open_format`.
     """
     with reading(entry.file_path, entry.file_format):
         if entry.file_format == "PARQUET":
@@ -252,35 +258,35 @@ def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.Recor
             except InvalidInputError as error:
                 raise CorruptDataError(f"position deletes: {error}", path=entry.file_path) from error
             yield grouped
-        if left:  # an Avro file does not say beforehand
+        if left:  # the header of an Avro file has no row count
             raise CorruptDataError(
                 "rows of a position-delete file", path=entry.file_path, expected=n_rows, found=n_rows - left
             )
 
 
 def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
-    """Data file to deleted positions, of one position-delete file."""
+    """The deleted positions in one position-delete file, by data file."""
     limit = limits.POSITION_DELETE_BYTES.of(io)
-    held: dict[str, list[PositionBitmap]] = {}
+    bitmaps: dict[str, list[PositionBitmap]] = {}
     n_bytes = 0
     for grouped in read_position_deletes(io, entry):
         for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True):
-            held.setdefault(path, []).append(codec.decode(blob))
+            bitmaps.setdefault(path, []).append(codec.decode(blob))
             n_bytes += len(path) + len(blob)
         if n_bytes > limit:
-            held = {path: [PositionBitmap.union(parts)] for path, parts in held.items()}
-            n_bytes = sum(len(path) + parts[0].n_bytes for path, parts in held.items())
+            bitmaps = {path: [PositionBitmap.union(parts)] for path, parts in bitmaps.items()}
+            n_bytes = sum(len(path) + parts[0].n_bytes for path, parts in bitmaps.items())
         if n_bytes > limit:
             raise LimitExceededError(
-                f"{entry.file_path}: positions of more than {limit} bytes as bitmaps, the limit"
+                f"{entry.file_path}: bitmaps of its positions: expected at most {limit} bytes, found {n_bytes}"
             )
     return {
-        path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in held.items()
+        path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in bitmaps.items()
     }
 
 
 def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetFile, list[str]]:
-    """A Parquet position-delete file, and the names of its columns of paths and of positions.
+    """Opens a Parquet position-delete file; returns it and the names of its columns of paths and positions.
 
     Raises:
         UnsupportedError: it is not Parquet.
@@ -290,14 +296,14 @@ def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetF
         raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
     try:
         file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
-    except CorruptDataError:  # there is no such column, perhaps: it is found by its field id, then
+    except CorruptDataError:  # the column may have another name: `_columns` finds it by field id
         file = open_parquet(io, entry.file_path)
     with reading(entry.file_path):
         return file, _columns(file.schema_arrow, entry.file_path)
 
 
 def _columns(schema: pa.Schema, path: str) -> list[str]:
-    """The names of the columns of paths and of positions."""
+    """The names of the columns of paths and positions."""
     names = {}
     for field in schema:
         if field.metadata and FIELD_ID in field.metadata:

@@ -39,7 +39,13 @@ class NewDeletes:
 
     @classmethod
     def merge(cls, task: FileTask, positions: PositionBitmap, current: _Loader) -> NewDeletes:
-        """The union of new positions and of the positions that are deleted already."""
+        """Returns the union of new positions and of those that are deleted already.
+
+        Args:
+            task: the data file.
+            positions: the new positions.
+            current: loads the positions that are deleted already.
+        """
         if task.vector is None and not task.position_deletes:
             return cls(task, positions, len(positions))
         before = current.of(task)
@@ -75,7 +81,7 @@ class Outcome:
 
 
 def replaced(task: FileTask) -> Iterator[ManifestEntry]:
-    """The delete files that a new vector, or the removal of the data file, replaces: those of this data file alone."""
+    """Yields the delete files that apply to this data file alone: its new vector or its removal replaces them."""
     if task.vector is not None:
         yield task.vector
     for entry in task.position_deletes:

@@ -1,11 +1,11 @@
-"""Position-delete files, for tables of format version 2: merge-on-read where nobody can read vectors yet.
+"""Writes position-delete files, for tables of format version 2, which cannot have deletion vectors.
 
-A Parquet file with two required columns, ``file_path`` and ``pos``, sorted by both (table specification,
-"Position Delete Files"). Property ``write.delete.granularity``:
+A position-delete file is a Parquet file with two required columns, ``file_path`` and ``pos``, sorted by both (table
+specification, "Position Delete Files"). Property ``write.delete.granularity``:
 
-- ``file``, the default as Spark has it: one file per data file. It takes over what earlier files about this
-  data file alone hold, and replaces them.
-- ``partition``: as few files as there are partitions, while memory reaches; earlier ones stay.
+- ``file``, the default, as in Spark: one file per data file. It contains the positions of earlier files that apply to
+  this data file alone, and replaces them.
+- ``partition``: one file per partition, or several when `MAX_BUFFERED_BYTES` are exceeded; earlier files stay.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["FILE", "PARTITION", "PositionFiles", "granularity_of"]
 GRANULARITY = "write.delete.granularity"
 FILE, PARTITION = "file", "partition"
 
-HELD = 64 << 20
-"""Bytes of vectors that are held to be sorted into files about partitions."""
+MAX_BUFFERED_BYTES = 64 << 20
+"""Bytes of bitmaps that are held in memory to be grouped by partition."""
 
 CODEC_PROPERTIES = ("write.delete.parquet.compression-codec", "write.parquet.compression-codec")
 CODECS = ("zstd", "gzip", "snappy", "brotli", "lz4", "lz4_raw", "uncompressed", "none")
-"""What Parquet files are compressed with, the default first."""
+"""The accepted Parquet compression codecs, the default first."""
 
 ROW_GROUP_ROWS = 1 << 20
 
@@ -58,7 +58,11 @@ Positions = tuple[str, PositionBitmap]
 
 
 def granularity_of(properties: Mapping[str, str]) -> str:
-    """Property ``write.delete.granularity``: ``file`` or ``partition``."""
+    """Returns property ``write.delete.granularity``: ``file`` or ``partition``.
+
+    Raises:
+        InvalidInputError: it has another value.
+    """
     granularity = properties.get(GRANULARITY, FILE)
     if granularity not in (FILE, PARTITION):
         raise InvalidInputError(f"{GRANULARITY}: expected {FILE} or {PARTITION}, found {granularity}")
@@ -74,21 +78,21 @@ def _codec(properties: Mapping[str, str]) -> str:
 
 
 class PositionFiles:
-    """Position-delete files being written.
+    """Writes position-delete files.
 
     Args:
         io: PyIceberg's file access.
-        properties: the table's.
-        limit: bytes after which a file about many data files is followed by another.
-        path_of: names them, by number.
+        properties: of the table.
+        limit: target size in bytes of a file for several data files.
+        path_of: returns the path of the file with a number.
         dry_run: write nothing.
 
     Attributes:
-        written: the path of each, before it is written.
-        entries: of those that are.
+        written: paths of the files; a path is added before its file is written.
+        entries: manifest entries of the complete files.
 
     Raises:
-        InvalidInputError: a property has another value than the specification allows.
+        InvalidInputError: a property has a value that the specification does not allow.
     """
 
     def __init__(
@@ -107,12 +111,14 @@ class PositionFiles:
         self._codec = _codec(properties)
 
     def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:
-        """Writes the deletes of data files as they come; of whole partitions when `HELD` bytes are full.
+        """Writes the deletes of data files.
+
+        With granularity ``partition``, files are written when the bitmaps reach `MAX_BUFFERED_BYTES`, and at the end.
 
         Args:
-            deletes: at most one per data file; those without a new position are passed over.
+            deletes: at most one per data file; those without a newly deleted row are skipped.
         """
-        held: dict[tuple[int, tuple[Any, ...]], list[Positions]] = {}
+        by_partition: dict[tuple[int, tuple[Any, ...]], list[Positions]] = {}
         n_bytes = 0
         for new in deletes:
             if new.n_new == 0:
@@ -126,22 +132,22 @@ class PositionFiles:
                 self._write([(data.file_path, new.positions)], data.spec_id, data.partition)
                 continue
             positions = new.positions if new.before is None else new.positions - new.before
-            held.setdefault((data.spec_id, data.partition), []).append((data.file_path, positions))
+            by_partition.setdefault((data.spec_id, data.partition), []).append((data.file_path, positions))
             n_bytes += positions.n_bytes
-            if n_bytes >= HELD:
-                self._write_partitions(held)
-                held, n_bytes = {}, 0
-        self._write_partitions(held)
+            if n_bytes >= MAX_BUFFERED_BYTES:
+                self._write_partitions(by_partition)
+                by_partition, n_bytes = {}, 0
+        self._write_partitions(by_partition)
 
-    def _write_partitions(self, held: Mapping[tuple[int, tuple[Any, ...]], list[Positions]]) -> None:
-        for (spec_id, partition), positions in held.items():
+    def _write_partitions(self, by_partition: Mapping[tuple[int, tuple[Any, ...]], list[Positions]]) -> None:
+        for (spec_id, partition), positions in by_partition.items():
             self._write(sorted(positions, key=_path), spec_id, partition)
 
     def _write(self, positions: Iterable[Positions], spec_id: int, partition: tuple[Any, ...]) -> None:
-        """Writes the positions of data files of one partition, sorted by path, as one file or several."""
+        """Writes the positions of data files of one partition, sorted by path, to one or several files."""
         batches = _batches(positions)
-        ahead = next(batches, None)
-        while ahead is not None:
+        batch = next(batches, None)
+        while batch is not None:
             path = self._path_of(len(self.written))
             self.written.append(path)
             footers: list[pq.FileMetaData] = []
@@ -155,10 +161,10 @@ class PositionFiles:
                     metadata_collector=footers,
                 ) as writer:
                     bounds = _Bounds()
-                    while ahead is not None and (not bounds.n_rows or stream.tell() < self._limit):
-                        writer.write_batch(ahead, row_group_size=ROW_GROUP_ROWS)
-                        bounds.add(ahead)
-                        ahead = next(batches, None)
+                    while batch is not None and (not bounds.n_rows or stream.tell() < self._limit):
+                        writer.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
+                        bounds.add(batch)
+                        batch = next(batches, None)
                 size = stream.tell()
             self.entries.append(_entry(path, size, footers[0], bounds, spec_id, partition))
 
@@ -168,7 +174,7 @@ def _path(positions: Positions) -> bytes:
 
 
 class _Bounds:
-    """The lowest and highest path and position of a file."""
+    """Collects the row count and the bounds of paths and positions of a file."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -184,7 +190,7 @@ class _Bounds:
 
 
 def _batches(positions: Iterable[Positions]) -> Iterator[pa.RecordBatch]:
-    """Batches of one row group each, sorted as the positions come; large vectors are decoded in parts."""
+    """Yields batches of one row group each, in the order given; large bitmaps are decoded in parts."""
     paths: list[str] = []
     numbers: list[pa.Array] = []
     parts: list[pa.Array] = []
@@ -215,7 +221,7 @@ def _batches(positions: Iterable[Positions]) -> Iterator[pa.RecordBatch]:
 def _entry(
     path: str, size: int, footer: pq.FileMetaData, bounds: _Bounds, spec_id: int, partition: tuple[Any, ...]
 ) -> ManifestEntry:
-    """The entry of a new file; bounds of paths are never cut short: equal ones name the only data file."""
+    """The manifest entry of a new file. Bounds of paths are never truncated: equal bounds name the only data file."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for group in groups) for at in range(2)]
     lowest, highest = min(bounds.paths), max(bounds.paths)

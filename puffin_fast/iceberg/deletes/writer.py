@@ -1,7 +1,7 @@
-"""The delete writer: deletion vectors or position-delete files, by the table's format version, and their changes.
+"""The delete writer: writes deletion vectors or position-delete files, by the table's format version.
 
-Deletes are written first (`write_deletes`, or executors of a Spark job); `WrittenDeletes.of` then makes the changes
-to commit of what was written. Both engines make them here.
+Deletes are written first (by `write_deletes`, or by the executors of a Spark job). `WrittenDeletes.of` then returns
+the changes to commit. Both engines use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["ChangeTerms", "DeleteFiles", "WrittenDeletes", "write_deletes"]
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """Delete files that are written.
+    """Delete files that were written.
 
     Attributes:
         outcomes: at most one per data file.
@@ -38,11 +38,11 @@ class DeleteFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeTerms:
-    """What a job adds to the changes of its delete files.
+    """What a job adds to the changes that its delete files cause.
 
     Attributes:
-        also_removed: entries that are removed besides those that the new deletes replace.
-        keeps_sequence_numbers: True when vectors are only moved: they keep their data sequence numbers.
+        also_removed: entries to remove, besides those that the new deletes replace.
+        keeps_sequence_numbers: True when vectors are only rewritten: they keep their data sequence numbers.
         conflict_filter, operation: as in `Changes`.
     """
 
@@ -54,17 +54,19 @@ class ChangeTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenDeletes:
-    """The changes to commit, and counts of what they do.
+    """The changes to commit for written deletes, and their counts.
 
-    Attributes:
-        changes: for `commit`; empty in a dry run.
-        rows: number of newly deleted rows.
-        vectors: number of deletion vectors written.
-        merged: number of data files whose new deletes include earlier ones.
-        position_files: number of position-delete files written, in a table of format version 2.
-        by_files: number of data files that those apply to.
-        dropped: number of data files whose last row was deleted.
-        n_bytes: size of the new delete files.
+        Attributes:
+            changes: for `commit`; empty in a dry run.
+            rows: number of newly deleted rows.
+            vectors: number of deletion vectors written.
+            merged: number of data files whose new deletes include earlier ones.
+            position_files: number of position-delete files written, in a table of format version 2.
+                    dropped: number of data files whose last row was deleted.
+    by_files: number of data files that position-delete files were written for.
+            dropped: number of data files removed because all their rows are deleted.
+            dropped: number of data files whose last row was deleted.
+            n_bytes: size of the new delete files.
     """
 
     changes: Changes = field(default_factory=Changes)
@@ -78,7 +80,7 @@ class WrittenDeletes:
 
     @classmethod
     def counted(cls, deletes: Iterable[NewDeletes | Outcome]) -> WrittenDeletes:
-        """The counts of deletes that are not written, without changes to commit."""
+        """Returns the counts of deletes that are not written (dry run), without changes."""
         rows = dropped = by_files = 0
         for new in deletes:
             rows += new.n_new
@@ -89,15 +91,15 @@ class WrittenDeletes:
 
     @classmethod
     def of(cls, table: Table, files: DeleteFiles, terms: ChangeTerms = ChangeTerms()) -> WrittenDeletes:
-        """The changes to commit for delete files that are written.
+        """Returns the changes to commit for delete files that were written.
 
         Args:
-            table: its delete granularity decides whether new position-delete files replace earlier ones.
+            table: with delete granularity ``file``, new position-delete files replace earlier ones.
             files: the delete files.
             terms: what the job adds.
         """
         by_files = sum(outcome.by_files for outcome in files.outcomes)
-        takes_over = not by_files or granularity_of(table.properties) == FILE
+        replaces_earlier = not by_files or granularity_of(table.properties) == FILE
         added = list(files.entries)
         removed: dict[Key, ManifestEntry] = {key_of(entry): entry for entry in terms.also_removed}
         required: set[str] = set()
@@ -118,7 +120,7 @@ class WrittenDeletes:
                 if terms.keeps_sequence_numbers and task.vector is not None:
                     entry.sequence_number = task.vector.sequence_number
                 added.append(entry)
-            if takes_over or not outcome.by_files:
+            if replaces_earlier or not outcome.by_files:
                 removed |= {key_of(entry): entry for entry in replaced(task)}
         return cls(
             changes=Changes(
@@ -143,12 +145,12 @@ def write_deletes(table: Table, deletes: Iterable[NewDeletes]) -> DeleteFiles:
     """Writes the deletes of a job: deletion vectors, or position-delete files in a table of format version 2.
 
     Args:
-        table: the table object of the job, which removes the files when the job fails.
+        table: the table object of the job, which removes the files if the job fails.
         deletes: at most one per data file; those without a newly deleted row are skipped.
 
     Raises:
         InvalidInputError: property ``write.delete.granularity`` is neither ``file`` nor ``partition``, or a
-            property names a codec that Parquet does not have.
+            property names an unknown compression codec.
     """
     if table.metadata.format_version > 2:
         return DeleteFiles(tuple(write_deletion_vectors(table, deletes)))

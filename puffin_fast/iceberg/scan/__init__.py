@@ -1,4 +1,4 @@
-"""Rows out: scans, splits, and PyIceberg's own scans accelerated."""
+"""Scans: reads the live rows of a table, and accelerates PyIceberg's own scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyIceberg's own scans made fast and right: one explicit line, undone by what it returns."""
+"""Replaces parts of PyIceberg's scans, so that they load deletion vectors through this package; can be undone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _replaced: list[tuple[Patch, Any]] = []
 
 
 class Acceleration(AbstractContextManager["Acceleration"]):
-    """What `accelerate` returns: ends it by `undo`, by being called, or as a context manager."""
+    """An active acceleration. `undo`, a call, or leaving the context manager ends it."""
 
     def __init__(self) -> None:
         self._on = True
 
     def undo(self) -> None:
-        """Takes this acceleration back; PyIceberg is as before when all are. The second time does nothing."""
+        """Ends this acceleration. PyIceberg is restored when all accelerations have ended. Further calls do nothing."""
         global _active
         with _lock:
             if not self._on:
@@ -50,26 +50,26 @@ class Acceleration(AbstractContextManager["Acceleration"]):
 
 
 def accelerate() -> Acceleration:
-    """Lets PyIceberg's own scans load deletion vectors and apply position deletes through this package.
+    """Makes PyIceberg's own scans load deletion vectors and apply position deletes through this package.
 
-    From here on, in this process, `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
-    `to_pandas`, `to_polars`, `to_duckdb`, `count`) and Polars' `scan_iceberg` where it asks PyIceberg for
-    vectors are faster, and right where PyIceberg is not: of a Puffin file only the vector counts that the
-    manifest names. Plans made before should be made again. What PyIceberg refuses, as equality deletes, it
-    refuses still; `puffin_fast.iceberg.scan` reads those.
+    It applies to this process: to `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
+    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion vectors
+    through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry references, not
+    superseded ones in the same Puffin file. Plans made before the call should be made again. PyIceberg still raises
+    for features that it does not support, such as equality deletes; `puffin_fast.iceberg.scan` reads those.
 
         puffin_fast.iceberg.accelerate()
 
         with puffin_fast.iceberg.accelerate():
             table.scan().to_arrow()
 
-    May be called again, nested and from several threads: it ends with the last `undo`.
+    Calls may be nested, and made from several threads. The acceleration ends with the last `undo`.
 
     Returns:
-        what undoes it.
+        The acceleration, which can be undone.
 
     Raises:
-        UnsupportedError: a PyIceberg that this file does not know; nothing is changed.
+        UnsupportedError: this version of PyIceberg is not supported; nothing is changed.
     """
     global _active
     with _lock:
@@ -106,6 +106,6 @@ def _install() -> None:
 def _restore() -> None:
     while _replaced:
         patch, before = _replaced.pop()
-        # what someone else has put over ours since stays theirs
+        # a replacement that other code installed later is left in place
         if inspect.getattr_static(patch.owner, patch.name) is patch.ours:
             setattr(patch.owner, patch.name, before)

@@ -1,4 +1,4 @@
-"""Shares of data files, and which of them one worker reads in one go."""
+"""Splits data files by row groups, and groups splits to jobs for threads."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 __all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "splits_of"]
 
 LARGE_FILE = 256 << 20
-"""Bytes from which on a data file is cut, however many others there are."""
+"""Size in bytes from which on a data file is split, however many other files there are."""
 
 SMALL_ROW_GROUP = 4 << 20
-"""Bytes that a row group has at least where a manifest does not tell how many there are: a guess may be high."""
+"""Assumed minimum size in bytes of a row group, where the manifest entry has no split offsets."""
 
 JOBS_PER_THREAD = 8
-"""Jobs per thread from which on they are many: threads end at about the same time."""
+"""Number of jobs per thread that suffices for threads to finish at about the same time."""
 
 JOB_BYTES = 2 << 20
-"""Bytes of data files and vectors that are read in one go, or one file that is larger."""
+"""Maximum bytes of data files and deletion vectors of a job; a larger file is a job of its own."""
 
 
 class _Shared:
-    """What the splits of one data file have in common: made by the first that needs it, let go by the last.
+    """The opened data file that its splits share: opened by the first split, released by the last.
 
     Args:
         task: the data file.
-        count: how many splits ask for it.
+        count: number of splits.
     """
 
     def __init__(self, task: FileTask, count: int) -> None:
         self.task = task
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
-        self._known = False
+        self._is_opened = False
         self._left = count
 
     def opened(self, make: Callable[[FileTask], _Opened | None]) -> _Opened | None:
         with self._lock:
-            if not self._known:
+            if not self._is_opened:
                 self._opened = make(self.task)
-                self._known = True
+                self._is_opened = True
             opened = self._opened
             self._left -= 1
             if self._left == 0:
@@ -55,10 +55,10 @@ class _Shared:
 
 @dataclass(frozen=True)
 class Split:
-    """A share of one data file: run `number` of `count` runs of about equally many row groups.
+    """A split of a data file: part `number` of `count` parts with about equally many row groups.
 
     Attributes:
-        alone: there is nothing else to read, so that its columns may be read in parallel.
+        alone: True if the scan has no other split; its columns may then be read in parallel.
     """
 
     shared: _Shared
@@ -68,7 +68,7 @@ class Split:
 
     @classmethod
     def of(cls, task: FileTask, number: int, count: int) -> Split:
-        """A share by itself: nobody else reads the data file here."""
+        """Returns a split that shares no opened data file with others of this process."""
         return cls(_Shared(task, count), number, count, False)
 
     @property
@@ -77,18 +77,18 @@ class Split:
 
 
 def row_groups_of(task: FileTask) -> int:
-    """How many row groups a data file has by its manifest, which may guess too high."""
+    """The number of row groups by split offsets, else estimated from the file size (the estimate may be too high)."""
     data = task.data
     return len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
 
 
 def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
-    """Into how many runs of row groups a data file is cut, by the split offsets in its manifest.
+    """Returns into how many splits a data file is divided, by the split offsets of its manifest entry.
 
     Args:
         task: the data file.
-        n_tasks: how many there are; where they are many only large ones are cut.
-        threads: that share the work.
+        n_tasks: number of data files of the scan; if there are many, only large files are split.
+        threads: number of reading threads.
     """
     data = task.data
     if threads < 2 or (n_tasks >= JOBS_PER_THREAD * threads and data.file_size_in_bytes < LARGE_FILE):
@@ -97,22 +97,22 @@ def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
 
 
 def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
-    """A data file cut as `parts_of` says."""
+    """Returns the splits of a data file; their number is that of `parts_of`."""
     count = parts_of(task, n_tasks, threads)
     shared = _Shared(task, count)
     return [Split(shared, number, count, n_tasks == 1 and count == 1) for number in range(count)]
 
 
 def jobs_of(tasks: Sequence[FileTask], threads: int, *, together: bool = True) -> Iterator[list[Split]]:
-    """All splits of a scan, in order, small ones together where that leaves each thread enough jobs.
+    """Yields the splits of a scan in order, grouped to jobs; small splits share a job if enough jobs remain.
 
-    Threads and the reader wait for each other once per job or batch, not once per small data file, and
-    vectors of one Puffin file are read together.
+    Threads and the consumer then synchronize once per job or batch, not once per small data file, and the vectors
+    of one Puffin file are read together.
 
     Args:
         tasks: the data files.
-        threads: that share the work.
-        together: whether there may be several splits in a job.
+        threads: number of reading threads.
+        together: whether a job may have several splits.
     """
     most = len(tasks) // (JOBS_PER_THREAD * max(threads, 1)) if together else 1
     job: list[Split] = []
