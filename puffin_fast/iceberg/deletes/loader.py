@@ -24,7 +24,7 @@ from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
 from puffin_fast.iceberg.datafile.reader import open_format
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID, only_path
+from puffin_fast.iceberg.plan.files import FILE_PATH_ID, single_data_file
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -97,7 +97,7 @@ class DeleteLoader:
         return found[0] if len(found) == 1 else PositionBitmap.union(found)
 
     def _file(self, entry: ManifestEntry) -> Mapping[str, PositionBitmap]:
-        if only_path(entry) is not None:
+        if single_data_file(entry) is not None:
             return _position_deletes(self._io, entry)
         with self._lock:
             once = self._shared.setdefault(entry.file_path, _LoadOnce())

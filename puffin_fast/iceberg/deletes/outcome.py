@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.plan.files import only_path
+from puffin_fast.iceberg.plan.files import single_data_file
 
 if TYPE_CHECKING:
     from puffin_fast.files import DeletionVectorLocation
@@ -85,5 +85,5 @@ def replaced(task: FileTask) -> Iterator[ManifestEntry]:
     if task.vector is not None:
         yield task.vector
     for entry in task.position_deletes:
-        if only_path(entry) == task.data.file_path:
+        if single_data_file(entry) == task.data.file_path:
             yield entry

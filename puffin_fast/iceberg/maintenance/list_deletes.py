@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def rows_of(found: DeleteInventory) -> Iterator[tuple[Any, ...]]:
     """The rows of `deletes`, in the order of `SCHEMA`."""
     for file in found.files:
         yield from _of_file(file)
-    for entry in (*found.dangling, *found.nameless):
-        yield _row(entry, entry.referenced_data_file or only_path(entry), None, DANGLING)
+    for entry in (*found.dangling, *found.incomplete):
+        yield _row(entry, entry.referenced_data_file or single_data_file(entry), None, DANGLING)
 
 
 def _of_file(file: FileDeletes) -> Iterator[tuple[Any, ...]]:
@@ -105,7 +105,7 @@ def _row(entry: ManifestEntry, data_file: str | None, rows: int | None, state: s
     elif entry.content == EQUALITY_DELETES:
         kind, deleted, n_bytes = EQUALITY, None, entry.file_size_in_bytes
     else:
-        alone = only_path(entry) is not None
+        alone = single_data_file(entry) is not None
         kind, deleted, n_bytes = POSITIONS, entry.record_count if alone else None, entry.file_size_in_bytes
     share = deleted / rows if rows and deleted is not None else None
     where = entry.content_offset if entry.is_vector else None

@@ -81,7 +81,7 @@ def _repair(
 ) -> Rewritten:
     current = DeleteLoader(table.io)
     left: list[str] = []
-    gone = [entry for entry in (*inventory.dangling, *inventory.nameless) if entry.is_vector]
+    gone = [entry for entry in (*inventory.dangling, *inventory.incomplete) if entry.is_vector]
 
     def mended(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group])

@@ -16,7 +16,7 @@ from rich.text import Text
 from puffin_fast._text import printable
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _row(file: FileDeletes, threshold: float) -> dict[str, Any]:
     if file.vectors:
         deleted = max(vector.record_count for vector in file.vectors)
     else:
-        alone = [entry for entry in file.position_deletes if only_path(entry) is not None]
+        alone = [entry for entry in file.position_deletes if single_data_file(entry) is not None]
         deleted = min(data.record_count, sum(entry.record_count for entry in alone))
     share = deleted / data.record_count if data.record_count else 0.0
     if len(file.vectors) > 1:

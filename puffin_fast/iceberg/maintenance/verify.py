@@ -25,7 +25,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     Finding,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
-from puffin_fast.iceberg.plan.files import metadata_of, only_path, resolve
+from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.puffin import PuffinReader
 
@@ -280,11 +280,11 @@ def _check_data(io: FileIO, file: FileDeletes) -> Iterator[Finding]:
 
 def _about_nothing(found: DeleteInventory) -> Iterator[Finding]:
     for entry in found.dangling:
-        owner = entry.referenced_data_file or only_path(entry)
+        owner = entry.referenced_data_file or single_data_file(entry)
         about = f"about {owner}, which is not" if owner else "about no data file that is"
         message = f"{entry.file_path}: {about} live, or younger than these deletes"
         yield Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)
-    for entry in found.nameless:
+    for entry in found.incomplete:
         what = "referenced_data_file" if entry.is_vector else "equality_ids"
         message = f"{entry.file_path}: expected {what} in the manifest, found none"
         yield Finding(MISMATCH, None, entry.file_path, entry.content_offset, message)

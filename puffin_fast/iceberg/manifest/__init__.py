@@ -1,10 +1,11 @@
-"""Manifests and manifest lists of format versions 1 to 3, read and written without losing a field.
+"""Reads and writes manifests and manifest lists of format versions 1 to 3, with all of their fields.
 
 ```
 metadata.json -> manifest list (a record per manifest) -> manifest (a record per file) -> data or delete file
 ```
-What stands as null is inherited while reading (table specification, "Sequence Number Inheritance" and
-"First Row ID Inheritance"), and stays null while writing, so that a retried commit keeps its manifests.
+Readers replace null sequence numbers, snapshot ids and first row ids by inherited values (table specification,
+"Sequence Number Inheritance" and "First Row ID Inheritance"). Writers leave them null, so that a retried commit
+reuses its manifests.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The Avro border of Iceberg's metadata: schemas by field ids, whole files in and out through fastavro.
+"""Reads and writes the Avro files of Iceberg's metadata with fastavro, each file as a whole.
 
 An Avro file is a header (magic, a map of metadata with the writer's schema, a sync marker) and blocks.
-Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"), and logical types are
-left raw: a date is its days, a timestamp its microseconds, a uuid its 16 bytes. For that the schema of the
-header is replaced, before the records are read, by a plain one with canonical names (`avro_schema`).
+Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"). Logical types are not
+converted: a date is a number of days, a timestamp a number of microseconds, a uuid 16 bytes. Before the records are
+read, the schema of the header is replaced by a plain schema with canonical names (`avro_schema`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from puffin_fast.errors import (
 
 try:
     import fastavro
-except ImportError as error:  # pragma: no cover - the extra brings it
+except ImportError as error:  # pragma: no cover - installed with the extra
     raise MissingExtraError("fastavro", "iceberg") from error
 
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
@@ -69,29 +69,29 @@ HEADER = fastavro.parse_schema(
 _NAMED = ("record", "fixed", "enum")
 
 READ_BYTES = 16 << 20
-"""Bytes of one read from a stream whose length is not known."""
+"""Number of bytes per read from a stream of unknown length."""
 
-HEAVY = 50
-"""List items per record from which on resolving one schema into another costs fastavro less than decoding them."""
+MIN_ITEMS_TO_SKIP = 50
+"""From this number of list items per record, fastavro skips unwanted fields faster than it decodes them."""
 
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
-"""Iceberg's property ``write.avro.compression-codec`` to Avro's own name."""
+"""Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
 
 
 @dataclass(frozen=True)
 class AvroFile:
-    """An Avro file in memory, its header read and its blocks decompressed.
+    """An Avro file in memory, with decompressed blocks.
 
     Attributes:
-        path: for messages.
-        metadata: of the header.
-        partition: the partition struct's fields.
-        schema: the flattened record with canonical names; fields are read in this order, each takes a byte or more.
+        path: the path, for error messages.
+        metadata: the metadata of the header.
+        partition: the fields of the partition struct.
+        schema: the plain schema of the records; fields are read in its order, each takes at least one byte.
         constants: the fields that take no bytes (null, a fixed of size 0), and their only value.
-        blocks: numbers of records, and their bytes.
-        branches: as `PlainSchema` has them.
-        n_bytes: bytes of the blocks, as stored in the file.
-        file_size: bytes of the file.
+        blocks: the number of records and the bytes of each block.
+        branches: as in `PlainSchema`.
+        n_bytes: the size of the blocks as stored in the file.
+        file_size: the size of the file in bytes.
     """
 
     path: str
@@ -106,22 +106,22 @@ class AvroFile:
 
     @property
     def n_records(self) -> int:
-        """Records of all blocks."""
+        """The number of records in all blocks."""
         return sum(block.n_records for block in self.blocks)
 
     def records(self, names: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The records, one by one; one block at a time is decoded.
+        """Yields the records; decodes one block at a time.
 
         Args:
-            names: the fields to decode, all by default; others may come, too.
+            names: the fields to decode, all by default. A record may have other fields, too.
 
         Raises:
-            CorruptDataError: the bytes are not such records, or others are left when all have been read.
+            CorruptDataError: the bytes of a block are not records of the schema, or bytes remain after them.
         """
         wanted = None
         if names is not None:
             others = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
-            if self._n_items(others) > HEAVY:
+            if self._n_items(others) > MIN_ITEMS_TO_SKIP:
                 fields = [field for field in self.schema["fields"] if field["name"] in names]
                 wanted = _array({**self.schema, "fields": fields})
         written = _array(self.schema)
@@ -142,24 +142,24 @@ class AvroFile:
                 yield record | self.constants if self.constants else record
 
     def _n_items(self, names: Iterable[str]) -> int:
-        """How many items the named lists of the first record hold."""
+        """The number of items in the named lists of the first record."""
         data = next((block.data for block in self.blocks if block.n_records), None)
         if data is None:
             return 0
         try:
             first: Any = fastavro.schemaless_reader(BytesIO(data), self.schema, None)
-        except Exception:  # `records` raises it
+        except Exception:  # `records` raises the error
             return 0
         return sum(len(value) for name in names if isinstance(value := first[name], list))
 
 
 def _array(schema: dict[str, Any]) -> Any:
-    """An Avro array of records: the bytes of a block's records are its items."""
+    """The schema of an array of records, with which all records of a block are decoded at once."""
     return fastavro.parse_schema({"type": "array", "items": schema})
 
 
 def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
-    """An Avro file of one block without compression: its records' bytes, which may be those of many blocks."""
+    """Makes an Avro file of one uncompressed block from the bytes of records, which may be of many blocks."""
     head, sync = BytesIO(), bytes(SYNC_BYTES)
     metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
     fastavro.schemaless_writer(head, HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
@@ -168,18 +168,18 @@ def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) ->
 
 
 def to_avro_schema(schema: Schema, name: str) -> Any:
-    """The Avro schema of a manifest or a manifest list, parsed.
+    """Converts the schema of a manifest or manifest list to a parsed Avro schema.
 
     Args:
-        schema: the Iceberg schema; ids go into ``field-id``, ``element-id``; maps become arrays of pairs.
-        name: the root record's name.
+        schema: the Iceberg schema. Its ids become ``field-id`` and ``element-id``, its maps arrays of pairs.
+        name: the name of the root record.
     """
     converted = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)
     return fastavro.parse_schema(_unique_names(converted, set()))
 
 
 def _unique_names(node: Any, seen: set[str]) -> Any:
-    """Renames a named type that stands a second time: Avro allows one definition of a name."""
+    """Renames the second and later definitions of a name: Avro allows one definition."""
     if isinstance(node, list):
         return [_unique_names(part, seen) for part in node]
     if not isinstance(node, dict):
@@ -206,10 +206,10 @@ def write_avro(
     metadata: dict[str, str],
     codec: str,
 ) -> int:
-    """Writes one Avro file with a single call to the storage.
+    """Writes an Avro file with a single call to the storage.
 
     Returns:
-        the file's length in bytes.
+        the length of the file in bytes.
     """
     buffer = BytesIO()
     try:
@@ -222,15 +222,15 @@ def write_avro(
 
 
 def read_bytes(io: FileIO, path: str) -> bytes:
-    """All bytes of a manifest or a manifest list.
+    """Reads all bytes of a manifest or a manifest list.
 
     Raises:
-        NotFoundError: when there is no such file.
-        InvalidInputError: it is not a regular file.
-        LimitExceededError: more bytes than `limits.MAX_METADATA_BYTES`.
+        NotFoundError: there is no such file.
+        InvalidInputError: the path is not a regular file.
+        LimitExceededError: the file has more than `limits.MAX_METADATA_BYTES` bytes.
     """
     limit = limits.MAX_METADATA_BYTES.of(io)
-    if is_local(path, io):  # a pipe or a device has no end
+    if is_local(path, io):  # checks the size first: a pipe or a device may have no end
         with open_source(path, filesystem=io) as source:
             if source.size > limit:
                 raise _too_long(path, limit)
@@ -253,18 +253,18 @@ def _too_long(path: str, limit: int) -> LimitExceededError:
 
 
 def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
-    """Reads an Avro file whose fields are known by id.
+    """Reads an Avro file whose fields have ids.
 
     Args:
         io: PyIceberg's file access.
         path: the file.
-        names: field id to the name that the fields shall have.
+        names: the canonical name of each field id.
 
     Raises:
-        CorruptDataError: the bytes are no Avro file.
-        LimitExceededError: more bytes, stored or decompressed, or more records than `limits` allows.
+        CorruptDataError: the bytes are not an Avro file.
+        LimitExceededError: the file has more bytes, stored or decompressed, or more records than `limits` allows.
         NotFoundError: there is no such file.
-        UnsupportedError: a codec that is not there.
+        UnsupportedError: the codec is not supported.
     """
     data = read_bytes(io, path)
     if data[: len(_MAGIC)] != _MAGIC:
@@ -304,19 +304,19 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
 
 
 def _too_many(path: str, n_records: int, n_bytes: int, n_fields: int) -> PuffinFastError:
-    """The error for a block that claims more records than its bytes can hold."""
+    """Makes the error for a block with fewer bytes than its number of records needs."""
     if n_fields == 0:
         return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
     return CorruptDataError(
         "records of an Avro block",
         path=path,
-        expected=f"at most {n_bytes // n_fields}: {n_bytes} bytes, a record has {n_fields} or more",
+        expected=f"at most {n_bytes // n_fields} ({n_bytes} bytes, at least {n_fields} per record)",
         found=n_records,
     )
 
 
 def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
-    """fastavro's error about a codec that it does not have, or whose package is missing, as an error of ours."""
+    """Converts fastavro's error for an unknown codec, or one whose package is missing; None for other errors."""
     found = str(error)
     if not ("need to install" in found or "nrecognized codec" in found):
         return None

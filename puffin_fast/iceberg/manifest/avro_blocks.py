@@ -1,6 +1,6 @@
-"""The blocks of an Avro file, decompressed within a limit.
+"""Decompresses the blocks of an Avro file, up to a limit.
 
-    count: long | size: long | size bytes, compressed as the header says | sync marker: 16 bytes
+    count: long | size: long | size bytes, compressed by the codec of the header | sync marker: 16 bytes
 
 Source: Avro specification, "Object Container Files". A long is a zigzag varint of at most 10 bytes.
 """
@@ -26,11 +26,11 @@ _CRC_BYTES = 4
 
 
 class Block(NamedTuple):
-    """Records that were compressed together.
+    """A block of an Avro file.
 
     Attributes:
-        n_records: how many the block says it holds.
-        data: their bytes without compression.
+        n_records: the declared number of records.
+        data: the decompressed bytes of the records.
     """
 
     n_records: int
@@ -40,20 +40,20 @@ class Block(NamedTuple):
 def read_blocks(
     data: memoryview, *, codec: str, sync: bytes, limit: int, path: str, offset: int
 ) -> list[Block]:
-    """The blocks of an Avro file.
+    """Reads and decompresses the blocks of an Avro file.
 
     Args:
-        data: the file after its header.
-        codec: the header's ``avro.codec``.
-        sync: the header's sync marker.
-        limit: bytes of all blocks together without compression.
-        path, offset: the file and where `data` starts in it, for errors.
+        data: the bytes of the file after its header.
+        codec: ``avro.codec`` of the header.
+        sync: the sync marker of the header.
+        limit: the maximum number of decompressed bytes of all blocks.
+        path, offset: the file and the offset of `data` in it, for error messages.
 
     Raises:
-        CorruptDataError: a block that ends early, another sync marker, a negative count or size, bytes that are
-            not of the codec.
-        LimitExceededError: more bytes than `limit`.
-        UnsupportedError: another codec.
+        CorruptDataError: a block is truncated, has another sync marker, a negative count or size, or bytes that
+            are not valid for the codec.
+        LimitExceededError: the blocks decompress to more than `limit` bytes.
+        UnsupportedError: the codec is not supported.
     """
     inflate = _INFLATE.get(codec)
     if inflate is None:
@@ -81,7 +81,7 @@ def read_blocks(
             raise CorruptDataError(f"{codec} data of an Avro block: {error}", **where) from error
         if content is None or len(content) > left:
             raise LimitExceededError(
-                f"{path}: offset {offset + start}: Avro blocks of more than {limit} bytes without compression, "
+                f"{path}: offset {offset + start}: Avro blocks of more than {limit} decompressed bytes, "
                 f"the limit for {len(data)} stored bytes"
             )
         left -= len(content)
@@ -91,7 +91,7 @@ def read_blocks(
 
 
 def as_long(value: int) -> bytes:
-    """The bytes of a long of 0 or more."""
+    """Encodes a non-negative long."""
     value *= 2
     found = bytearray()
     while value > 0x7F:
@@ -102,16 +102,16 @@ def as_long(value: int) -> bytes:
 
 
 def _long(data: memoryview, at: int, path: str, offset: int) -> tuple[int, int]:
-    """A long and where it ends."""
+    """Decodes a long; also returns the offset after it."""
     value = 0
     for index, byte in enumerate(data[at : at + _LONG_BYTES]):
         value |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             return value >> 1 ^ -(value & 1), at + index + 1
-    raise CorruptDataError("an Avro block ends inside its count and size", path=path, offset=offset + at)
+    raise CorruptDataError("count and size of an Avro block are truncated", path=path, offset=offset + at)
 
 
-# Codecs: the content, None for more than `limit` bytes --------------------------------------------------------
+# Codecs: each returns the decompressed bytes, or None if they are more than `limit` ----------------
 
 
 def _null(data: memoryview, limit: int) -> bytes | None:
@@ -123,8 +123,8 @@ def _deflate(data: memoryview, limit: int) -> bytes | None:
     content = stream.decompress(data, limit + 1)
     if len(content) > limit:
         return None
-    if not stream.eof:  # fastavro leaves a part of zlib's checksum behind the stream
-        raise ValueError("the stream has no end")
+    if not stream.eof:  # bytes after the end are accepted: fastavro writes a part of zlib's checksum there
+        raise ValueError("the deflate stream is truncated")
     return content
 
 
@@ -134,7 +134,7 @@ def _zstandard(data: memoryview, limit: int) -> bytes | None:
 
 
 def _parts(read: Callable[[int], bytes], limit: int) -> Iterator[bytes]:
-    """At most one byte more than the limit, in steps: a single read of `limit` bytes would reserve them all."""
+    """Reads at most one byte more than the limit, in steps: one large read would allocate all of its buffer."""
     step, left = 1 << 16, limit + 1
     while left and (part := read(min(step, left))):
         yield part
@@ -144,7 +144,7 @@ def _parts(read: Callable[[int], bytes], limit: int) -> Iterator[bytes]:
 def _snappy(data: memoryview, limit: int) -> bytes | None:
     body, crc = data[:-_CRC_BYTES], data[-_CRC_BYTES:]
     size, shift = 0, 0
-    for byte in body[:5]:  # the length without compression comes first
+    for byte in body[:5]:  # snappy: the decompressed length, a varint, is first
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
@@ -153,7 +153,7 @@ def _snappy(data: memoryview, limit: int) -> bytes | None:
         return None
     content: bytes = pa.Codec("snappy").decompress(body, size, asbytes=True)
     if zlib.crc32(content) != int.from_bytes(crc, "big"):
-        raise ValueError("CRC-32 disagrees")
+        raise ValueError("CRC-32 mismatch")
     return content
 
 

@@ -1,9 +1,10 @@
-"""Columns of an Avro file as lists: of many records by Polars where it is installed, else by fastavro.
+"""Reads columns of an Avro file as lists, with Polars if it is installed and the file is large, else with fastavro.
 
-Polars decodes manifests ten times as fast, and skips at no cost what was not asked for. It gets the file's blocks as
-one, since each costs it, in a schema of types about which both agree, and only where `avro.fits` has found that the
-records of each block take exactly its bytes: on others Polars panics, prints that, or shifts all that follows. What
-Polars does not take goes to fastavro, whose errors are reported.
+Polars decodes manifests ten times as fast as fastavro, and skips columns at no cost. It receives all blocks of a file
+as one block, because each block has a cost, and a schema of types that Polars and fastavro read alike. It only reads
+files for which `avro.fits` has checked that the records of each block take exactly the bytes of the block: on other
+files Polars panics, prints a message, or shifts all later values. Other files are read by fastavro, which reports the
+errors.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Nested", "read_columns"]
 
-LARGE = 1 << 15
-"""Bytes of an Avro file from which on Polars is imported, which takes a while; once it is there, others use it."""
+MIN_POLARS_BYTES = 1 << 15
+"""Size of an Avro file in bytes from which Polars is imported. Smaller files use it only if it is imported already."""
 
 
 class Nested:
-    """A column of lists or maps as Polars holds it, an item per record; lists and dicts are made when asked for."""
+    """A Polars column of lists or maps, one per record, that are converted to Python when they are read."""
 
     def __init__(self, column: polars.Series) -> None:
         self._column = column
@@ -43,11 +44,15 @@ class Nested:
         return iter(_values(self._column))
 
     def where(self, mask: np.ndarray) -> list[Any]:
-        """The values of some records."""
+        """The values of the records that a mask selects."""
         return _values(self._column.filter(mask))
 
     def bounds(self, field_id: int) -> tuple[np.ndarray, polars.Series] | None:
-        """Of maps from field id to bytes: the records, by number, that have a key, and its value in each."""
+        """Reads one key of a column of maps from field id to bytes.
+
+        Returns:
+            the numbers of the records that have the key, and its values; None if the column is of another type.
+        """
         import polars
 
         if self._column.dtype != polars.List(polars.Struct({"key": polars.Int64, "value": polars.Binary})):
@@ -60,22 +65,22 @@ class Nested:
 
 
 def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) -> dict[str, Any]:
-    """The values of some fields, each as a list with an item per record.
+    """Reads the values of some fields, each as a list with an item per record.
 
-    An array of records of ``key`` and ``value``, which is how Iceberg has maps in Avro, becomes a dict.
+    Iceberg stores a map as an Avro array of records of ``key`` and ``value``; it becomes a dict.
 
     Args:
         file: an Avro file.
-        names: the fields; those that the file does not have are left out.
-        lazy: lists and maps come as `Nested` where Polars reads them.
+        names: the fields to read; fields that the file does not have are omitted.
+        lazy: whether lists and maps are `Nested` if Polars reads them.
 
     Raises:
-        CorruptDataError: the bytes are no such records.
-        UnsupportedError: a codec that is not there.
+        CorruptDataError: the bytes are not records of the schema.
+        UnsupportedError: the codec is not supported.
     """
     names = {*names, *file.branches}
     wanted = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
-    found = _by_polars(file, wanted, lazy)
+    found = _read_with_polars(file, wanted, lazy)
     if found is None:
         records = list(file.records(wanted))
         found = {name: [record[name] for record in records] for name in wanted}
@@ -108,8 +113,8 @@ def _is_map(kind: Any) -> bool:
 
 # Polars ----------------------------------------------------------------------------------------------------
 
-_SAME = {
-    "int": "long",  # the same bytes, and no value is cut
+_SHARED_TYPES = {
+    "int": "long",  # the same encoding, and no value is truncated
     "long": "long",
     "float": "float",
     "double": "double",
@@ -129,18 +134,18 @@ _OPERATIONS = {
 def _polars() -> ModuleType | None:
     try:
         import polars
-    except ImportError:  # as good, but slower
+    except ImportError:  # fastavro has the same result, but is slower
         return None
     return polars
 
 
-def _by_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> dict[str, Any] | None:
-    """None: fastavro should."""
-    fields = [{"name": field["name"], "type": _agreed(field["type"])} for field in file.schema["fields"]]
+def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> dict[str, Any] | None:
+    """Reads columns with Polars; None if fastavro must read the file."""
+    fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in file.schema["fields"]]
     columns = [field["name"] for field in fields if field["name"] in names]
     if not columns or any(field["type"] is None for field in fields):
         return None
-    if file.n_bytes < LARGE and "polars" not in sys.modules:
+    if file.n_bytes < MIN_POLARS_BYTES and "polars" not in sys.modules:
         return None
     if (polars := _polars()) is None:
         return None
@@ -163,26 +168,26 @@ def _by_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> di
     return {name: result.get(name, [None] * n_records) for name in names}
 
 
-def _agreed(kind: Any) -> Any:
-    """A type of the same bytes and values for both; None where there is none."""
+def _shared_type(kind: Any) -> Any:
+    """A type with the same encoding and values in Polars and fastavro; None if there is none."""
     if isinstance(kind, str):
-        return _SAME.get(kind)
+        return _SHARED_TYPES.get(kind)
     if isinstance(kind, list):
-        parts = [part if part == "null" else _agreed(part) for part in kind]
+        parts = [part if part == "null" else _shared_type(part) for part in kind]
         return parts if len(kind) == 2 and kind.count("null") == 1 and None not in parts else None
     if kind["type"] == "fixed":
         return kind if kind["size"] > 0 else None
     if kind["type"] == "array":
-        items = _agreed(kind["items"])
+        items = _shared_type(kind["items"])
         return items and {"type": "array", "items": items}
     if kind["type"] == "record":
-        fields = [{"name": field["name"], "type": _agreed(field["type"])} for field in kind["fields"]]
+        fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in kind["fields"]]
         return {**kind, "fields": fields} if all(field["type"] for field in fields) else None
     return None
 
 
 def _program(kind: Any) -> list[int]:
-    """The words for `avro.fits` of an agreed type."""
+    """The instructions for `avro.fits` to skip a value of a type from `_shared_type`."""
     if isinstance(kind, str):
         return [_OPERATIONS[kind]]
     if isinstance(kind, list):
@@ -197,7 +202,7 @@ def _program(kind: Any) -> list[int]:
 
 
 def _values(column: polars.Series) -> list[Any]:
-    """Python's values of a column."""
+    """Converts a column to Python values."""
     if column.null_count() == len(column):
         return [None] * len(column)
     if not _is_nested(column):
@@ -206,9 +211,9 @@ def _values(column: polars.Series) -> list[Any]:
     sizes = lengths.to_list()
     items = column.filter(lengths > 0).explode()
     if {field.name for field in getattr(items.dtype, "fields", ())} != {"key", "value"}:
-        return _cut(items.to_list(), sizes)
+        return _split(items.to_list(), sizes)
     keys, values = (items.struct.field(name).to_list() for name in ("key", "value"))
-    pairs = _cut(list(zip(keys, values, strict=True)), sizes)
+    pairs = _split(list(zip(keys, values, strict=True)), sizes)
     return [None if some is None else dict(some) for some in pairs]
 
 
@@ -216,8 +221,8 @@ def _is_nested(column: polars.Series) -> bool:
     return hasattr(column.dtype, "inner") and column.null_count() < len(column)
 
 
-def _cut(items: list[Any], sizes: list[int | None]) -> list[Any]:
-    """Items in lists of some sizes; None where there is no size."""
+def _split(items: list[Any], sizes: list[int | None]) -> list[Any]:
+    """Splits items into lists of the given sizes; None for a size of None."""
     found: list[Any] = []
     at = 0
     for size in sizes:

@@ -1,8 +1,9 @@
-"""A writer's Avro schema as a plain one: canonical names by field id, no logical types, no defaults.
+"""Converts a writer's Avro schema to a plain schema: canonical names by field id, no logical types, no defaults.
 
-A record within a record is flattened: Avro encodes a record as nothing but its fields. Refused is what a manifest
-does not need and a reader would pay for: a name inside its own definition, items without bytes, more than
-`limits.MAX_SCHEMA_DEPTH` levels, more than `limits.MAX_SCHEMA_TYPES` types when all names are written out.
+A record within a record is flattened, because Avro encodes a record as the sequence of its fields. Schemas that no
+manifest needs, and that would be expensive to read, are refused: a type that contains itself, arrays of items that
+take no bytes, more than `limits.MAX_SCHEMA_DEPTH` levels, and more than `limits.MAX_SCHEMA_TYPES` types after all
+references to names are expanded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "b
 
 
 class PartitionColumn(NamedTuple):
-    """One field of a file's partition struct: its field id, its canonical name, the scale of a decimal."""
+    """One field of the partition struct: its field id, its canonical name, and the scale if it is a decimal."""
 
     field_id: int | None
     name: str
@@ -26,15 +27,16 @@ class PartitionColumn(NamedTuple):
 
 
 class PlainSchema:
-    """Rewrites the schema of one file.
+    """Converts the schema of one file.
 
     Args:
-        names: field id to the name that the fields shall have.
+        names: the canonical name of each field id.
 
     Attributes:
-        partition: the partition struct's fields.
-        constants: fields of the root record that take no bytes, and their only value; they are left out of it.
-        branches: fields that hold the branch of a union in which a record was flattened, and the branch that
+        partition: the fields of the partition struct.
+        constants: the fields of the root record that take no bytes, and their only value. The plain schema does
+            not have them.
+        branches: added fields for the branch of a union that holds a flattened record, and the branch number that
             each record must have.
     """
 
@@ -43,7 +45,7 @@ class PlainSchema:
         self._known = frozenset(names.values())
         self._named: dict[
             str, tuple[str, int] | None
-        ] = {}  # plain name and number of types; None: not yet defined
+        ] = {}  # canonical name and number of types; None while it is being defined
         self._empty = {"null"}
         self._n_named = self._n_unknown = self._n_types = self._depth = 0
         self.partition: list[PartitionColumn] = []
@@ -51,10 +53,10 @@ class PlainSchema:
         self.branches: dict[str, int] = {}
 
     def root(self, node: Any) -> dict[str, Any]:
-        """The plain schema of the file's records.
+        """Converts the schema of the file's records.
 
         Raises:
-            Exception: the schema is none of a record, or a rule of this module is broken.
+            Exception: the schema is not a record, is invalid, or is refused (see the module).
         """
         plain = self._of(node)
         if not isinstance(plain, dict) or plain["type"] != "record":
@@ -68,11 +70,11 @@ class PlainSchema:
         return {**plain, "fields": fields}
 
     def _of(self, node: Any, inside: str | None = None) -> Any:
-        """The plain twin of one schema node; `inside` is the canonical name of the field that holds it."""
+        """Converts one schema node; `inside` is the canonical name of the field that contains it."""
         self._count(1)
         self._depth += 1
         if self._depth > MAX_SCHEMA_DEPTH:
-            raise ValueError(f"a schema of more than {MAX_SCHEMA_DEPTH} levels")
+            raise ValueError(f"expected a schema of at most {MAX_SCHEMA_DEPTH} levels")
         plain = self._plain(node, inside)
         self._depth -= 1
         return plain
@@ -80,7 +82,7 @@ class PlainSchema:
     def _count(self, n_types: int) -> None:
         self._n_types += n_types
         if self._n_types > MAX_SCHEMA_TYPES:
-            raise ValueError(f"a schema of more than {MAX_SCHEMA_TYPES} types")
+            raise ValueError(f"expected a schema of at most {MAX_SCHEMA_TYPES} types")
 
     def _plain(self, node: Any, inside: str | None) -> Any:
         if isinstance(node, list):
@@ -109,27 +111,27 @@ class PlainSchema:
         if kind == "array":
             items = self._of(node["items"])
             if self._may_be_empty(items):
-                raise ValueError("an array of items without bytes")  # nothing would bound its count
+                raise ValueError("an array of items that take no bytes")  # its count would have no bound
             return {"type": kind, "items": items}
         if kind == "map":
             return {"type": kind, "values": self._of(node["values"])}
         return self._of(kind, inside)
 
     def _reference(self, name: str) -> str:
-        """The plain name of a type that was defined before."""
+        """The canonical name of a type that was defined before."""
         if name not in self._named:
-            raise ValueError(f"a type {name!r} that is not defined")
+            raise ValueError(f"type {name!r} is not defined")
         found = self._named[name]
         if found is None:
-            raise ValueError(f"a type {name!r} inside its own definition")
+            raise ValueError(f"type {name!r} contains itself")
         self._count(found[1])
         return found[0]
 
     def _begin(self, node: Mapping[str, Any]) -> str:
-        """Reserves the name of a type whose definition begins; returns its plain name."""
+        """Starts the definition of a named type; returns its canonical name."""
         name = node["name"]
         if name in self._named and self._named[name] is None:
-            raise ValueError(f"a type {name!r} inside its own definition")
+            raise ValueError(f"type {name!r} contains itself")
         self._named[name] = None
         self._n_named += 1
         return f"t{self._n_named}"
@@ -139,7 +141,7 @@ class PlainSchema:
         return plain
 
     def _may_be_empty(self, kind: Any) -> bool:
-        """Whether a value of a plain type may take no byte at all."""
+        """Whether a value of a plain type may take no bytes."""
         return (
             not isinstance(kind, list)
             and (kind.get("name") if isinstance(kind, dict) else kind) in self._empty
@@ -171,10 +173,10 @@ class PlainSchema:
 
 
 def _only_record(union: list[Any]) -> tuple[Any, int]:
-    """The one record of a union, and its branch, which the bytes have as a long before the record."""
+    """The only record of a union, and its branch number, which is encoded as a long before the record."""
     found = [(kind, n) for n, kind in enumerate(union) if isinstance(kind, dict) and kind["type"] == "record"]
     if len(found) != 1:
-        raise ValueError(f"a union of {len(found)} records")
+        raise ValueError(f"expected a union of 1 record, found {len(found)}")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""The nouns of Iceberg's metadata: what manifests and manifest lists say, and in which schema."""
+"""The records of manifests and manifest lists, their constants and their schemas."""
 
 from __future__ import annotations
 
@@ -45,26 +45,27 @@ __all__ = [
 EXISTING: Final = 0
 ADDED: Final = 1
 DELETED: Final = 2
-"""A manifest entry's status (field 0)."""
+"""Values of a manifest entry's status (field 0)."""
 
 DATA: Final = 0
 POSITION_DELETES: Final = 1
 EQUALITY_DELETES: Final = 2
-"""A file's content (field 134)."""
+"""Values of a file's content (field 134)."""
 
 DELETES: Final = 1
-"""A manifest's content (field 517) when it lists delete files; 0 (`DATA`) otherwise."""
+"""A manifest's content (field 517) if it lists delete files; 0 (`DATA`) otherwise."""
 
 UNASSIGNED: Final = -1
-"""Sequence number of a manifest that is not committed yet: the manifest list assigns it."""
+"""The sequence number of a manifest before its commit; `write_manifest_list` assigns the real one."""
 
 
 @dataclass(slots=True)
 class ManifestEntry:
-    """One file as a manifest lists it: the entry's fields and those of its ``data_file``.
+    """One file of a manifest: the fields of the entry and those of its ``data_file``.
 
-    After `read_manifest` the inherited values stand in; before `write_manifest` a None means "inherit".
-    `partition` holds raw values in the order of the spec: days, microseconds, `Decimal`, 16 bytes for a uuid.
+    `read_manifest` fills in inherited values. For `write_manifest`, None means that the value is inherited.
+    `partition` has the values in the order of the spec, without logical types: days, microseconds, `Decimal`,
+    16 bytes for a uuid.
     """
 
     status: int
@@ -95,18 +96,18 @@ class ManifestEntry:
 
     @property
     def is_vector(self) -> bool:
-        """Whether this is a deletion vector: position deletes held by a range of a Puffin file."""
+        """Whether the file is a deletion vector: position deletes in a Puffin file."""
         return self.content == POSITION_DELETES and self.file_format == "PUFFIN"
 
     @property
     def is_live(self) -> bool:
-        """Whether the file belongs to the snapshot: added or existing, not deleted."""
+        """Whether the file belongs to the snapshot: its status is added or existing."""
         return self.status != DELETED
 
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """Summary of one partition field over a manifest's files; bounds in single-value serialisation."""
+    """The summary of one partition field over the files of a manifest; bounds in single-value serialisation."""
 
     contains_null: bool
     contains_nan: bool | None = None
@@ -116,7 +117,7 @@ class PartitionSummary:
 
 @dataclass(slots=True)
 class ManifestFile:
-    """One manifest as a manifest list states it."""
+    """One manifest, as recorded in a manifest list."""
 
     path: str
     length: int
@@ -137,12 +138,12 @@ class ManifestFile:
 
     @property
     def may_be_live(self) -> bool:
-        """Whether it may list a live file: counts that are unknown (version 1) count as some."""
+        """Whether the manifest may have a live file. An unknown count (version 1) counts as non-zero."""
         return self.added_files_count != 0 or self.existing_files_count != 0
 
 
 VERSIONS: Final = (1, 2, 3)
-"""Format versions that are read and written."""
+"""The format versions that can be read and written."""
 
 METRICS: Final = (
     "column_sizes",
@@ -152,13 +153,13 @@ METRICS: Final = (
     "lower_bounds",
     "upper_bounds",
 )
-"""The metrics of a data file: maps by field id."""
+"""The fields of a data file's metrics: maps by field id."""
 
 LIST_NAMES: Final = {"manifest_path": "path", "manifest_length": "length", "partition_spec_id": "spec_id"}
-"""The specification's names of a manifest list's fields where `ManifestFile` has shorter ones."""
+"""Names of the specification for which `ManifestFile` has shorter names."""
 
 _EQUALITY_IDS = NestedField(135, "equality_ids", ListType(136, IntegerType(), True), required=False)
-"""The specification says list of int; PyIceberg's schema says long, which Java does not take."""
+"""A list of int, as in the specification. PyIceberg's schema has a list of long, which Java does not read."""
 
 
 def _names(*structs: Iterable[NestedField]) -> dict[int, str]:
@@ -180,12 +181,12 @@ LIST_FIELD_NAMES = _names(
 def check_version(format_version: int) -> None:
     if format_version not in VERSIONS:
         raise UnsupportedError(
-            f"format version {format_version}: only {', '.join(map(str, VERSIONS))} are known"
+            f"format version {format_version}: expected one of {', '.join(map(str, VERSIONS))}"
         )
 
 
 def entry_schema(format_version: int, partition: StructType) -> Schema:
-    """The schema of a manifest: the specification's fields with the spec's partition struct, all optional."""
+    """The schema of a manifest, with the partition struct of a spec; all partition fields are optional."""
     optional = [NestedField(f.field_id, f.name, f.field_type, required=False) for f in partition.fields]
 
     def replaced(field: NestedField) -> NestedField:
@@ -200,11 +201,12 @@ def entry_schema(format_version: int, partition: StructType) -> Schema:
 
 
 def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> StructType:
-    """The struct of a spec's partition values, also where the current schema lost a source column.
+    """The struct type of a spec's partition values.
 
     Args:
-        metadata: the table's; all of its schemas are asked, the current one first.
-        spec: any spec of the table.
+        metadata: the table's metadata. A source column is searched in all schemas, first in the current one,
+            which may have lost the column.
+        spec: a partition spec of the table.
     """
     schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda schema: -schema.schema_id)]
     found = []

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists read: inheritance filled in, hostile bytes refused."""
+"""Reads manifests and manifest lists, checks them, and fills in inherited values."""
 
 from __future__ import annotations
 
@@ -38,13 +38,20 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["Columns", "Keeps", "manifests_of", "read_manifest", "read_manifest_list", "read_manifests"]
+__all__ = [
+    "Columns",
+    "EntrySelector",
+    "manifests_of",
+    "read_manifest",
+    "read_manifest_list",
+    "read_manifests",
+]
 
 Columns: TypeAlias = "dict[str, Any]"
-"""Field name to the values of a manifest's entries, by canonical names."""
+"""The values of a manifest's entries by canonical field name, with an item per entry."""
 
-Keeps: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
-"""Which entries of a manifest are wanted; it may keep too many."""
+EntrySelector: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
+"""Returns a mask of the wanted entries of a manifest; it may select more than those."""
 
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
@@ -58,14 +65,14 @@ _LIST_WANTED = frozenset(
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
-    """The manifests of a snapshot.
+    """Reads a manifest list.
 
     Args:
         io: PyIceberg's file access.
         path: the snapshot's ``manifest-list``.
 
     Raises:
-        CorruptDataError: the file is no manifest list.
+        CorruptDataError: the file is not a manifest list.
         NotFoundError: there is no such file.
     """
     result = []
@@ -82,16 +89,16 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
                 "content of a manifest", path=path, expected="0 or 1", found=manifest.content
             )
         if manifest.content == DELETES:
-            manifest.first_row_id = None  # for data manifests only, whatever a writer put there
+            manifest.first_row_id = None  # only data manifests have one; ignore the value of a writer
         result.append(manifest)
     return result
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests of a snapshot; a list that is empty although the snapshot's summary counts files is refused.
+    """Reads the manifests of a snapshot.
 
     Raises:
-        CorruptDataError: the file is no manifest list, or lost its manifests.
+        CorruptDataError: the file is not a manifest list, or is empty although the snapshot's summary counts files.
         NotFoundError: there is no such file.
     """
     manifests = read_manifest_list(io, snapshot.manifest_list)
@@ -114,23 +121,25 @@ def read_manifest(
     *,
     live_only: bool = True,
     metrics: bool = True,
-    keeps: Keeps | None = None,
+    select: EntrySelector | None = None,
 ) -> list[ManifestEntry]:
-    """The entries of a manifest, with what they inherit filled in.
+    """Reads the entries of a manifest and fills in inherited values.
 
     Args:
         io: PyIceberg's file access.
-        manifest: the manifest as its list states it: sequence number and first row id are inherited from it.
-        specs: the table's, ``table.specs()``; without them partition values keep the file's order.
-        live_only: leave out entries whose status is deleted.
-        metrics: False leaves the six metrics maps out (None), but for those that say which data file a delete
-            file is about, and those that `keeps` needs; reads faster, but what comes out must not be written back.
-        keeps: which entries are wanted, by columns with an item per entry: others need not be made. It gets the
-            bounds of data files, too: as `Nested` where they come by columns, as dicts where not.
+        manifest: the manifest's record in its manifest list, from which entries inherit the sequence number and
+            the first row id.
+        specs: the partition specs of the table, ``table.specs()``. Without them, partition values are in the
+            order of the file.
+        live_only: whether entries with status deleted are omitted.
+        metrics: whether the entries have the six maps of metrics. False is faster, but the entries must not be
+            written back. They still have the maps that name a delete file's data file or that `select` needs.
+        select: selects the wanted entries by their columns, before the entries are made. The columns include the
+            bounds of data files: `Nested` if Polars read them, else dicts.
 
     Raises:
-        CorruptDataError: the file is no manifest, lacks a required field, or does not hold as many entries of
-            each status as the manifest list says.
+        CorruptDataError: the file is not a manifest, a required field is missing, or the number of entries of a
+            status differs from the manifest list.
         NotFoundError: there is no such file.
     """
     file = read_avro(io, manifest.path, ENTRY_NAMES)
@@ -139,10 +148,10 @@ def read_manifest(
         names -= set(METRICS)
         if manifest.content == DELETES and file.metadata.get("format-version") != "3":
             names |= set(BOUNDS)
-        if manifest.content == DATA and keeps is not None:
+        if manifest.content == DATA and select is not None:
             names |= set(TO_PRUNE)
     partition = {column.name for column in file.partition}
-    columns: Columns = read_columns(file, names | partition, lazy=keeps is not None)
+    columns: Columns = read_columns(file, names | partition, lazy=select is not None)
     try:
         _check(columns, manifest)
         _check_counts(columns["status"], manifest, file.file_size)
@@ -152,8 +161,8 @@ def read_manifest(
         columns["spec_id"] = repeat(manifest.spec_id)
         spec = None if specs is None else specs.get(manifest.spec_id)
         columns["partition"] = _partitions(file.partition, spec, columns)
-        if keeps is not None:
-            columns = _where(keeps(columns), columns)
+        if select is not None:
+            columns = _selected(select(columns), columns)
         entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
@@ -162,8 +171,8 @@ def read_manifest(
     return entries
 
 
-def _where(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
-    """Some entries of columns; the others' maps become no dicts."""
+def _selected(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
+    """Selects entries of columns. Maps of other entries are not converted to dicts."""
     if mask.all():
         return columns
     flags = mask.tolist()
@@ -174,7 +183,7 @@ def _where(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
 
 
 def _check(columns: Columns, manifest: ManifestFile) -> None:
-    """Refuses what cannot be a file of the manifest; puts in what version 1 leaves out."""
+    """Checks required fields, contents and statuses; adds the columns that version 1 does not have."""
     for name in _REQUIRED:
         if name not in columns or None in columns[name]:
             raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
@@ -193,14 +202,14 @@ def _check(columns: Columns, manifest: ManifestFile) -> None:
 
 
 def _check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) -> None:
-    """Refuses entries that are missing or too many; the file's length counts only where counts are unknown."""
+    """Checks the number of entries of each status, or the file's length if the manifest list has no counts."""
     found = Counter(status)
     for state, name in ((ADDED, "added"), (EXISTING, "existing"), (DELETED, "deleted")):
         expected = getattr(manifest, f"{name}_files_count")
         if expected is None:
             if file_size < manifest.length:
                 raise CorruptDataError(
-                    "file is shorter than its metadata says",
+                    "size of a manifest",
                     path=manifest.path,
                     expected=manifest.length,
                     found=file_size,
@@ -215,7 +224,7 @@ def _check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int)
 
 
 def _need_bounds(columns: Columns) -> bool:
-    """Whether position-delete files are about data files that only their bounds name."""
+    """Whether there are position-delete files without ``referenced_data_file``, whose bounds name the data files."""
     contents, named = columns["content"], columns.get("referenced_data_file")
     if named is None or None not in named:
         return named is None and POSITION_DELETES in contents
@@ -235,7 +244,8 @@ def _inherit(columns: Columns, manifest: ManifestFile) -> None:
                 raise CorruptDataError(
                     f"sequence number of {columns['file_path'][at]}",
                     path=manifest.path,
-                    expected="one: its status is existing",
+                    expected="a number (the status is existing)",
+                    found="none",
                 )
             columns[name] = [
                 number if value is None and state == ADDED else value
@@ -255,7 +265,7 @@ def _filled(values: list[Any], default: Any) -> list[Any]:
 
 
 def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
-    """The first row id of each data file: those without one are numbered in turn, deleted files are passed over."""
+    """The first row id of each data file. Live files without one are assigned ids in order, deleted files none."""
     if {None}.issuperset(columns["first_row_id"]) and DELETED not in columns["status"]:
         return list(accumulate(columns["record_count"], initial=next_row_id))[:-1]
     found = []
@@ -271,7 +281,7 @@ def _row_ids(columns: Columns, next_row_id: int) -> list[int | None]:
 def _partitions(
     found: Sequence[PartitionColumn], spec: PartitionSpec | None, columns: Columns
 ) -> Iterable[tuple[Any, ...]]:
-    """Each file's partition values in the spec's order, found by field id."""
+    """The partition values of each file in the order of the spec, found by field id."""
     ordered: list[PartitionColumn | None] = list(found)
     if spec is not None:
         by_id = {column.field_id: column for column in found}
@@ -279,11 +289,11 @@ def _partitions(
             ordered = [by_id[field.field_id] for field in spec.fields]
         elif None not in by_id:
             ordered = [by_id.get(field.field_id) for field in spec.fields]
-        # a file without field ids (version 1) follows the spec by position
+        # without field ids (version 1) the fields are in the order of the spec
     if not ordered:
         return repeat(())
-    nothing = [None] * len(columns["status"])
-    return zip(*(_scaled(column, columns) if column else nothing for column in ordered), strict=True)
+    nulls = [None] * len(columns["status"])
+    return zip(*(_scaled(column, columns) if column else nulls for column in ordered), strict=True)
 
 
 def _scaled(column: PartitionColumn, columns: Columns) -> Iterable[Any]:
@@ -301,11 +311,11 @@ def read_manifests(
     *,
     live_only: bool = True,
     metrics: bool = True,
-    keeps: Keeps | None = None,
+    select: EntrySelector | None = None,
 ) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
-    """`read_manifest` of many manifests on threads, in their order."""
+    """Reads many manifests on threads; yields them in the given order. See `read_manifest`."""
 
     def read(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, keeps=keeps)
+        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, select=select)
 
     yield from zip(manifests, on_threads(read, manifests, _THREADS), strict=True)

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists written: every field kept, what is null stays to be inherited."""
+"""Writes manifests and manifest lists with all of their fields; values to be inherited are null."""
 
 from __future__ import annotations
 
@@ -66,26 +66,27 @@ def write_manifest(
 
     Args:
         io: PyIceberg's file access.
-        path: where to.
-        metadata: the table's metadata: schema, format version, compression.
+        path: the path of the new file.
+        metadata: the table's metadata, for the schema, the format version and the codec.
         spec: the partition spec of all entries.
         content: 0 (`DATA`) or 1 (`DELETES`).
-        snapshot_id: the snapshot that the commit will make.
-        entries: at least one; an added one may leave sequence numbers, snapshot id and first row id None.
-        format_version: other than the metadata's.
+        snapshot_id: the id of the snapshot that the commit will add.
+        entries: at least one entry. In an added entry, the sequence numbers, the snapshot id and the first row id
+            may be None.
+        format_version: overrides the format version of the metadata.
 
     Returns:
-        the record for the manifest list, its sequence number still `UNASSIGNED`.
+        the record for the manifest list, with sequence number `UNASSIGNED`.
 
     Raises:
-        InvalidInputError: no entries, entries of the wrong content or spec, deletes in version 1, or a
-            sequence number that cannot be inherited.
-        UnsupportedError: a format version above 3.
+        InvalidInputError: there are no entries, an entry has another content or spec, version 1 with delete files,
+            or a sequence number is None that cannot be inherited.
+        UnsupportedError: the format version is above 3.
     """
     version = metadata.format_version if format_version is None else format_version
     check_version(version)
     if content not in (DATA, DELETES):
-        raise InvalidInputError(f"content of a manifest must be 0 or 1, not {content!r}")
+        raise InvalidInputError(f"content of a manifest: expected 0 or 1, found {content!r}")
     if version == 1 and content == DELETES:
         raise InvalidInputError(f"{path}: version 1 has no delete manifests")
     struct = partition_type(metadata, spec)
@@ -98,7 +99,7 @@ def write_manifest(
             tally.add(entry)
             yield _record(entry, version, snapshot_id, keys)
         if tally.is_empty:
-            raise InvalidInputError(f"{path}: a manifest without entries")
+            raise InvalidInputError(f"{path}: expected at least one manifest entry, found none")
 
     header = {
         "schema": metadata.schema().model_dump_json(),
@@ -125,30 +126,30 @@ def write_manifest_list(
     format_version: int,
     codec: str = "deflate",
 ) -> int | None:
-    """Writes a manifest list and assigns what its manifests left open.
+    """Writes a manifest list, and assigns sequence numbers and first row ids to its manifests.
 
     Args:
         io: PyIceberg's file access.
-        path: where to.
-        snapshot_id: the snapshot.
-        parent_snapshot_id: its parent, None for the first.
-        sequence_number: the snapshot's; `UNASSIGNED` manifests get it. 0 in version 1.
-        manifests: all manifests of the snapshot, new and carried over.
-        first_row_id: version 3: the table's ``next-row-id``; data manifests without a first row id get
-            theirs from here on.
+        path: the path of the new file.
+        snapshot_id: the id of the snapshot.
+        parent_snapshot_id: the id of its parent, None for the first snapshot.
+        sequence_number: the sequence number of the snapshot, which `UNASSIGNED` manifests get; 0 in version 1.
+        manifests: all manifests of the snapshot, new and existing.
+        first_row_id: the table's ``next-row-id`` (version 3). Data manifests without a first row id are assigned
+            ids from here.
         format_version: 1, 2 or 3.
-        codec: Avro's codec.
+        codec: the codec's name in Avro.
 
     Returns:
-        version 3: the table's next ``next-row-id``; else None.
+        the new ``next-row-id`` of the table in version 3, else None.
 
     Raises:
-        InvalidInputError: a manifest of another snapshot without a sequence number, or a delete manifest in
-            version 1.
+        InvalidInputError: a manifest of another snapshot has no sequence number, a count is missing, or a
+            version 1 list has a delete manifest.
     """
     check_version(format_version)
     if format_version >= 3 and first_row_id is None:
-        raise InvalidInputError("version 3 needs the table's next-row-id as first_row_id")
+        raise InvalidInputError("first_row_id: expected the table's next-row-id (version 3), found none")
     header = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
@@ -185,7 +186,7 @@ def write_manifest_list(
 def _codec(metadata: TableMetadata) -> str:
     name = metadata.properties.get("write.avro.compression-codec", "gzip").lower()
     if name not in CODECS:
-        raise UnsupportedError(f"write.avro.compression-codec {name!r}: known are {', '.join(CODECS)}")
+        raise UnsupportedError(f"write.avro.compression-codec {name!r}: expected one of {', '.join(CODECS)}")
     return CODECS[name]
 
 
@@ -197,13 +198,15 @@ def _partition_fields(schema: Any) -> list[dict[str, Any]]:
 
 
 def _record(entry: ManifestEntry, version: int, snapshot_id: int, keys: Sequence[str]) -> dict[str, Any]:
-    """The Avro record; arrays go as fastavro's tuples (type, value), which spares it a guess per union."""
+    """Makes the Avro record. Arrays are tuples (type, value), so that fastavro does not search the union's type."""
     if len(entry.partition) != len(keys):
         raise InvalidInputError(
             f"{entry.file_path}: {len(entry.partition)} partition values for {len(keys)} fields"
         )
     file: dict[str, Any] = {name: getattr(entry, name) for name in _FROM_FILE}
-    file["partition"] = {key: _raw(value) for key, value in zip(keys, entry.partition, strict=True)}
+    file["partition"] = {
+        key: _without_logical_type(value) for key, value in zip(keys, entry.partition, strict=True)
+    }
     for name in METRICS:
         if (values := file[name]) is not None:
             file[name] = ("array", [{"key": key, "value": value} for key, value in values.items()])
@@ -213,7 +216,7 @@ def _record(entry: ManifestEntry, version: int, snapshot_id: int, keys: Sequence
     if version == 1:
         file["block_size_in_bytes"] = _DEFAULT_BLOCK_SIZE
     elif entry.is_vector:
-        file["file_format"] = "puffin"  # as Java writes it
+        file["file_format"] = "puffin"  # lower case, as in Java
     if entry.content != DATA:
         file["first_row_id"] = None
     if entry.sequence_number is None:
@@ -232,11 +235,11 @@ def _record(entry: ManifestEntry, version: int, snapshot_id: int, keys: Sequence
     }
 
 
-def _raw(value: Any) -> Any:
+def _without_logical_type(value: Any) -> Any:
     if isinstance(value, UUID):
         return value.bytes
     if isinstance(value, date | datetime | time):
-        raise InvalidInputError(f"partition value {value!r}: days or microseconds as an int are expected")
+        raise InvalidInputError(f"partition value {value!r}: expected days or microseconds as an int")
     return value
 
 
@@ -244,11 +247,11 @@ def _list_record(manifest: ManifestFile, version: int) -> dict[str, Any]:
     record: dict[str, Any] = {f.name: getattr(manifest, f.name) for f in fields(ManifestFile)}
     for theirs, ours in LIST_NAMES.items():
         record[theirs] = record.pop(ours)
-    if version > 1:  # the counts are required there; unknown ones (version 1) are read as some, not none
+    if version > 1:  # required since version 2
         for name in ("added", "existing", "deleted"):
             for what in ("files", "rows"):
                 if record[f"{name}_{what}_count"] is None:
-                    raise InvalidInputError(f"{manifest.path}: a manifest without {name}_{what}_count")
+                    raise InvalidInputError(f"{manifest.path}: expected {name}_{what}_count, found none")
     if manifest.partitions is not None:
         record["partitions"] = (
             "array",
@@ -261,7 +264,7 @@ def _list_record(manifest: ManifestFile, version: int) -> dict[str, Any]:
 
 
 class _Tally:
-    """Counts and summaries of a manifest while its entries pass by."""
+    """Collects the counts and partition summaries of a manifest while its entries are written."""
 
     def __init__(self, manifest: ManifestFile, partition: StructType) -> None:
         self._manifest = manifest
@@ -275,14 +278,14 @@ class _Tally:
         manifest = self._manifest
         if (entry.content == DATA) != (manifest.content == DATA):
             raise InvalidInputError(
-                f"{entry.file_path}: content {entry.content} in a manifest of {manifest.content}"
+                f"{entry.file_path}: content {entry.content} in a manifest of content {manifest.content}"
             )
         if entry.spec_id != manifest.spec_id:
             raise InvalidInputError(
-                f"{entry.file_path}: spec {entry.spec_id} in a manifest of {manifest.spec_id}"
+                f"{entry.file_path}: spec {entry.spec_id} in a manifest of spec {manifest.spec_id}"
             )
         if entry.status not in (EXISTING, ADDED, DELETED):
-            raise InvalidInputError(f"{entry.file_path}: status {entry.status!r}")
+            raise InvalidInputError(f"{entry.file_path}: status {entry.status!r}, expected 0, 1 or 2")
         self._files[entry.status] += 1
         self._rows[entry.status] += entry.record_count
         self._partitions[entry.partition] = None
@@ -316,8 +319,10 @@ class _Tally:
             stats = PartitionFieldStats(kind)
             for partition in self._partitions:
                 stats.update(partition[position])
-            told = stats.to_summary()
+            summary = stats.to_summary()
             result.append(
-                PartitionSummary(told.contains_null, told.contains_nan, told.lower_bound, told.upper_bound)
+                PartitionSummary(
+                    summary.contains_null, summary.contains_nan, summary.lower_bound, summary.upper_bound
+                )
             )
         return result

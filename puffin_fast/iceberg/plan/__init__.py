@@ -1,4 +1,4 @@
-"""Which files: the plan of a snapshot, its delete index, pruning, the inventory of deletes."""
+"""Scan planning: the files of a snapshot, the delete index, pruning and the inventory of deletes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Delete files found by what they apply to: a path, a partition, or every older data file.
+"""An index of delete files by what they apply to: a path, a partition, or every older data file.
 
-The rules stand in `plan`; what is known of the delete files is their manifest entries.
+`files` documents the rules. The index only reads manifest entries, never the delete files.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry, partit
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["FILE_PATH_ID", "DeleteIndex", "FileTask", "only_path", "unused"]
+__all__ = ["FILE_PATH_ID", "DeleteIndex", "FileTask", "single_data_file", "unused"]
 
 FILE_PATH_ID = 2147483546
-"""Reserved field id of ``file_path`` in position deletes: its bounds say which data files are meant."""
+"""Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""
 
-_NAN = object()  # NaN equals NaN as a partition value
+_NAN = object()  # replaces NaN in partition values, so that NaN equals NaN
 
 
 @dataclass(slots=True)
 class FileTask:
-    """A data file and the deletes that apply to it, entries with inherited values filled in."""
+    """A data file and the delete files that apply to it; their entries include inherited values."""
 
     data: ManifestEntry
     vector: ManifestEntry | None = None
@@ -41,7 +41,7 @@ class FileTask:
 
     @property
     def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
-        """The delete files that apply, by kind; data files that share them share the tuple."""
+        """The delete files that apply, by kind. Data files with equal delete files share one tuple."""
         return () if self.vector is None else (self.vector,), self.position_deletes, self.equality_deletes
 
     @property
@@ -51,14 +51,14 @@ class FileTask:
 
 
 class _BySequence:
-    """Delete files of one partition or path, ordered by data sequence number; equal answers are one tuple."""
+    """Delete files of one partition or path, ordered by data sequence number. Equal results share one tuple."""
 
-    __slots__ = ("_answers", "_entries", "_numbers")
+    __slots__ = ("_entries", "_numbers", "_results")
 
     def __init__(self) -> None:
         self._entries: list[ManifestEntry] = []
         self._numbers: list[int] | None = None
-        self._answers: dict[int, tuple[ManifestEntry, ...]] = {}
+        self._results: dict[int, tuple[ManifestEntry, ...]] = {}
 
     def add(self, entry: ManifestEntry) -> None:
         self._entries.append(entry)
@@ -74,21 +74,20 @@ class _BySequence:
         if self._numbers is None:
             self._entries.sort(key=_sequence_number)
             self._numbers = [_sequence_number(entry) for entry in self._entries]
-            self._answers = {}
+            self._results = {}
         return self._numbers
 
     def _from(self, start: int) -> tuple[ManifestEntry, ...]:
-        if (found := self._answers.get(start)) is None:
-            found = self._answers[start] = tuple(self._entries[start:])
+        if (found := self._results.get(start)) is None:
+            found = self._results[start] = tuple(self._entries[start:])
         return found
 
 
 class _ByBounds:
     """Position-delete files of one partition, found by the bounds of their ``file_path``.
 
-    The data files are visited in the order of their paths, so that each delete file comes in once, at its lower
-    bound, and goes once, after its upper bound. Data files between two such events have equal answers, which are
-    one tuple.
+    Data files are visited in the order of their paths. A delete file is added once, at its lower bound, and removed
+    once, after its upper bound. Data files between two such events have equal results, which share one tuple.
     """
 
     def __init__(self) -> None:
@@ -100,26 +99,26 @@ class _ByBounds:
     def not_older(
         self, files: Iterable[ManifestEntry]
     ) -> Iterator[tuple[ManifestEntry, tuple[ManifestEntry, ...]]]:
-        """Each data file with the delete files that may name it and are not older; by path."""
+        """Yields each data file, by path, with the delete files that may reference it and are not older."""
         entries = sorted(self._entries, key=_sequence_number)
         numbers = [_sequence_number(entry) for entry in entries]
         bounds = [(*_path_bounds(entry), at) for at, entry in enumerate(entries)]
         bounds = [(low, high, at) for low, high, at in bounds if high is None or (low or b"") <= high]
-        coming = sorted(((low or b"", at) for low, _, at in bounds), reverse=True)
-        going = sorted(((high, at) for _, high, at in bounds if high is not None), reverse=True)
+        starting = sorted(((low or b"", at) for low, _, at in bounds), reverse=True)
+        ending = sorted(((high, at) for _, high, at in bounds if high is not None), reverse=True)
         inside: list[int] = []
-        answers: dict[int, tuple[ManifestEntry, ...]] = {}
+        results: dict[int, tuple[ManifestEntry, ...]] = {}
         for path, file in sorted(((file.file_path.encode(), file) for file in files), key=itemgetter(0)):
-            while coming and coming[-1][0] <= path:
-                insort(inside, coming.pop()[1])
-                answers = {}
-            while going and going[-1][0] < path:
-                del inside[bisect_left(inside, going.pop()[1])]
-                answers = {}
+            while starting and starting[-1][0] <= path:
+                insort(inside, starting.pop()[1])
+                results = {}
+            while ending and ending[-1][0] < path:
+                del inside[bisect_left(inside, ending.pop()[1])]
+                results = {}
             start = bisect_left(inside, bisect_left(numbers, _sequence_number(file)))
-            if start not in answers:
-                answers[start] = tuple([entries[at] for at in inside[start:]])
-            yield file, answers[start]
+            if start not in results:
+                results[start] = tuple([entries[at] for at in inside[start:]])
+            yield file, results[start]
 
 
 def _sequence_number(entry: ManifestEntry) -> int:
@@ -130,7 +129,7 @@ class DeleteIndex:
     """Delete files by what they apply to.
 
     Attributes:
-        entries: all of them.
+        entries: all delete files that were added.
     """
 
     def __init__(self, metadata: TableMetadata) -> None:
@@ -169,7 +168,7 @@ class DeleteIndex:
                 path = entry.referenced_data_file
                 if path is None:
                     raise CorruptDataError(
-                        "deletion vector without referenced-data-file", path=entry.file_path
+                        "deletion vector without referenced_data_file", path=entry.file_path
                     )
                 if path in vectors:
                     self._second_vector(vectors[path], entry)
@@ -182,13 +181,13 @@ class DeleteIndex:
                     self._equal_everywhere.add(entry)
                 else:
                     self._equal.setdefault(self._key(entry), _BySequence()).add(entry)
-            elif (path := only_path(entry)) is not None:
+            elif (path := single_data_file(entry)) is not None:
                 self._by_path.setdefault(path, _BySequence()).add(entry)
             else:
                 self._by_partition.setdefault(self._key(entry), _ByBounds()).add(entry)
 
     def _second_vector(self, first: ManifestEntry, second: ManifestEntry) -> None:
-        """A table may not have two vectors for a data file: nobody could say which one counts."""
+        """Raises: a data file has at most one deletion vector (table specification, "Deletion Vectors")."""
         raise CorruptDataError(
             f"two deletion vectors for one data file: {_where(first)} and {_where(second)}",
             path=first.referenced_data_file,
@@ -201,7 +200,7 @@ class DeleteIndex:
         for task in tasks:
             vector = task.vector
             if vector is not None and (vector.sequence_number or 0) < (task.data.sequence_number or 0):
-                task.vector = None  # of a file that stood at this path before
+                task.vector = None  # it belongs to an older data file of the same path
         if len(self.entries) != len(self._vectors):
             positions = self._position_deletes([task.data for task in tasks if task.vector is None])
             for task in tasks:
@@ -210,7 +209,7 @@ class DeleteIndex:
         return tasks
 
     def _position_deletes(self, files: Sequence[ManifestEntry]) -> dict[int, tuple[ManifestEntry, ...]]:
-        """The position-delete files that apply to data files, by the `id` of these."""
+        """The position-delete files that apply to each data file, by Python's `id` of the data file's entry."""
         found: dict[int, tuple[ManifestEntry, ...]] = {}
         if self._by_path:
             for file in files:
@@ -234,14 +233,14 @@ class DeleteIndex:
 
 
 def _joined(first: tuple[ManifestEntry, ...], second: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
-    """Both, without a copy where one is empty: a copy for each data file would take quadratic time."""
+    """Joins two tuples. If one is empty there is no copy: a copy for each data file would take quadratic time."""
     return first + second if first and second else first or second
 
 
 def unused(
     entries: Iterable[ManifestEntry], used: Iterable[tuple[ManifestEntry, ...]]
 ) -> list[ManifestEntry]:
-    """The delete files that are in none of the tuples that apply, of which many are the same object."""
+    """The delete files of `entries` that are in no tuple of `used`. Many of these tuples are the same object."""
     groups = {id(group): group for group in used}
     known = {id(entry) for group in groups.values() for entry in group}
     return [entry for entry in entries if id(entry) not in known]
@@ -251,8 +250,8 @@ def _where(vector: ManifestEntry) -> str:
     return f"{vector.file_path} offset {vector.content_offset}"
 
 
-def only_path(entry: ManifestEntry) -> str | None:
-    """The one data file that a position-delete file names, if it says so."""
+def single_data_file(entry: ManifestEntry) -> str | None:
+    """The data file that a position-delete file is limited to by its entry; None if it may have several."""
     if entry.referenced_data_file is not None:
         return entry.referenced_data_file
     lower, upper = _path_bounds(entry)

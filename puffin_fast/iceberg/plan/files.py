@@ -1,10 +1,10 @@
 """Which delete files apply to which data file of a snapshot (table specification, "Scan Planning").
 
-A delete file applies to a data file
-- deletion vector: it names the file, and is not older than it; it hides all position-delete files there;
-- position deletes: same spec and partition (or the one path that it names), and not older than the file;
-- equality deletes: same spec and partition, or an unpartitioned spec; the file is strictly older.
-"Older" compares data sequence numbers. Planning is linear in the files: all is found by path or partition.
+A delete file applies to a data file under these conditions. "Older" compares data sequence numbers.
+- A deletion vector references the data file and is not older. It supersedes all position-delete files of the data file.
+- A position-delete file has the data file's spec and partition, or references its path, and is not older.
+- An equality-delete file has the data file's spec and partition, or an unpartitioned spec; the data file is older.
+Planning takes linear time, because delete files are found by path or by partition.
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ from puffin_fast.iceberg.manifest import (
     read_manifests,
 )
 from puffin_fast.iceberg.manifest.avro_columns import Nested
-from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, Keeps
-from puffin_fast.iceberg.plan.delete_index import FILE_PATH_ID, DeleteIndex, FileTask, only_path, unused
-from puffin_fast.iceberg.plan.pruning import Prune
+from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
+from puffin_fast.iceberg.plan.delete_index import (
+    FILE_PATH_ID,
+    DeleteIndex,
+    FileTask,
+    single_data_file,
+    unused,
+)
+from puffin_fast.iceberg.plan.pruning import BoundsPruner
 from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 
@@ -51,7 +57,7 @@ __all__ = [
     "FILE_PATH_ID",
     "FileTask",
     "Plan",
-    "only_path",
+    "single_data_file",
     "plan_files",
     "plan_snapshot",
     "resolve",
@@ -63,13 +69,13 @@ MAX_FORMAT_VERSION = 3
 
 @dataclass(slots=True)
 class Plan:
-    """What a scan of one snapshot reads.
+    """The files that a scan of one snapshot reads.
 
     Attributes:
-        snapshot: None for a table (or a main branch) without snapshots.
-        schema: the schema to read with: the current one for a branch, else the snapshot's own.
-        tasks: the data files that may hold an answer, in the order of the manifests.
-        delete_files: those that were read, whatever they apply to.
+        snapshot: None for a table, or a main branch, without snapshots.
+        schema: the schema to read with: the current schema for a branch, else the schema of the snapshot.
+        tasks: the data files that may have matching rows, in the order of the manifests.
+        delete_files: the delete files of all manifests that were read, whether they apply to a task or not.
     """
 
     snapshot: Snapshot | None
@@ -79,7 +85,7 @@ class Plan:
 
     @property
     def unused(self) -> list[ManifestEntry]:
-        """Delete files that apply to none of `tasks`; without a filter these are the dangling ones."""
+        """The delete files that apply to no task. Without a row filter these are the dangling deletes."""
         return unused(self.delete_files, chain.from_iterable(task.groups for task in self.tasks))
 
 
@@ -87,11 +93,11 @@ def metadata_of(table: Table) -> TableMetadata:
     """A table's metadata.
 
     Raises:
-        InvalidInputError: what is given is no PyIceberg table, but its name, say.
+        InvalidInputError: `table` is not a PyIceberg table, but for example its name.
     """
     if not isinstance(table, Table):
         raise InvalidInputError(
-            f"table: expected a PyIceberg table (catalog.load_table gives one), found {table!r}"
+            f"table: expected a PyIceberg table (see catalog.load_table), found {table!r}"
         )
     return table.metadata
 
@@ -104,26 +110,26 @@ def resolve(
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
 ) -> tuple[Snapshot | None, Schema]:
-    """The snapshot that is meant, and the schema to read it with.
+    """Finds a snapshot and the schema to read it with. At most one of the four selectors is given.
 
     Args:
-        metadata: the table's.
-        snapshot_id: a snapshot.
-        branch: the head of this branch.
-        tag: the snapshot of this tag.
-        as_of: what was current at this time: milliseconds since 1970, or a datetime or ISO 8601 text with a time
-            zone.
+        metadata: the table's metadata.
+        snapshot_id: selects this snapshot.
+        branch: selects the head of this branch.
+        tag: selects the snapshot of this tag.
+        as_of: selects the snapshot that was current at this time: milliseconds since 1970, or a datetime or
+            ISO 8601 text with a time zone.
 
     Raises:
-        NotFoundError: no such snapshot or reference.
-        InvalidInputError: more than one of the four, a branch that is a tag, a tag that is a branch, or a
-            datetime without time zone.
-        CorruptDataError: a reference to a snapshot that the metadata does not have.
+        NotFoundError: there is no such snapshot or reference.
+        InvalidInputError: more than one selector is given, `branch` names a tag, `tag` names a branch, or a
+            datetime has no time zone.
+        CorruptDataError: the metadata does not have the snapshot of a reference.
         UnsupportedError: a format version above 3.
     """
     if metadata.format_version > MAX_FORMAT_VERSION:
         raise UnsupportedError(
-            f"format version {metadata.format_version}: up to {MAX_FORMAT_VERSION} are known"
+            f"format version {metadata.format_version}: expected at most {MAX_FORMAT_VERSION}"
         )
     choices = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
     given = [name for name, value in choices.items() if value is not None]
@@ -162,7 +168,7 @@ def snapshot_of(metadata: TableMetadata, reference: str = MAIN_BRANCH) -> Snapsh
     """The snapshot that a branch or tag points to; None for the main branch of a table without snapshots.
 
     Raises:
-        CorruptDataError: the metadata has no such snapshot, or its current snapshot is not main's.
+        CorruptDataError: the metadata does not have the snapshot, or its current snapshot differs from main's.
     """
     named = metadata.refs.get(reference)
     snapshot_id = None if named is None else named.snapshot_id
@@ -196,11 +202,11 @@ def _snapshot(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
 def _as_of(metadata: TableMetadata, as_of: int | str | datetime) -> int:
     as_of = milliseconds_of(as_of)
     found = None
-    for entry in metadata.snapshot_log:  # the last of them, wherever clocks went: the log is in order
+    for entry in metadata.snapshot_log:  # the last match: the log is in commit order, timestamps may not be
         if entry.timestamp_ms <= as_of:
             found = entry.snapshot_id
     if found is None:
-        raise NotFoundError(f"no snapshot at or before {as_of} ms")
+        raise NotFoundError(f"no snapshot at or before {as_of} ms since 1970")
     return found
 
 
@@ -215,23 +221,24 @@ def plan_files(
     case_sensitive: bool = True,
     metrics: bool = False,
 ) -> Plan:
-    """Plans a scan: the data files that a filter leaves, each with the deletes that apply.
+    """Plans a scan: finds the data files that may have matching rows, and the deletes that apply to each.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id: a snapshot, instead of the current one.
-        branch, tag: the snapshot of a branch or of a tag.
-        as_of: milliseconds since 1970, or a datetime or ISO 8601 text with a time zone.
-        row_filter: as `RowFilter.bind` takes it; manifests and files where no row can match are left out by
-            partition values and metrics.
-        case_sensitive: whether names in the filter must agree in case.
-        metrics: keep the metrics of data files even where the filter needs none.
+        snapshot_id: the snapshot to scan; the current one by default.
+        branch, tag: the branch or tag whose snapshot is scanned.
+        as_of: the time at which the snapshot was current: milliseconds since 1970, or a datetime or ISO 8601
+            text with a time zone.
+        row_filter: as for `RowFilter.bind`. Manifests and data files in which no row can match are pruned by
+            their partition values and metrics.
+        case_sensitive: whether column names in the filter are case-sensitive.
+        metrics: whether the entries of data files have their metrics even if pruning does not need them.
 
     Raises:
-        NotFoundError: an unknown snapshot, reference or column.
-        InvalidInputError: a filter that does not parse or fit.
-        CorruptDataError: two vectors for one data file (both are named), or damaged metadata.
-        UnsupportedError: a format version above 3.
+        NotFoundError: there is no such snapshot, reference or column.
+        InvalidInputError: the filter does not parse, or a literal is not a value of its column's type.
+        CorruptDataError: a data file has two deletion vectors (the message names both), or metadata is damaged.
+        UnsupportedError: the format version is above 3.
     """
     snapshot, schema = resolve(
         metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
@@ -250,7 +257,7 @@ def plan_snapshot(
     case_sensitive: bool = True,
     metrics: bool = False,
 ) -> Plan:
-    """`plan_files` of what `resolve` found, with a filter that is bound to that schema."""
+    """Plans a scan of a snapshot and schema from `resolve`; `row_filter` is bound to that schema."""
     metadata = table.metadata
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.always_false:
@@ -259,7 +266,7 @@ def plan_snapshot(
     manifests = [
         manifest
         for manifest in manifests_of(table.io, snapshot)
-        if manifest.may_be_live and pruning.keeps_manifest(manifest)
+        if manifest.may_be_live and pruning.may_match_manifest(manifest)
     ]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
@@ -271,35 +278,35 @@ def plan_snapshot(
     found: list[ManifestEntry] = []
     with paused_gc():
         for manifest, entries in read_manifests(
-            table.io, data_manifests, specs, metrics=metrics, keeps=pruning.keeps_bounds
+            table.io, data_manifests, specs, metrics=metrics, select=pruning.select_by_bounds
         ):
-            keeps = pruning.keeps_data(manifest.spec_id)
-            found.extend(entries if keeps is None else filter(keeps, entries))
-        about = _about({data.file_path for data in found}) if pruning.filters else None
-        if about is not None and not found:
+            may_match = pruning.data_file_test(manifest.spec_id)
+            found.extend(entries if may_match is None else filter(may_match, entries))
+        select_deletes = _referencing({data.file_path for data in found}) if pruning.filters else None
+        if select_deletes is not None and not found:
             delete_manifests = []
         for manifest, entries in read_manifests(
-            table.io, delete_manifests, specs, metrics=False, keeps=about
+            table.io, delete_manifests, specs, metrics=False, select=select_deletes
         ):
-            keeps = pruning.keeps_delete(manifest.spec_id)
-            deletes.add(entries if keeps is None else filter(keeps, entries))
+            may_apply = pruning.delete_file_test(manifest.spec_id)
+            deletes.add(entries if may_apply is None else filter(may_apply, entries))
         plan.tasks = deletes.tasks(found)
     plan.delete_files = deletes.entries
     return plan
 
 
-def _about(paths: set[str]) -> Keeps:
-    """Leaves out vectors, and position deletes, that name another data file."""
+def _referencing(paths: set[str]) -> EntrySelector:
+    """Selects delete files that reference one of the data files, or do not reference a single data file."""
 
-    def keeps(columns: Columns) -> np.ndarray:
+    def select(columns: Columns) -> np.ndarray:
         named = columns.get("referenced_data_file") or [None] * len(columns["status"])
         return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
 
-    return keeps
+    return select
 
 
 class _Pruning:
-    """Evaluators of a filter, made once per partition spec."""
+    """The evaluators of a filter on manifests and files, made once for each partition spec."""
 
     def __init__(
         self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
@@ -312,7 +319,7 @@ class _Pruning:
         self._projection = cache(self._project)
         self._manifest = cache(self._manifest_evaluator)
         self._partition = cache(self._partition_evaluator)
-        self._prune = Prune(schema, expression, case_sensitive) if self.filters else None
+        self._pruner = BoundsPruner(schema, expression, case_sensitive) if self.filters else None
         self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
 
     def _spec(self, spec_id: int) -> PartitionSpec:
@@ -330,7 +337,7 @@ class _Pruning:
         project = inclusive_projection(self._schema, self._spec(spec_id), self._case_sensitive)
         try:
             return project(self._expression)
-        except ArithmeticError:  # before the first or after the last date that Python has
+        except ArithmeticError:  # a date before the first or after the last date of Python
             return AlwaysTrue()
 
     def _manifest_evaluator(self, spec_id: int) -> Callable[[Any], bool]:
@@ -346,31 +353,31 @@ class _Pruning:
         evaluate = expression_evaluator(struct, projected, self._case_sensitive)
         return cache(evaluate)
 
-    def keeps_manifest(self, manifest: ManifestFile) -> bool:
+    def may_match_manifest(self, manifest: ManifestFile) -> bool:
         self._spec(manifest.spec_id)
         return not self.filters or self._manifest(manifest.spec_id)(manifest)
 
     @property
-    def keeps_bounds(self) -> Keeps | None:
-        """By the bounds of data files where these come by columns."""
-        prune = self._prune
-        if prune is None:
+    def select_by_bounds(self) -> EntrySelector | None:
+        """A selector of data files by their bounds, if the manifest was read by columns; None without a filter."""
+        pruner = self._pruner
+        if pruner is None:
             return None
 
-        def keeps(columns: Columns) -> np.ndarray:
+        def select(columns: Columns) -> np.ndarray:
             lower, upper = (columns.get(name) for name in BOUNDS)
             if isinstance(lower, Nested) and isinstance(upper, Nested):
-                return prune.keeps(lower, upper)
+                return pruner.may_match(lower, upper)
             return np.ones(len(columns["status"]), np.bool_)
 
-        return keeps
+        return select
 
-    def keeps_delete(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
-        """By partition only: a delete file's metrics speak of deleted rows, not of those that are left."""
+    def delete_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+        """A test of delete files by partition only: their metrics describe deleted rows, not live rows."""
         by_partition = self._partition(spec_id) if self.filters else None
         return None if by_partition is None else lambda entry: by_partition(entry.partition)
 
-    def keeps_data(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+    def data_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
         by_metrics = self._metrics
         if by_metrics is None:
             return None

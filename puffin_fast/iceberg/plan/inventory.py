@@ -1,7 +1,7 @@
-"""All live delete files of a snapshot, also where they break the rules that planning insists on.
+"""The inventory of all live delete files of a snapshot, for verify, repair and the reports.
 
-Planning answers "what applies" and refuses a table with two vectors for a data file. Who mends or judges a
-table needs to see those too, and the delete files that apply to nothing, or that a vector hides.
+Planning raises if a data file has two deletion vectors, and omits delete files that do not apply. The inventory
+includes both: second vectors, dangling deletes, and position-delete files that a vector supersedes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = ["DeleteInventory", "FileDeletes", "by_puffin_file", "take_inventory"]
 
 
 PER_GROUP = 1000
-"""Vectors that are read, and held, at a time."""
+"""The maximum number of data files in a group: their vectors are read and held in memory together."""
 
 
 @dataclass(slots=True)
 class FileDeletes:
-    """A data file and every delete file that is about it.
+    """A data file and all delete files that reference it or apply to it.
 
     Attributes:
         data: the data file.
-        vectors: deletion vectors that are not older; the specification allows one.
-        position_deletes: those that apply, or would if no vector hid them.
-        equality_deletes: those that apply.
+        vectors: the deletion vectors that are not older than the data file; the specification allows one.
+        position_deletes: the position-delete files that apply, or are superseded by a vector.
+        equality_deletes: the equality-delete files that apply.
     """
 
     data: ManifestEntry
@@ -51,15 +51,15 @@ class FileDeletes:
 
     @property
     def superseded(self) -> tuple[ManifestEntry, ...]:
-        """Position-delete files that no reader opens for this data file, because it has a vector."""
+        """The position-delete files that do not apply, because the data file has a deletion vector."""
         return self.position_deletes if self.vectors else ()
 
     @property
     def task(self) -> FileTask:
-        """What a scan makes of it.
+        """The scan task of the data file.
 
         Raises:
-            CorruptDataError: it has two vectors.
+            CorruptDataError: the data file has two deletion vectors.
         """
         if len(self.vectors) > 1:
             raise CorruptDataError(
@@ -72,7 +72,7 @@ class FileDeletes:
 
     @property
     def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
-        """The delete files that are about it, by kind; data files that share them share the tuple."""
+        """All delete files, by kind. Data files with equal delete files share one tuple."""
         return self.vectors, self.position_deletes, self.equality_deletes
 
 
@@ -82,23 +82,23 @@ class DeleteInventory:
 
     Attributes:
         files: the data files, in the order of the manifests.
-        dangling: delete files that are about no live data file.
-        nameless: vectors that do not say whose they are, and equality deletes without ids.
+        dangling: the delete files that apply to no live data file.
+        incomplete: deletion vectors without ``referenced_data_file``, equality deletes without ``equality_ids``.
     """
 
     files: list[FileDeletes] = field(default_factory=list)
     dangling: list[ManifestEntry] = field(default_factory=list)
-    nameless: list[ManifestEntry] = field(default_factory=list)
+    incomplete: list[ManifestEntry] = field(default_factory=list)
 
     def vectors(self) -> Iterator[ManifestEntry]:
-        """Every live vector, whatever it is about."""
+        """Yields all live deletion vectors, including dangling and incomplete ones."""
         for file in self.files:
             yield from file.vectors
-        yield from (entry for entry in (*self.dangling, *self.nameless) if entry.is_vector)
+        yield from (entry for entry in (*self.dangling, *self.incomplete) if entry.is_vector)
 
 
 def by_puffin_file(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
-    """Data files with a vector in groups, by the Puffin file of the first; those without one stand alone."""
+    """Groups data files by the Puffin file of their first vector; a data file without vector is its own group."""
     groups: list[list[FileDeletes]] = []
     of_path: dict[str, list[FileDeletes]] = {}
     for file in files:
@@ -113,7 +113,7 @@ def by_puffin_file(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
 
 
 class _Index(DeleteIndex):
-    """Keeps what planning refuses, and finds what it need not look at."""
+    """A delete index that accepts second vectors of a data file, and also finds superseded delete files."""
 
     def __init__(self, metadata: TableMetadata) -> None:
         super().__init__(metadata)
@@ -142,12 +142,12 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     """Reads all manifests of a snapshot.
 
     Args:
-        table: of format version 1 to 3.
+        table: a table of format version 1 to 3.
         snapshot: None for an empty branch.
-        metrics: keep the metrics of data files.
+        metrics: whether the entries of data files have their metrics.
 
     Raises:
-        CorruptDataError, NotFoundError: damaged or missing metadata.
+        CorruptDataError, NotFoundError: a metadata file is damaged or missing.
     """
     result = DeleteInventory()
     if snapshot is None:
@@ -156,7 +156,7 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     index, specs = _Index(table.metadata), table.specs()
     deletes = [manifest for manifest in manifests if manifest.content != DATA]
     for _, entries in read_manifests(table.io, deletes, specs):
-        index.add(entry for entry in entries if not _is_nameless(entry, result.nameless))
+        index.add(entry for entry in entries if not _is_incomplete(entry, result.incomplete))
     data = [manifest for manifest in manifests if manifest.content == DATA]
     found = read_manifests(table.io, data, specs, metrics=metrics)
     result.files = index.files([entry for _, entries in found for entry in entries])
@@ -164,9 +164,9 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     return result
 
 
-def _is_nameless(entry: ManifestEntry, nameless: list[ManifestEntry]) -> bool:
+def _is_incomplete(entry: ManifestEntry, incomplete: list[ManifestEntry]) -> bool:
     vector = entry.is_vector and entry.referenced_data_file is None
     found = vector or (entry.content == EQUALITY_DELETES and not entry.equality_ids)
     if found:
-        nameless.append(entry)
+        incomplete.append(entry)
     return found

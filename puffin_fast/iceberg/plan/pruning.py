@@ -1,6 +1,7 @@
-"""Which of very many files a filter leaves, by their bounds at once; what this keeps is looked at one by one.
+"""Prunes many data files at once by their column bounds; the remaining files are evaluated one by one.
 
-Whatever a bound does not plainly say (another type's width, NaN, null counts, prefixes) keeps the file.
+A file is only pruned if its bounds exclude a match. Bounds of another width, tests for NaN or null, and prefix tests
+never prune here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest.avro_columns import Nested
 
-__all__ = ["Prune"]
+__all__ = ["BoundsPruner"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -35,39 +36,42 @@ _INT64 = (
 )
 
 
-class Prune:
-    """A filter, to be held against the bounds of many files.
+class BoundsPruner:
+    """A filter that is evaluated on the bounds of many files.
 
     Args:
-        schema: what the filter is about.
-        expression: the filter.
-        case_sensitive: whether names must agree in case.
+        schema: the schema of the filter's columns.
+        expression: the filter, unbound.
+        case_sensitive: whether column names are case-sensitive.
     """
 
     def __init__(self, schema: Schema, expression: BooleanExpression, case_sensitive: bool) -> None:
         self._bound = bind(schema, rewrite_not(expression), case_sensitive)
 
-    def keeps(self, lower: Nested, upper: Nested) -> Mask:
-        """One flag per file, false only where no row can match.
+    def may_match(self, lower: Nested, upper: Nested) -> Mask:
+        """Evaluates the filter.
 
         Args:
-            lower: the files' lower bounds by field id.
-            upper: their upper bounds.
+            lower: the lower bounds of each file, by field id.
+            upper: the upper bounds of each file, by field id.
+
+        Returns:
+            one flag per file, False only if no row can match.
         """
-        return visit(self._bound, _Keeps(lower, upper))
+        return visit(self._bound, _BoundsEvaluator(lower, upper))
 
 
-class _Keeps(BoundBooleanExpressionVisitor[Mask]):
+class _BoundsEvaluator(BoundBooleanExpressionVisitor[Mask]):
     def __init__(self, lower: Nested, upper: Nested) -> None:
         self._lower, self._upper = lower, upper
 
     def _all(self) -> Mask:
         return np.ones(len(self._lower), np.bool_)
 
-    def _holds(
-        self, bounds: Nested, term: Any, value: Any, holds: Callable[[Any, Any], polars.Series]
+    def _satisfies(
+        self, bounds: Nested, term: Any, value: Any, compare: Callable[[Any, Any], polars.Series]
     ) -> Mask:
-        """Where a bound compares with a value as it should, or says nothing."""
+        """Marks the files whose bound satisfies the comparison with `value`, or is unknown."""
         import polars
 
         found, field = self._all(), term.ref().field
@@ -83,7 +87,7 @@ class _Keeps(BoundBooleanExpressionVisitor[Mask]):
             values = raw.bin.reinterpret(dtype=polars.Int64)
         else:
             return found
-        found[rows] = holds(values, polars.Series([value], dtype=values.dtype)).fill_null(True).to_numpy()
+        found[rows] = compare(values, polars.Series([value], dtype=values.dtype)).fill_null(True).to_numpy()
         return found
 
     def visit_true(self) -> Mask:
@@ -93,7 +97,7 @@ class _Keeps(BoundBooleanExpressionVisitor[Mask]):
         return ~self._all()
 
     def visit_not(self, child_result: Mask) -> Mask:
-        raise TypeError("NOT is rewritten before")
+        raise TypeError("expected an expression without NOT")
 
     def visit_and(self, left_result: Mask, right_result: Mask) -> Mask:
         return left_result & right_result
@@ -102,23 +106,25 @@ class _Keeps(BoundBooleanExpressionVisitor[Mask]):
         return left_result | right_result
 
     def visit_less_than(self, term: Any, literal: Any) -> Mask:
-        return self._holds(self._lower, term, literal.value, lambda low, value: low < value)
+        return self._satisfies(self._lower, term, literal.value, lambda low, value: low < value)
 
     def visit_less_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        return self._holds(self._lower, term, literal.value, lambda low, value: low <= value)
+        return self._satisfies(self._lower, term, literal.value, lambda low, value: low <= value)
 
     def visit_greater_than(self, term: Any, literal: Any) -> Mask:
-        return self._holds(self._upper, term, literal.value, lambda high, value: high > value)
+        return self._satisfies(self._upper, term, literal.value, lambda high, value: high > value)
 
     def visit_greater_than_or_equal(self, term: Any, literal: Any) -> Mask:
-        return self._holds(self._upper, term, literal.value, lambda high, value: high >= value)
+        return self._satisfies(self._upper, term, literal.value, lambda high, value: high >= value)
 
     def visit_equal(self, term: Any, literal: Any) -> Mask:
         return self.visit_in(term, {literal.value})
 
     def visit_in(self, term: Any, literals: set[Any]) -> Mask:
-        not_above = self._holds(self._lower, term, max(literals), lambda low, value: low <= value)
-        return not_above & self._holds(self._upper, term, min(literals), lambda high, value: high >= value)
+        not_above = self._satisfies(self._lower, term, max(literals), lambda low, value: low <= value)
+        return not_above & self._satisfies(
+            self._upper, term, min(literals), lambda high, value: high >= value
+        )
 
     def visit_not_in(self, term: Any, literals: Any) -> Mask:
         return self._all()

@@ -15,7 +15,7 @@ from puffin_fast.iceberg.maintenance.convert import (
     equality_conversion,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
-from puffin_fast.iceberg.plan.files import only_path
+from puffin_fast.iceberg.plan.files import single_data_file
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -97,7 +97,9 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
     sharing: list[FileDeletes] = []
     for file in files:
         task = replace(file, equality_deletes=())
-        (sharing if any(only_path(entry) is None for entry in file.position_deletes) else alone).append(task)
+        (
+            sharing if any(single_data_file(entry) is None for entry in file.position_deletes) else alone
+        ).append(task)
     reports = []
     if alone:
         alone.sort(key=lambda file: file.data.spec_id)

@@ -1,4 +1,4 @@
-"""Manifests by columns: Polars and fastavro give the same, and hostile bytes end in an error of ours."""
+"""Manifests by columns: Polars and fastavro read equal values, and hostile bytes raise an error of the package."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def written(tmp_path: Path) -> Callable[..., AvroFile]:
 
 
 def by_polars(monkeypatch: pytest.MonkeyPatch, file: AvroFile, names: tuple[str, ...] = FLAT) -> Outcome:
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
     kinds = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
-    return avro_columns._by_polars(file, kinds)
+    return avro_columns._read_with_polars(file, kinds)
 
 
 def by_fastavro(monkeypatch: pytest.MonkeyPatch, file: AvroFile, names: tuple[str, ...] = FLAT) -> Outcome:
@@ -104,7 +104,7 @@ def by_fastavro(monkeypatch: pytest.MonkeyPatch, file: AvroFile, names: tuple[st
 
 @pytest.mark.parametrize("n_records", [0, 1, 3, 500])
 @pytest.mark.parametrize("codec", ["deflate", "null", "zstandard"])
-def test_both_readers_give_the_same(
+def test_both_readers_read_equal_values(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, n_records: int, codec: str
 ) -> None:
     records = [entry(n) for n in range(n_records)]
@@ -121,14 +121,14 @@ def test_both_readers_give_the_same(
 
 
 @pytest.mark.parametrize("names", [("path",), ("nothing",), ("counts", "status"), ("small", "not there"), ()])
-def test_only_what_is_asked_for_comes_back(
+def test_only_the_named_columns_are_read(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     file = written([entry(n) for n in range(20)])
     found = by_fastavro(monkeypatch, file, names)
     assert found is not None
     assert set(found) == set(names) & set(FLAT)
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
     assert read_columns(file, names) == found
 
 
@@ -137,12 +137,12 @@ def test_small_files_and_machines_without_polars_use_fastavro(
 ) -> None:
     file = written([entry(n) for n in range(20)])
     kinds = {field["name"]: field["type"] for field in file.schema["fields"]}
-    assert file.n_bytes < avro_columns.LARGE
+    assert file.n_bytes < avro_columns.MIN_POLARS_BYTES
     monkeypatch.delitem(sys.modules, "polars", raising=False)
-    assert avro_columns._by_polars(file, kinds) is None
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    assert avro_columns._read_with_polars(file, kinds) is None
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
     monkeypatch.setattr(avro_columns, "_polars", lambda: None)
-    assert avro_columns._by_polars(file, kinds) is None
+    assert avro_columns._read_with_polars(file, kinds) is None
     assert read_columns(file, FLAT)["status"] == [n % 3 for n in range(20)]
 
 
@@ -158,18 +158,18 @@ def test_small_files_and_machines_without_polars_use_fastavro(
         (["null", "boolean"], [True, False]),
     ],
 )
-def test_types_that_only_fastavro_takes_go_to_it(
+def test_types_that_polars_reads_differently_are_read_by_fastavro(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, kind: Any, values: list[Any]
 ) -> None:
     schema = record("r", ("status", "long"), ("x", kind))
     file = written([{"status": n, "x": value} for n, value in enumerate(values)], schema)
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
     assert read_columns(file, ("status", "x")) == {"status": [0, 1], "x": values}
 
 
 def outcome(read: Callable[[], Outcome]) -> str:
     try:
-        return repr(read())  # as text, for NaN is not itself
+        return repr(read())  # compared as text, because NaN does not equal NaN
     except PuffinFastError as error:
         return f"{type(error).__name__}: {error}".partition(" at 0x")[0]
 
@@ -179,11 +179,11 @@ def flipped(at: int, bit: int) -> Callable[[bytes], bytes]:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "null"])
-def test_altered_bytes_end_as_they_do_without_polars(
+def test_altered_bytes_have_the_same_outcome_as_without_polars(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
-    """But for branches that a union does not have: Polars takes them for the one that is not null."""
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    """Except for an invalid branch of a union, which Polars reads as the branch that is not null."""
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
     records = [entry(n) for n in range(4)]
     whole = written(records, codec=codec)
     right = repr(read_columns(whole, FLAT))
@@ -205,7 +205,7 @@ def test_altered_bytes_end_as_they_do_without_polars(
     assert accepted
 
 
-def test_a_block_that_claims_more_records_than_bytes_reserves_no_memory(
+def test_a_block_that_declares_more_records_than_bytes_allocates_no_memory(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written([entry(1)], codec="null")
@@ -219,7 +219,7 @@ def test_a_block_that_claims_more_records_than_bytes_reserves_no_memory(
         written([entry(1)], codec="null", change=lie)
 
 
-def test_a_block_that_claims_fewer_records_than_it_holds_does_not_shift_others(
+def test_a_block_that_declares_too_few_records_does_not_shift_other_blocks(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [entry(n) for n in range(3)]
@@ -243,19 +243,19 @@ def test_a_block_that_claims_fewer_records_than_it_holds_does_not_shift_others(
         {"type": "fixed", "name": "nought", "size": 0},
     ],
 )
-def test_items_without_bytes_are_refused_however_they_are_wrapped(
+def test_items_that_take_no_bytes_are_refused_at_any_depth(
     written: Callable[..., AvroFile], items: Any
 ) -> None:
     schema = record("r", ("status", "long"), ("x", {"type": "array", "items": items}))
-    with pytest.raises(CorruptDataError, match="without bytes"):
+    with pytest.raises(CorruptDataError, match="take no bytes"):
         written([], schema)
     if isinstance(items, dict):
         named = record("r", ("status", items), ("x", {"type": "array", "items": items["name"]}))
-        with pytest.raises(CorruptDataError, match="without bytes"):
+        with pytest.raises(CorruptDataError, match="take no bytes"):
             written([], named)
 
 
-def test_a_fixed_of_more_bytes_than_there_are_reserves_no_memory(
+def test_a_fixed_larger_than_the_file_allocates_no_memory(
     written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed = {"type": "fixed", "name": "code", "size": 8}

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists: nothing is lost, PyIceberg reads what we write, hostile bytes are refused."""
+"""Manifests and manifest lists: all fields round-trip, PyIceberg reads them, and hostile bytes are refused."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def entry(number: int = 0, **fields: Any) -> ManifestEntry:
 
 
 def full(number: int, **fields: Any) -> ManifestEntry:
-    """An entry in which every field of a data file says something."""
+    """An entry in which no field of the data file is null."""
     known: dict[str, Any] = {
         "column_sizes": {1: 5, 2: 6},
         "value_counts": {1: 100},
@@ -178,7 +178,7 @@ def listed(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_every_field_and_partition_type_comes_back(tmp_path: Path, version: int) -> None:
+def test_all_fields_and_partition_types_round_trip(tmp_path: Path, version: int) -> None:
     entries = [full(n, partition=VALUES if n % 2 else (None,) * len(VALUES)) for n in range(5)]
     if version > 1:
         entries.append(
@@ -206,14 +206,14 @@ def test_every_field_and_partition_type_comes_back(tmp_path: Path, version: int)
             assert now.snapshot_id == SNAPSHOT
             now.snapshot_id = None
         if was.first_row_id is not None:
-            assert now.first_row_id is None  # the manifest has none: nothing is assigned yet
+            assert now.first_row_id is None  # the manifest has no first row id yet
             now.first_row_id = was.first_row_id
         assert now == was
     assert read_manifest(IO, manifest, {0: SPEC}) == [e for e in read if e.status != DELETED]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_pyiceberg_reads_what_we_write(tmp_path: Path, version: int) -> None:
+def test_pyiceberg_reads_the_written_manifests(tmp_path: Path, version: int) -> None:
     entries = [full(n, partition=VALUES) for n in range(3)]
     manifest = write(tmp_path / "m.avro", version, entries, spec=SPEC)
     listed(tmp_path / "l.avro", version, [manifest])
@@ -283,7 +283,7 @@ def test_the_schema_follows_the_specification(tmp_path: Path) -> None:
     assert logical == plain | {"t": "time-micros", "ts": "timestamp-micros"}
 
 
-def test_vectors_keep_their_range_and_carry_no_row_id(tmp_path: Path) -> None:
+def test_vectors_have_their_offset_and_size_and_no_row_id(tmp_path: Path) -> None:
     vector = entry(
         1,
         content=POSITION_DELETES,
@@ -295,7 +295,7 @@ def test_vectors_keep_their_range_and_carry_no_row_id(tmp_path: Path) -> None:
     )
     manifest = write(tmp_path / "m.avro", 3, [vector], content=DELETES)
     manifest.sequence_number = 2
-    manifest.first_row_id = 500  # as DuckDB writes it: not for delete manifests
+    manifest.first_row_id = 500  # DuckDB writes it in delete manifests, where it has no meaning
     (read,) = read_manifest(IO, manifest)
     assert read.is_vector
     assert (read.referenced_data_file, read.content_offset, read.content_size_in_bytes) == (
@@ -306,7 +306,7 @@ def test_vectors_keep_their_range_and_carry_no_row_id(tmp_path: Path) -> None:
     assert read.first_row_id is None
 
 
-def test_row_ids_are_inherited_in_order_and_never_by_deleted_files(tmp_path: Path) -> None:
+def test_live_files_inherit_row_ids_in_order_and_deleted_files_none(tmp_path: Path) -> None:
     known = {"snapshot_id": 9, "sequence_number": 2, "file_sequence_number": 2}
     entries = [
         entry(0),
@@ -322,7 +322,7 @@ def test_row_ids_are_inherited_in_order_and_never_by_deleted_files(tmp_path: Pat
     assert [e.first_row_id for e in read_manifest(IO, read)] == [1000, 1100, 7, 1201]
 
 
-def test_a_manifest_list_assigns_what_was_left_open_and_keeps_the_rest(tmp_path: Path) -> None:
+def test_a_manifest_list_assigns_missing_numbers_and_preserves_the_others(tmp_path: Path) -> None:
     old = write(tmp_path / "old.avro", 3, [entry(0)])
     _, (old,) = listed(tmp_path / "l0.avro", 3, [old], sequence_number=4, first_row_id=0)
     new = write(tmp_path / "new.avro", 3, [entry(1)])
@@ -337,7 +337,7 @@ def test_a_manifest_list_assigns_what_was_left_open_and_keeps_the_rest(tmp_path:
     assert read[1] == old
 
 
-def test_many_manifests_are_read_in_their_order(tmp_path: Path) -> None:
+def test_manifests_are_read_in_the_given_order(tmp_path: Path) -> None:
     manifests = [write(tmp_path / f"{n}.avro", 2, [entry(n)]) for n in range(20)]
     read = list(read_manifests(IO, manifests))
     assert [m.path for m, _ in read] == [m.path for m in manifests]
@@ -367,13 +367,13 @@ def test_partition_values_follow_the_spec_by_field_id(tmp_path: Path) -> None:
         ([entry(snapshot_id=5)], {}),
     ],
 )
-def test_entries_that_cannot_stand_are_refused(tmp_path: Path, entries: Any, named: Any) -> None:
+def test_invalid_entries_are_refused(tmp_path: Path, entries: Any, named: Any) -> None:
     with pytest.raises(InvalidInputError):
         write(tmp_path / "m.avro", 2, entries, **named)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_version_does_not_know_is_refused(tmp_path: Path) -> None:
+def test_features_that_a_format_version_does_not_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError):
         write(tmp_path / "m.avro", 4, [entry()], metadata=metadata(2))
     with pytest.raises(InvalidInputError):
@@ -396,7 +396,7 @@ def test_codecs_of_the_table_property_are_used(tmp_path: Path, codec: str) -> No
     assert len(read_manifest(IO, manifest)) == 50
 
 
-def test_truncated_and_altered_files_are_refused_or_read_as_something(tmp_path: Path) -> None:
+def test_truncated_and_altered_files_are_read_or_raise_an_error_of_the_package(tmp_path: Path) -> None:
     path = tmp_path / "m.avro"
     manifest = write(path, 3, [full(n, partition=VALUES) for n in range(2)], spec=SPEC)
     data = path.read_bytes()
@@ -413,7 +413,7 @@ def test_truncated_and_altered_files_are_refused_or_read_as_something(tmp_path: 
         read_manifest(IO, manifest)
 
 
-def test_an_array_without_bytes_cannot_make_the_reader_spin(tmp_path: Path) -> None:
+def test_an_array_of_items_without_bytes_is_refused_quickly(tmp_path: Path) -> None:
     schema = {
         "type": "record",
         "name": "manifest_file",
@@ -422,7 +422,7 @@ def test_an_array_without_bytes_cannot_make_the_reader_spin(tmp_path: Path) -> N
     buffer = BytesIO()
     fastavro.writer(buffer, schema, [{"odd": [None] * 1000}])
     (tmp_path / "l.avro").write_bytes(buffer.getvalue())
-    with pytest.raises(CorruptDataError, match="without bytes"):
+    with pytest.raises(CorruptDataError, match="take no bytes"):
         read_manifest_list(IO, f"file://{tmp_path}/l.avro")
 
 

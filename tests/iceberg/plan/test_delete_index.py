@@ -1,4 +1,4 @@
-"""Delete files are found by path, bounds, partition and sequence number, without looking at each pair."""
+"""The delete index finds delete files by path, bounds, partition and sequence number, in linear time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ numbers = st.integers(0, 4)
 
 
 def applies(delete: ManifestEntry, file: ManifestEntry) -> bool:
-    """The rule, pair by pair."""
+    """Whether a delete file applies to a data file, by the rule of the specification."""
     path = file.file_path.encode()
     lower = (delete.lower_bounds or {}).get(FILE_PATH_ID, path)
     upper = (delete.upper_bounds or {}).get(FILE_PATH_ID, path)
@@ -38,7 +38,7 @@ def metadata(tmp_path_factory: pytest.TempPathFactory) -> TableMetadata:
     files=st.lists(st.tuples(paths, numbers), max_size=8),
     deletes=st.lists(st.tuples(bounds, numbers), max_size=12),
 )
-def test_the_index_finds_what_the_rule_says(
+def test_the_index_finds_the_delete_files_that_apply(
     metadata: TableMetadata,
     files: list[tuple[str, int]],
     deletes: list[tuple[tuple[str, str] | None, int]],
@@ -52,7 +52,7 @@ def test_the_index_finds_what_the_rule_says(
         assert len(found) == len(task.position_deletes)
 
 
-def test_data_files_with_equal_deletes_share_them(tmp_path: Path) -> None:
+def test_data_files_with_equal_deletes_share_one_tuple(tmp_path: Path) -> None:
     n = 300
     wide = [positions(f"w{at}", 60) for at in range(n)]
     narrow = [positions(f"p{at}", 60, (f"d{at:06d}", f"d{at + 1:06d}")) for at in range(n)]

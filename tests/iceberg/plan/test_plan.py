@@ -1,4 +1,4 @@
-"""Planning: which deletes apply to which data file, and what a filter leaves out."""
+"""Planning: which deletes apply to which data file, and which files a filter prunes."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ SPECS: list[list[dict[str, Any]]] = [
     [{"name": "x", "transform": "identity", "source-id": 3, "field-id": 1001}],
     [{"name": "k", "transform": "void", "source-id": 2, "field-id": 1000}],
 ]
-"""By spec id: unpartitioned, by k, by the double x, all void (so unpartitioned too)."""
+"""Partition specs by id: unpartitioned, by k, by the double x, and only void (unpartitioned too)."""
 
 
 def table_of(folder: Path, *entries: ManifestEntry, version: int = 3) -> Table:
-    """A table of one snapshot whose manifests list these entries, one manifest per spec and content."""
+    """A table of one snapshot with these entries, in one manifest for each spec and content."""
     fields = [(1, "id", "long"), (2, "k", "int"), (3, "x", "double"), (4, "s", "string")]
     document: dict[str, Any] = {
         "format-version": version,
@@ -180,7 +180,7 @@ def test_position_deletes_apply_to_files_that_are_not_newer_and_equality_deletes
     }
 
 
-def test_a_vector_hides_position_deletes_but_not_equality_deletes(tmp_path: Path) -> None:
+def test_a_vector_supersedes_position_deletes_but_not_equality_deletes(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         data("a", 1),
@@ -194,7 +194,7 @@ def test_a_vector_hides_position_deletes_but_not_equality_deletes(tmp_path: Path
     assert [e.file_path for e in plan_files(table).unused] == ["pa"]
 
 
-def test_a_vector_older_than_the_file_at_its_path_is_void(tmp_path: Path) -> None:
+def test_a_vector_older_than_its_data_file_does_not_apply(tmp_path: Path) -> None:
     table = table_of(tmp_path, data("a", 5), data("b", 2), vector("a", 4), vector("b", 2, "w.puffin"))
     assert applied(table) == {"a": [], "b": ["w.puffin"]}
 
@@ -207,7 +207,7 @@ def test_two_vectors_for_one_file_are_an_error_that_names_both(tmp_path: Path) -
         plan_files(table)
 
 
-def test_bounds_and_names_say_which_files_position_deletes_are_about(tmp_path: Path) -> None:
+def test_bounds_and_references_limit_the_data_files_of_position_deletes(tmp_path: Path) -> None:
     table = table_of(
         tmp_path,
         *(data(path, 1) for path in ("a", "b", "c")),
@@ -219,7 +219,7 @@ def test_bounds_and_names_say_which_files_position_deletes_are_about(tmp_path: P
     assert applied(table) == {"a": ["range", "any"], "b": ["one", "range", "any"], "c": ["named", "any"]}
 
 
-def test_partition_and_spec_must_be_the_same_nan_included(tmp_path: Path) -> None:
+def test_deletes_apply_within_equal_specs_and_partitions_including_nan(tmp_path: Path) -> None:
     nan = float("nan")
     table = table_of(
         tmp_path,
@@ -258,7 +258,9 @@ def test_equality_deletes_of_an_unpartitioned_spec_apply_everywhere(
     assert applied(table) == {"one": ["e"], "plain": ["p", "e"] if spec_id == 0 else ["e"]}
 
 
-def test_a_filter_leaves_out_files_by_partition_and_metrics_but_never_their_deletes(tmp_path: Path) -> None:
+def test_a_filter_prunes_data_files_by_partition_and_metrics_but_deletes_only_by_partition(
+    tmp_path: Path,
+) -> None:
     def bounds(low: int, high: int) -> dict[str, Any]:
         return {
             "lower_bounds": {1: struct.pack("<q", low)},
@@ -282,7 +284,7 @@ def test_a_filter_leaves_out_files_by_partition_and_metrics_but_never_their_dele
     assert plan_files(table).tasks[0].data.lower_bounds is None
 
 
-def test_what_is_not_there_or_not_right_is_said(tmp_path: Path) -> None:
+def test_unknown_snapshots_and_invalid_arguments_are_refused(tmp_path: Path) -> None:
     table = table_of(tmp_path, data("a", 1))
     with pytest.raises(NotFoundError, match="7"):
         plan_files(table, snapshot_id=7)
@@ -303,8 +305,8 @@ def test_what_is_not_there_or_not_right_is_said(tmp_path: Path) -> None:
         plan_files(table)
 
 
-def test_a_vector_without_a_target_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorruptDataError, match="referenced-data-file"):
+def test_a_vector_without_referenced_data_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptDataError, match="referenced_data_file"):
         plan_files(table_of(tmp_path, data("a", 1), vector("a", 2, referenced_data_file=None)))
 
 
@@ -322,7 +324,7 @@ def test_tables_without_snapshots_and_of_old_versions_are_planned(racing: SqlCat
 
 
 def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
-    """As Java and DuckDB write them; planning must not compare each file with each vector."""
+    """Java and DuckDB write vectors without bounds; planning must not compare each data file with each vector."""
     n = 3000
     table = table_of(
         tmp_path,
@@ -333,7 +335,7 @@ def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 9, 30])
-def test_planning_leaves_metrics_out_however_many_there_are(tmp_path: Path, columns: int) -> None:
+def test_entries_are_read_without_metrics_for_any_number_of_columns(tmp_path: Path, columns: int) -> None:
     counts = dict.fromkeys(range(columns), 5)
     bounds = {number: bytes(8) for number in range(columns)}
     entry = ManifestEntry(
@@ -361,7 +363,7 @@ def test_planning_leaves_metrics_out_however_many_there_are(tmp_path: Path, colu
     assert read_manifest(IO, manifest, metrics=False) == [replace(found, **nothing) for found in whole]
 
 
-def test_what_was_made_in_a_pause_is_old_and_what_was_frozen_stays_frozen() -> None:
+def test_objects_made_in_a_gc_pause_move_to_the_oldest_generation_and_frozen_objects_stay_frozen() -> None:
     gc.collect()
     with paused_gc():
         made: list[list[int]] = [[] for _ in range(5000)]
@@ -372,12 +374,12 @@ def test_what_was_made_in_a_pause_is_old_and_what_was_frozen_stays_frozen() -> N
         frozen = gc.get_freeze_count()
         with paused_gc():
             pass
-        assert 0 < frozen // 2 < gc.get_freeze_count() <= frozen  # frozen ones may be freed meanwhile
+        assert 0 < frozen // 2 < gc.get_freeze_count() <= frozen  # some frozen objects may have been freed
     finally:
         gc.unfreeze()
 
 
-def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
+def test_nested_gc_pauses_restore_the_collector_in_any_order() -> None:
     assert gc.isenabled()
     first, second = paused_gc(), paused_gc()
     first.__enter__()
@@ -395,7 +397,7 @@ def test_the_garbage_collector_is_as_before_whatever_the_order() -> None:
         gc.enable()
 
 
-def test_a_scan_says_that_a_data_file_is_encrypted(tmp_path: Path) -> None:
+def test_a_scan_refuses_an_encrypted_data_file(tmp_path: Path) -> None:
     table = table_of(tmp_path, data("d", 1, key_metadata=b"k"))
-    with pytest.raises(UnsupportedError, match="d: an encrypted data file"):
+    with pytest.raises(UnsupportedError, match="d: PARQUET, encrypted"):
         scan(table).to_arrow()

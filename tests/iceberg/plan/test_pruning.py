@@ -1,4 +1,4 @@
-"""Files that a filter leaves: those that are looked at all at once are those that are looked at one by one."""
+"""Pruning many files at once by their bounds has the same result as evaluating the files one by one."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ N = 80
 
 @pytest.fixture(autouse=True)
 def by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_columns, "LARGE", 0)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
 
 
 def metrics(rng: random.Random) -> dict[str, Any]:
-    """What a writer may have said about id, k, x and s: all, some, nothing, or of a narrower type."""
+    """Random metrics for id, k, x and s: all, some, none, or bounds of a narrower type."""
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
     for field_id, form in ((1, "<q"), (1, "<i"), (2, "<i"), (3, "<d"), (3, "<f")):
@@ -105,21 +105,21 @@ def filters() -> list[Any]:
     return [*single, *pairs, *map(Not, rng.sample(pairs, 5))]
 
 
-def test_both_ways_leave_the_same_files_with_the_same_deletes(
+def test_both_ways_of_pruning_select_the_same_files_and_deletes(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    keeps: Callable[..., Any] = pruning.Prune.keeps
+    may_match: Callable[..., Any] = pruning.BoundsPruner.may_match
 
     def counted(self: Any, lower: Nested, upper: Nested) -> Any:
-        mask = keeps(self, lower, upper)
+        mask = may_match(self, lower, upper)
         seen.append((int(mask.sum()), len(mask)))
         return mask
 
-    monkeypatch.setattr(pruning.Prune, "keeps", counted)
+    monkeypatch.setattr(pruning.BoundsPruner, "may_match", counted)
     fast = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
     assert len(seen) > 30
-    assert sum(kept for kept, _ in seen) < sum(n for _, n in seen) * 0.95
+    assert sum(selected for selected, _ in seen) < sum(n for _, n in seen) * 0.95
     monkeypatch.setattr(avro_columns, "_polars", lambda: None)
     seen.clear()
     slow = [outcome(plan_files(table, row_filter=filter).tasks) for filter in filters()]
@@ -131,7 +131,7 @@ def test_both_ways_leave_the_same_files_with_the_same_deletes(
     assert len(lengths) > 10
 
 
-def test_a_filter_that_no_file_passes_reads_no_delete_manifest(tmp_path: Path) -> None:
+def test_a_filter_that_prunes_all_files_reads_no_delete_manifest(tmp_path: Path) -> None:
     bounds = {"lower_bounds": {1: struct.pack("<q", 5)}, "upper_bounds": {1: struct.pack("<q", 9)}}
     table = table_of(tmp_path, data("d", 1, **bounds), vector("d", 2))
     (tmp_path / "0-1.avro").unlink()
@@ -152,7 +152,7 @@ def test_a_filter_that_no_file_passes_reads_no_delete_manifest(tmp_path: Path) -
         ("s like 'ü%'", {4: b"\xff\xfe"}),
     ],
 )
-def test_bounds_that_are_no_values_of_their_type_prune_nothing(
+def test_bounds_that_are_not_values_of_the_type_prune_no_file(
     tmp_path: Path, filter: str, bounds: dict[int, bytes]
 ) -> None:
     upper = {field_id: bound + b"\xff" for field_id, bound in bounds.items()}
@@ -165,7 +165,7 @@ def test_bounds_that_are_no_values_of_their_type_prune_nothing(
     ["day < '0001-01-01'", "day > '9999-12-31'", "day <= '0001-01-01'", "day = '9999-12-31'"],
 )
 @pytest.mark.parametrize("transform", [MonthTransform(), YearTransform()], ids=str)
-def test_the_first_and_the_last_date_can_be_asked_for(
+def test_a_filter_may_compare_with_the_first_and_the_last_date(
     racing: RacingCatalog, filter: str, transform: Transform[Any, Any]
 ) -> None:
     schema = Schema(NestedField(1, "day", DateType()))
@@ -180,7 +180,7 @@ def test_the_first_and_the_last_date_can_be_asked_for(
 
 
 @pytest.mark.parametrize("bound", [{1: 5}, [b"x"], {"k": b"x"}])
-def test_bounds_of_another_shape_prune_nothing(bound: Any) -> None:
+def test_bounds_of_another_avro_type_prune_no_file(bound: Any) -> None:
     column = polars.Series(
         [[{"key": k, "value": v} for k, v in bound.items()] if isinstance(bound, dict) else bound]
     )
