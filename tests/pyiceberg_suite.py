@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import xml.etree.ElementTree as ElementTree
 from importlib.metadata import version
 from pathlib import Path
@@ -63,7 +64,13 @@ def fetch() -> Path:
         with tarfile.open(archive) as members:
             members.extractall(scratch, filter="data")
         (unpacked,) = (path for path in Path(scratch).glob("pyiceberg-*") if path.is_dir())
-        subprocess.run([*pip, "install", "--no-deps", "--target", str(target), *PACKAGES], check=True)
+        locked = tomllib.loads((unpacked / "uv.lock").read_text())[
+            "package"
+        ]  # DataFusion's other versions crash
+        wanted = [
+            f"{package['name']}=={package['version']}" for package in locked if package["name"] in PACKAGES
+        ]
+        subprocess.run([*pip, "install", "--no-deps", "--target", str(target), *wanted], check=True)
         (unpacked / "tests").rename(target / "tests")
         for folder in [target / "tests", *(target / "tests").rglob("*/")]:
             (folder / "__init__.py").touch()  # so that they come before this project's own tests
@@ -81,7 +88,11 @@ def outcomes(suite: Path, *plugin: str) -> dict[str, str]:
         options = ["-p", "no:cacheprovider", "-W", "ignore", "-m", marks, "--tb=no", f"--junitxml={report}"]
         path = os.pathsep.join(filter(None, (str(suite), os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path}
-        subprocess.run([*command, *options, *TESTS], cwd=suite, env=environment, stdout=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*command, *options, *TESTS], cwd=suite, env=environment, stdout=subprocess.DEVNULL
+        )
+        if not report.exists():
+            sys.exit(f"PyIceberg's suite ended with {done.returncode} before its report")
         cases = ElementTree.parse(report).iter("testcase")
         return {f"{case.get('classname')}::{case.get('name')}": outcome(case) for case in cases}
 
