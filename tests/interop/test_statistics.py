@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from puffin_fast.iceberg.datafile.dictionary_pages import dictionary_values
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.theta import ThetaSketch
 from tests.iceberg.conftest import local, rows_of, rows_of_duckdb
@@ -211,4 +212,37 @@ def test_java_unites_nothing_of_ours_wrongly_when_it_runs_after_us(
     table.refresh()
     assert {name: sketch for name, (sketch, _) in stored(table).items()} == {
         name: sketch for name, (sketch, _) in before.items()
+    }
+
+
+def test_dictionary_pages_of_sparks_files_give_the_bytes_of_decoding(
+    iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"shared.{namespace}.t"
+    iceberg_spark.sql(
+        f"CREATE TABLE {name} USING iceberg AS SELECT id, cast(id % 50 as int) i, id % 700 l, "
+        "cast(id % 900 as decimal(12, 2)) price, cast(id % 40 as decimal(30, 2)) wide, "
+        "concat('v', id % 60) s, date_add(DATE'2024-01-01', cast(id % 90 as int)) day, "
+        "timestamp_micros(id % 80) ts, cast(id % 30 as double) d, id % 2 = 0 b, "
+        "if(id % 3 = 0, null, id % 11) gaps FROM range(20000)"
+    )
+    table = shared_catalog.load_table(f"{namespace}.t")
+    read: list[str] = []
+
+    def counted(read_at: Any, created_by: Any, chunk: Any, kind: Any) -> Any:
+        values = dictionary_values(read_at, created_by, chunk, kind)
+        if values is not None:
+            read.append(chunk.path_in_schema)
+        return values
+
+    monkeypatch.setattr("puffin_fast.iceberg.statistics.sketch_files.dictionary_values", counted)
+    iceberg.collect_ndv(table)
+    assert set(read) >= {"i", "l", "price", "s", "day", "d", "gaps"}
+    by_pages = stored(table)
+    monkeypatch.setattr(
+        "puffin_fast.iceberg.statistics.sketch_files.dictionary_values", lambda *arguments: None
+    )
+    iceberg.collect_ndv(table, incremental=False)
+    assert {name: found[0] for name, found in stored(table).items()} == {
+        name: found[0] for name, found in by_pages.items()
     }

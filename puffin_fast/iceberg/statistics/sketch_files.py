@@ -1,12 +1,14 @@
 """Sketches of the live rows of data files: one sketch per column and thread, united at the end.
 
-Data files without deletes are read column by column, byte arrays as dictionaries where that is how they are stored, so
-that each distinct value is hashed once. All others, and columns inside lists and maps, are read as a scan reads them.
+Data files without deletes are read column by column: only the dictionary page where it holds all values of a chunk (see
+`dictionary_pages`), and byte arrays as dictionaries where that is how they are stored. All others, and columns inside
+lists and maps, are read as a scan reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -14,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.datafile.dictionary_pages import dictionary_values
 from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
@@ -137,6 +141,14 @@ class SketchReader:
         known = FileSchema(plain_schema(file.schema_arrow), self.metadata.name_mapping(), path=data.file_path)
         constants = self._constants(task)
         columns = [column for column in self.columns if not column.repeats]
+        types = file.schema_arrow
+
+        def add(found: Mapping[str, pa.ChunkedArray]) -> None:
+            for name, values in found.items():
+                for field_id in names[name]:
+                    for chunk in values.chunks:
+                        builders[field_id].update(_values(chunk, leaves[field_id][1], constants))
+
         with reading(data.file_path):
             leaves = {column.field_id: known.leaf(column.field) for column in columns}
             sizes = _chunk_sizes(footer)
@@ -156,13 +168,19 @@ class SketchReader:
             if as_dictionaries or count > 1:
                 file = open_parquet(self.io, data.file_path, dictionaries=as_dictionaries, footer=footer)
             first, last = (footer.num_row_groups * at // count for at in (number, number + 1))
-            for row_group in range(first, last):
-                for together in _groups(list(names), footer.row_group(row_group)):
-                    table = file.read_row_group(row_group, columns=together, use_threads=False)
-                    for name in together:
-                        for chunk in table.column(name).chunks:
-                            for field_id in names[name]:
-                                builders[field_id].update(_values(chunk, leaves[field_id][1], constants))
+            with closing(open_source(data.file_path, filesystem=self.io)) as source:
+                for row_group in range(first, last):
+                    chunks = footer.row_group(row_group)
+                    whole = _dictionaries(
+                        source, footer.created_by, chunks, {n: types.field(n).type for n in names}
+                    )
+                    rest = [name for name in names if name not in whole]
+                    for together in _groups(rest, chunks):
+                        table = file.read_row_group(row_group, columns=together, use_threads=False)
+                        whole.update(zip(together, (table.column(name) for name in together), strict=True))
+                        add(whole)
+                        whole.clear()
+                    add(whole)
 
     def _constants(self, task: FileTask) -> dict[int, Any]:
         spec = self.metadata.specs()[task.data.spec_id]
@@ -171,6 +189,21 @@ class SketchReader:
             for field, value in zip(spec.fields, task.data.partition, strict=True)
             if isinstance(field.transform, IdentityTransform)
         }
+
+
+def _dictionaries(
+    source: Source, created_by: str | None, row_group: pq.RowGroupMetaData, types: Mapping[str, pa.DataType]
+) -> dict[str, pa.ChunkedArray]:
+    """The values of the top-level columns whose dictionary page is enough, by name."""
+    found = {}
+    for at in range(row_group.num_columns):
+        chunk = row_group.column(at)
+        kind = types.get(chunk.path_in_schema)
+        if kind is not None:
+            values = dictionary_values(source.read_at, created_by, chunk, kind)
+            if values is not None:
+                found[chunk.path_in_schema] = pa.chunked_array([values])
+    return found
 
 
 def _values(
