@@ -15,12 +15,14 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._counted import counted
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["BLOB_TYPE", "FIELDS", "MAGIC", "MAX_POSITION", "decode", "encode"]
+__all__ = ["BLOB_TYPE", "FIELDS", "FRAME_BYTES", "MAGIC", "MAX_POSITION", "decode", "encode"]
 
 BLOB_TYPE = "deletion-vector-v1"
 FIELDS = (2147483645,)
 """The `fields` of the blob's metadata: the reserved field id of `_pos`."""
 MAGIC: bytes = frames.MAGIC
+FRAME_BYTES = 4 + len(MAGIC) + 4
+"""Bytes of a blob that are not the vector: length, magic, CRC-32."""
 
 
 def encode(bitmap: PositionBitmap) -> bytes:

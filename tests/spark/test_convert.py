@@ -147,7 +147,7 @@ def test_what_a_vector_hides_without_holding_it_stays(spark: SparkSession, racin
     assert result.position_delete_files_removed == 0
     assert result.vectors_written == 1
     (left,) = result.left
-    assert left.startswith(f"{second}: its vector hides 2 deleted positions")
+    assert left.startswith(f"{second}: its deletion vector supersedes 2 deleted positions")
 
 
 def test_a_data_file_that_loses_all_rows_is_dropped(spark: SparkSession, racing: RacingCatalog) -> None:

@@ -168,7 +168,7 @@ def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: Ra
         (df, ["day"], NotFoundError, "keys: no column day"),
         (df, [], InvalidInputError, "on"),
         (df, None, InvalidInputError, "identifier"),
-        (df, ["l"], InvalidInputError, "single values"),
+        (df, ["l"], InvalidInputError, "expected a primitive type"),
         (
             df.withColumnRenamed("word", "id2").withColumnRenamed("x", "word"),
             ["word"],

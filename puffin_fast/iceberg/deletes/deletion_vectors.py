@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast.dv.iceberg import FRAME_BYTES
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 
@@ -36,8 +37,8 @@ def target_file_size(table: Table) -> int:
 
 
 def size_of(vector: PositionBitmap | bytes) -> int:
-    """The size of a deletion vector that counts towards the target file size: bytes of its bitmap or blob."""
-    return len(vector) if isinstance(vector, bytes) else vector.n_bytes
+    """The size of a deletion vector's blob in bytes, given as a bitmap or as the blob."""
+    return len(vector) if isinstance(vector, bytes) else vector.n_bytes + FRAME_BYTES
 
 
 def write_deletion_vectors(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 from puffin_fast.files import read_ranges
@@ -117,10 +119,11 @@ def worth_moving(
             groups[file.data.spec_id, path].append(file.task)
             live[path] += n_bytes_of(file.task)
     small = {path for path, n_bytes in live.items() if n_bytes < FULL * limit}
-    sizes: Counter[int] = Counter()
-    for (spec_id, path), tasks in groups.items():
-        sizes[spec_id] += sum(map(n_bytes_of, tasks)) if path in small else 0
-    if len(small) <= sum(math.ceil(n_bytes / limit) for n_bytes in sizes.values()):
+    moved_tasks = chain.from_iterable(
+        groups[group] for group in sorted(groups, key=itemgetter(0)) if group[1] in small
+    )
+    n_new = sum(1 for _ in split_by_size(moved_tasks, limit, n_bytes_of, kind=lambda t: t.data.spec_id))
+    if len(small) <= n_new:
         small = set()
     rest = sorted(live.keys() - small)
 
@@ -135,7 +138,7 @@ def worth_moving(
         path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
     }
     dangling = tuple(entry for entry in inventory.dangling if entry.is_vector)
-    in_order = sorted(groups, key=lambda group: group[0])
+    in_order = sorted(groups, key=itemgetter(0))
     terms = ChangeTerms(also_removed=dangling, keeps_sequence_numbers=True, operation=REPLACE)
     return [groups[spec_id, path] for spec_id, path in in_order if path in chosen], terms
 

@@ -28,9 +28,6 @@ PIECE = 16 << 10
 """Largest shuffled blob in bytes, as far as containers can be split. Spark splits the batches that it sends to
 Python by rows (10,000 by default), not by bytes: with this limit they stay below 160 MB."""
 
-FRAME = 12
-"""Bytes of a blob that are not the bitmap: length, magic, CRC."""
-
 RAW = 8 << 20
 """Rows are buffered as they arrive up to this many bytes; then their paths are dictionary-encoded."""
 
@@ -135,7 +132,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     yield from in_slices(batch.filter(pc.invert(large)))
     for path, blob in zip(*batch.filter(large).columns, strict=True):
-        parts = codec.decode(blob.as_py()).split(n_bytes=PIECE - FRAME, cardinality=MAX_POSITION)
+        parts = codec.decode(blob.as_py()).split(n_bytes=PIECE - codec.FRAME_BYTES, cardinality=MAX_POSITION)
         cut = pa.array(map(codec.encode, parts), pa.binary())
         yield from in_slices(
             pa.RecordBatch.from_arrays([pa.repeat(path, len(cut)), cut], ["file_path", "blob"])

@@ -158,6 +158,18 @@ def test_dangling_vectors_are_dropped(racing: SqlCatalog) -> None:
     assert ids(table) == set(range(100, 300)) - {105}
 
 
+@pytest.mark.parametrize("target_file_size", [60, 90, 110, 120, 200])
+def test_compacting_twice_changes_nothing(racing: RacingCatalog, target_file_size: int) -> None:
+    table = made(racing, 6)
+    for number in range(6):  # vectors of different sizes, above and below half of the target
+        iceberg.delete(table, f"id >= {number * N} and id < {number * N + 1 + 7 * number}")
+        iceberg.delete(table, f"id = {number * N + 80}")
+    before = ids(table)
+    iceberg.compact(table, target_file_size=target_file_size)
+    assert iceberg.compact(table, target_file_size=target_file_size).snapshot_id is None
+    assert ids(table) == before
+
+
 def test_a_delete_during_compaction_is_kept(racing: RacingCatalog) -> None:
     table = made(racing, 3)
     for number in range(3):
