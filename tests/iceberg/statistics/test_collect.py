@@ -20,6 +20,7 @@ from tests import theta_oracle as oracle
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.table import Table
 
 THETA = "apache-datasketches-theta-v1"
@@ -469,3 +470,16 @@ def test_overlap_says_how_many_values_two_columns_share(racing: RacingCatalog) -
         iceberg.ndv_overlap((left, "a"), (right, "c"))
     with pytest.raises(errors.NotFoundError, match="column 'nope'"):
         iceberg.ndv_overlap((left, "nope"), (right, "c"))
+
+
+@pytest.mark.jar
+def test_a_rest_catalog_takes_statistics(rest_catalog: RestCatalog, rest_namespace: str) -> None:
+    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", rows(0, 1).schema)
+    iceberg.append(table, rows(0, 50))
+    assert iceberg.collect_ndv(table, ["id"]).ndv == {"id": 50}
+    iceberg.append(table, rows(50, 60))
+    result = iceberg.collect_ndv(table, ["id", "s"])
+    assert result.files_read == 1 + 2  # "id" reads one file, "s" both
+    fresh = rest_catalog.load_table(f"{rest_namespace}.t")
+    assert sorted(iceberg.ndv(fresh)["ndv"].to_pylist()) == sorted(result.ndv.values())
+    assert len(fresh.metadata.statistics) == 2
