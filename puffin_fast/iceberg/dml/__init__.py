@@ -1,4 +1,4 @@
-"""Changed rows: create, append, delete, upsert."""
+"""Changes of rows: creates tables, appends, deletes and upserts rows."""
 
 from __future__ import annotations
 

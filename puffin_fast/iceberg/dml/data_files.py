@@ -1,8 +1,8 @@
-"""Data files of a table: given rows, split by partition and size, in Parquet files that are not yet committed.
+"""Writes rows to Parquet data files, split by partition and size. The files are not committed here.
 
-PyIceberg's writer makes the Parquet files and their metrics. Its path from rows to files is not used: it stores a
-null in `list<struct>` and `map<_, struct>` as an empty list (apache/iceberg-python#3833), leaves out the rows of a
-partition of NaN, and reads a whole stream before it writes the first file.
+PyIceberg's writer writes the Parquet files and computes their metrics. Its conversion of rows to files is not used:
+it stores a null in `list<struct>` and `map<_, struct>` as an empty list (apache/iceberg-python#3833), drops the rows
+of a NaN partition, and reads a whole stream before it writes the first file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["write_data_files"]
 
 STREAM_THREADS = 2
-"""Writers of a stream: each file in work is held in memory."""
+"""Number of writing threads for a stream: each file being written is held in memory."""
 
 
 def write_data_files(
@@ -46,16 +46,16 @@ def write_data_files(
     """Writes rows as data files of the table's current schema and partition spec.
 
     Args:
-        table: where to; it names the files, and the job's own remembers them until they are committed.
-        rows: columns go by name (see `rows`). A reader must go into an unpartitioned table.
-        reserved: columns of `rows` that are in no schema of the table, with their reserved ids.
+        table: its location provider names the files; a job's table object removes them if the job fails.
+        rows: columns are matched by name (see `given_rows`). A reader is accepted for an unpartitioned table only.
+        reserved: columns of `rows` that are in no schema of the table, with their reserved field ids.
 
     Returns:
-        the files as added entries, in the order of the rows.
+        The manifest entries of the files, status added, in the order of the rows.
 
     Raises:
-        InvalidInputError: rows that do not fit the table's schema.
-        UnsupportedError: the table's files are to be of another format than Parquet.
+        InvalidInputError: the rows do not fit the table's schema.
+        UnsupportedError: property ``write.format.default`` is not Parquet.
         PuffinFastError: a file could not be written.
     """
     schema = table.metadata.schema()
@@ -107,7 +107,7 @@ class _Writer:
         self._format = FileFormatFactory.get(FileFormat.PARQUET)
 
     def files(self, fitting: RowWriterSchema, rows: pa.Table | pa.RecordBatchReader) -> Iterator[_File]:
-        """The rows as files of about the table's target size."""
+        """Yields the rows grouped to files of about the table's target size."""
         numbers = itertools.count()
         if self._spec.is_unpartitioned():
             if isinstance(rows, pa.Table):
@@ -124,7 +124,7 @@ class _Writer:
                 yield _File(next(numbers), batches, partition)
 
     def _partitions(self, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
-        """The rows of each partition, together and in their order."""
+        """Yields each partition and its rows, in their order."""
         if not rows.num_rows:
             return
         rows = rows.combine_chunks()
@@ -176,7 +176,8 @@ class _Writer:
 
 
 class _Renamed:
-    """A batch under a schema of other names, at all depths; a cast goes by name, and loses renamed fields."""
+    """A batch exported with a schema of other names, at all depths. (Arrow's cast matches by name, and drops renamed
+    fields.)"""
 
     def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._batch, self._schema = batch, schema

@@ -1,4 +1,4 @@
-"""Rows deleted without rewriting data files: by a filter, or by file and position."""
+"""Deletes rows without rewriting data files: by a row filter, or by data file and position."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ def delete(
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
 
-    Rows for which the filter is unknown, as a comparison with NULL is, stay. Data files that cannot hold a
-    match are not opened; those whose metrics prove that every row matches are dropped unread.
+    Rows for which the filter is unknown, such as a comparison with NULL, are not deleted. Data files whose metrics
+    exclude a match are not opened. Data files whose metrics prove that all rows match are removed unread.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
-            `write_deletes`); loaded anew first, and moved to the new metadata.
+            `write_deletes`). It is refreshed first, and has the new metadata afterwards.
         row_filter: a PyIceberg expression, its text, or a PyArrow expression (see `RowFilter`).
         branch: an existing branch.
-        case_sensitive: whether column names must agree in case.
-        on_conflict: what to do when another commit meanwhile deleted from the same data files or removed one:
-            refuse, or run the delete again on top of it.
-        job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        snapshot_properties: more entries for the snapshot's summary.
-        threads: files read at a time; the number of processors by default.
+        case_sensitive: whether column names are compared with case.
+        on_conflict: what to do if a concurrent commit deleted rows of the same data files or removed one:
+            ``"refuse"`` raises, ``"merge"`` runs the delete again on top of it.
+        job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
+        snapshot_properties: additional entries of the snapshot's summary.
+        threads: number of files read at a time; the number of processors by default.
         dry_run: count rows and data files, write nothing.
 
     Returns:
-        What was done; `snapshot_id` is None when no row matched.
+        The counts; `snapshot_id` is None when no row matched.
 
     Raises:
-        NotFoundError: a column or branch that is not there, or a data file that is gone.
-        InvalidInputError: a filter that does not parse or fit its columns.
-        UnsupportedError: the table is not of format version 2 or 3, or a data file is not Parquet.
-        CorruptDataError: a file that is not what the table says.
-        ConflictError: another commit changed the same data files; the table is as before.
+        NotFoundError: a column, the branch or a data file does not exist.
+        InvalidInputError: the filter cannot be parsed or does not fit its columns.
+        UnsupportedError: the table is not of format version 2 or 3, or the format of a file is not supported.
+        CorruptDataError: a file does not agree with the table's metadata.
+        ConflictError: a concurrent commit changed the same data files; the table is unchanged.
         CommitUnknownError: see `commit`.
     """
     check_threads(threads)
@@ -102,22 +102,22 @@ def delete_positions(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
-    """Deletes rows named by data file and position, in one commit; repeats and deleted rows do no harm.
+    """Deletes rows given by data file and position, in one commit; repeated and deleted positions are ignored.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
-            `write_deletes`); loaded anew first, and moved to the new metadata.
-        deletes: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface) with columns
-            ``file_path`` (string: the path exactly as the table has it) and ``pos`` (integer), in any order.
+            `write_deletes`). It is refreshed first, and has the new metadata afterwards.
+        deletes: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface) with columns
+            ``file_path`` (string: the path exactly as in the table's metadata) and ``pos`` (integer), in any order.
         branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.
 
     Returns:
-        What was done; `snapshot_id` is None when all the rows were deleted already.
+        The counts; `snapshot_id` is None when all the rows were deleted already.
 
     Raises:
-        InvalidInputError: a column is missing, a null, a negative position, or one that its data file does
-            not have.
-        NotFoundError: a path that is no live data file of the branch.
+        InvalidInputError: a column is missing, or a row has a null, a negative position, or a position that is not
+            less than the row count of its data file.
+        NotFoundError: a path is not a live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -132,10 +132,10 @@ def delete_positions(
         for path, positions in wanted.items():
             task = tasks.get(path)
             if task is None:
-                raise NotFoundError(f"{path}: no data file of branch {branch!r}")
+                raise NotFoundError(f"{path}: expected a data file of branch {branch!r}, found none")
             if positions.max() >= task.data.record_count:
                 raise InvalidInputError(
-                    f"{path}: position {positions.max()}, but the file has {task.data.record_count} rows"
+                    f"{path}: expected positions below {task.data.record_count} (rows), found {positions.max()}"
                 )
         current = DeleteLoader(table.io)
 
@@ -149,7 +149,7 @@ def delete_positions(
 
 
 def group_positions(deletes: Any) -> dict[str, PositionBitmap]:
-    """One bitmap per path; a stream is taken batch by batch, its blobs united at the end."""
+    """Returns one bitmap per path; a stream is read batch by batch, and the blobs are united at the end."""
     blobs: dict[str, list[bytes]] = {}
     for rows in _batches(deletes):
         grouped = arrow.encode_grouped(rows["file_path"], rows["pos"])

@@ -1,4 +1,4 @@
-"""What all deletes share: the base, the clock, the race, the result."""
+"""The common part of all delete jobs: opens the table, plans, commits with retries, returns the result."""
 
 from __future__ import annotations
 
@@ -33,28 +33,27 @@ ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
 """As in `Changes`."""
 
 Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], WrittenDeletes]"
-"""Searches data files and writes the deletes."""
+"""Searches data files for the rows to delete, and writes the deletes."""
 
 
 @dataclass(frozen=True)
 class DeleteResult:
-    """What a delete did.
+    """The result of a delete.
 
     Attributes:
-        snapshot_id: the new snapshot; None when no row was there to delete, and so nothing was committed.
-        rows_deleted: rows that were not deleted before. Those that only an equality delete hid count too where
-            nobody looks: positions that are given, and data files that are dropped unread because their
-            metrics prove that all rows match.
-        data_files: data files that lost rows, those that lost all of them included.
-        data_files_dropped: data files that lost all rows and left the table.
-        vectors_written: deletion vectors written.
-        vectors_merged: those of them that took over earlier deletes of their data file.
-        position_delete_files_written: in a table of format version 2, which has no vectors.
-        n_bytes: bytes of delete files written.
+        snapshot_id: the new snapshot; None when there was no row to delete, and nothing was committed.
+        rows_deleted: number of newly deleted rows. May include rows already removed by equality deletes if the
+            data file was not read: for positions given by the caller, and for data files removed unread.
+        data_files: number of data files with newly deleted rows, removed ones included.
+        data_files_dropped: number of data files removed from the table because all their rows are deleted.
+        vectors_written: number of deletion vectors written.
+        vectors_merged: number of data files whose new deletes include earlier ones.
+        position_delete_files_written: number of position-delete files written, in a table of format version 2.
+        n_bytes: size of the new delete files in bytes.
         seconds: wall time.
-        attempts: commits tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the branch's history already, and nothing was done.
-        rows_dangling: rows given that name no data file of the branch, where a job passes them over.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the branch's history already, and nothing was done.
+        rows_dangling: number of given rows whose path is not a data file of the branch, if the job skips them.
     """
 
     snapshot_id: int | None
@@ -73,12 +72,12 @@ class DeleteResult:
 
 @dataclass
 class DeleteJob:
-    """What all deletes share: the base, the clock, the race, the result.
+    """A delete in progress.
 
     Attributes:
-        table: the job's own table object: a job plans and writes with this one.
+        table: the job's own table object, used to plan and write.
         branch, job_id: of the job.
-        started: by `time.perf_counter`.
+        started: the start time, by `time.perf_counter`.
     """
 
     table: WorkingTable
@@ -107,7 +106,7 @@ class DeleteJob:
         *,
         case_sensitive: bool,
     ) -> DeleteResult:
-        """Plans a delete by a filter; `work` searches the data files that are left, and writes the deletes."""
+        """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes the deletes."""
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
         return self.run_matcher(bound, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
 
@@ -120,7 +119,7 @@ class DeleteJob:
         *,
         case_sensitive: bool = True,
     ) -> DeleteResult:
-        """The same for what is bound to the table's schema."""
+        """Runs a delete by a matcher that is bound to the table's schema; as `run_filter`."""
         table = self.table
         schema = table.schema()
         conflict_filter = self.conflict_filter(bound, case_sensitive=case_sensitive)
@@ -137,14 +136,18 @@ class DeleteJob:
     def write(
         self, found: Iterable[NewDeletes], conflict_filter: ConflictFilter = None, *, dry_run: bool = False
     ) -> WrittenDeletes:
-        """Writes deletes and makes the changes to commit of them; in a dry run only counts them."""
+        """Writes deletes and returns the changes to commit; in a dry run only counts the deletes."""
         if dry_run:
             return WrittenDeletes.counted(found)
         files = write_deletes(self.table, found)
         return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
 
     def conflict_filter(self, bound: Matcher, *, case_sensitive: bool = True) -> ConflictFilter:
-        """Which data files that another commit adds meanwhile call for another look, by the table's isolation."""
+        """Returns which data files added by a concurrent commit conflict with this delete.
+
+        Property ``write.delete.isolation-level``: with ``serializable`` those that may contain a match; with
+        ``snapshot`` none (None).
+        """
         if self.table.properties.get(ISOLATION, "serializable") == "snapshot":
             return None
         return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
@@ -166,12 +169,12 @@ class DeleteJob:
 
 
 def start(table: Table, branch: str, job_id: str | None, *, oldest: int = 3) -> DeleteJob:
-    """Opens a table for a job that deletes, and moves it to its newest metadata.
+    """Opens a table for a delete job, and refreshes it.
 
     Args:
-        table: any.
+        table: a PyIceberg table.
         branch, job_id: of the job.
-        oldest: 2 where position-delete files can be written instead.
+        oldest: the oldest format version accepted: 2 if position-delete files can be written.
     """
     started = time.perf_counter()
     Request(branch=branch, job_id=job_id)

@@ -1,9 +1,9 @@
-"""Given rows in the columns and types of a table's schema: what an append or upsert writes.
+"""Converts the rows that a caller passes to an append or upsert to the columns and types of a table's schema.
 
-Any Arrow data comes in: pandas, Polars, DuckDB, arro3, a CSV reader. Columns go by name at every depth. A column
-may have another type than the table's where each value stays the same value: int64 in an int column, nanoseconds
-that are whole microseconds, text of UUIDs. A value that would change is an error. A nullable column may fill a
-required one: only a null in it is an error.
+Any Arrow data is accepted: pandas, Polars, DuckDB, arro3, a CSV reader. Columns are matched by name at every depth.
+A column may have another type than the table's if all its values can be represented exactly: int64 in an int column,
+nanoseconds that are whole microseconds, UUIDs as text. A value that would change is an error. A nullable column is
+accepted for a required one: only a null in it is an error.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ __all__ = ["RowWriterSchema"]
 
 
 class RowWriterSchema:
-    """How rows of one Arrow schema become rows of a table.
+    """Converts rows of one Arrow schema to rows of a table.
 
     Args:
-        schema: the table's.
+        schema: of the table.
         rows: the Arrow schema of the given rows.
 
     Attributes:
         arrow_schema: of the rows that `fit` returns: the types that PyIceberg writes and reads.
 
     Raises:
-        InvalidInputError: a column that the table does not have, one twice, a required one that is missing, or
-            one whose type cannot become the table's.
+        InvalidInputError: a column does not exist in the table or is given twice, a required column is missing, or
+            a type cannot be converted to the table's.
     """
 
     def __init__(self, schema: Schema, rows: pa.Schema) -> None:
-        twice = [name for name in rows.names if rows.names.count(name) > 1]
-        if twice:
-            raise InvalidInputError(f"data: column {twice[0]} twice")
+        repeated = [name for name in rows.names if rows.names.count(name) > 1]
+        if repeated:
+            raise InvalidInputError(
+                f"data: column {repeated[0]}: expected once, found {rows.names.count(repeated[0])}"
+            )
         self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
         known = FileSchema(plain_schema(rows), schema.name_mapping, by_name=True, cast=_lossless)
         if known.unknown:
@@ -61,10 +63,10 @@ class RowWriterSchema:
         self._defaults = {number: schema.find_field(number).write_default for number in schema.field_ids}
 
     def fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the given rows as rows of the table.
+        """Converts a batch of the given rows to rows of the table.
 
         Raises:
-            InvalidInputError: a null in a required column, or a value that the table's type cannot hold.
+            InvalidInputError: a required column has a null, or a value cannot be represented in the table's type.
         """
         columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
         arrays = []
@@ -77,13 +79,13 @@ class RowWriterSchema:
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
 
     def batches(self, rows: pa.Table | pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """The given rows as rows of the table, batch by batch; no batch is empty."""
+        """Yields the given rows as rows of the table, batch by batch; no batch is empty."""
         for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
             if batch.num_rows:
                 yield self.fit(batch)
 
     def table(self, rows: pa.Table) -> pa.Table:
-        """The given rows as rows of the table, in memory."""
+        """Returns the given rows as rows of the table, in memory."""
         return pa.Table.from_batches(self.batches(rows), self.arrow_schema)
 
 
@@ -104,11 +106,11 @@ def _check_nulls(array: Any, field: NestedField, name: str) -> None:
         _check_nulls(values, kind.value_field, f"{name}.value")
 
 
-# Types in which values stay the same -------------------------------------------------------------------------
+# Lossless conversions ----------------------------------------------------------------------------------------
 
 
 def _lossless(found: pa.DataType, wanted: pa.DataType) -> Convert:
-    """Brings values into a type in which each is the same, or raises ArrowInvalid."""
+    """Returns a conversion that preserves all values; the conversion raises ArrowInvalid if it cannot."""
     if pa.types.is_null(found):
         return lambda array, constants: pa.nulls(len(array), wanted)
     for given, table, convert in _CONVERSIONS:
@@ -125,18 +127,18 @@ def _to_decimal(array: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal256(76, wanted.scale))
     result = array.cast(wanted)
-    result.validate(full=True)  # the cast lets through values of too many digits
+    result.validate(full=True)  # the cast accepts values of too many digits
     return result
 
 
 def _to_float(array: Any, wanted: pa.DataType) -> Any:
-    """Arrow's cast to a narrower float rounds without a word."""
+    """Casts to a float type; raises ArrowInvalid where Arrow's cast would round."""
     result = array.cast(wanted)
     if pa.types.is_floating(array.type) and array.type.bit_width > wanted.bit_width:
         same = pc.or_(pc.equal(result.cast(array.type), array), pc.is_nan(array))
         if not pc.all(same, min_count=0).as_py():
             changed = array.filter(pc.invert(pc.fill_null(same, True)))[0]
-            raise pa.ArrowInvalid(f"{changed.as_py()!r} is no {wanted}")
+            raise pa.ArrowInvalid(f"{changed.as_py()!r} cannot be represented as {wanted}")
     return result
 
 

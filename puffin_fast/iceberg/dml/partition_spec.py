@@ -1,4 +1,4 @@
-"""Partition specs of new tables: read from text, and checked before a table is created with one."""
+"""Parses and checks the partition spec of a new table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WITH_WIDTH: dict[str, Callable[..., Transform[Any, Any]]] = {
 _PLURAL = re.compile("(year|month|day|hour)s")
 
 _TRANSFORM = re.compile(r"(\w+)\s*(?:\[\s*(\d+)\s*\]\s*\(|\(\s*(\d+)\s*,|\()\s*(.+?)\s*\)", re.DOTALL)
-"""Name, width in one of two places, column: ``bucket[16](id)``, ``bucket(16, id)``, ``day(time)``."""
+"""Groups: name, width (two spellings), column: ``bucket[16](id)``, ``bucket(16, id)``, ``day(time)``."""
 
 _KNOWN = "expected a column, identity(c), year(c), month(c), day(c), hour(c), bucket(16, c), truncate(4, c) or void(c)"
 
@@ -51,17 +51,17 @@ MAX_WIDTH = 2**31 - 1
 
 
 def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema) -> PartitionSpec:
-    """The partition spec of a new table.
+    """Returns the partition spec of a new table, parsed and checked.
 
     Args:
-        given: PyIceberg's, or a text for each field: a column, or a transform in the specification's spelling
+        given: a PyIceberg spec, or a text for each field: a column, or a transform in the specification's spelling
             (``bucket[16](id)``) or Spark's (``bucket(16, id)``, ``days(time)``).
         schema: of the table.
 
     Raises:
-        NotFoundError: a column that the schema does not have.
-        InvalidInputError: text that is no transform, a transform that does not take its column's type, a
-            width below 1, two fields of one name, or a field with the name of another column.
+        NotFoundError: the schema does not have a column.
+        InvalidInputError: a text is not a transform, a transform does not accept the type of its column, a width
+            is below 1, two fields have one name, or a field has the name of another column.
     """
     if isinstance(given, str):
         raise InvalidInputError(f"partition_spec={given!r}: expected a sequence of texts")
@@ -107,7 +107,7 @@ def _field(number: int, text: str, schema: Schema) -> PartitionField:
 
 
 def _parsed(text: str, schema: Schema) -> tuple[Transform[Any, Any], str, str]:
-    """Transform, column, and what the field's name has after the column's."""
+    """The transform, the column, and the suffix of the partition field's name."""
     found = _TRANSFORM.fullmatch(text.strip())
     if text in schema.column_names or (found is None and not re.search(r"[()\[\],]", text)):
         return IdentityTransform(), text, ""

@@ -1,4 +1,4 @@
-"""One data file read for a scan: row groups chosen, deletes and filter applied, columns projected."""
+"""Reads data files for a scan: prunes row groups, applies deletes and the row filter, projects columns."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["FileReader"]
 
 @dataclass(frozen=True)
 class _Output:
-    """How the columns of files of one schema become those of the answer.
+    """How the columns of the result are computed from files of one schema.
 
     Attributes:
         projection: the table's columns.
-        metadata: each metadata column, and the file's column that holds it.
-        columns: the file's columns that both need.
+        metadata: each metadata column, and the column of the file that stores it, if any.
+        columns: the columns of the file that both need.
     """
 
     projection: Projection
@@ -56,13 +56,13 @@ class _Output:
 
 @dataclass(frozen=True)
 class _Opened:
-    """A data file ready to be read.
+    """An opened data file.
 
     Attributes:
-        file: its row groups with a row of the answer.
-        output: its columns as the answer has them.
-        live: the rows that are not deleted by position; None: all of them.
-        keys: equality deletes that apply.
+        file: its row groups that may contain a row of the result.
+        output: how the columns of the result are computed.
+        live: the rows that are not deleted by position; None if no row is.
+        keys: the keys of the equality deletes that apply.
     """
 
     file: OpenedFile
@@ -72,18 +72,19 @@ class _Opened:
 
 
 class FileReader:
-    """Reads data files of one scan. Safe to use from several threads.
+    """Reads the data files of one scan. Safe to use from several threads.
 
     Args:
         io: PyIceberg's file access.
         metadata: the table's metadata.
         schema: the schema that the scan reads with.
-        fields: the top-level fields of the answer, as they are wanted.
-        extra: the metadata columns of the answer.
+        fields: the top-level fields of the result, in order.
+        extra: the metadata columns of the result.
         row_filter: bound to `schema`.
+        arrow_schema: of the result.
         case_sensitive: as the filter was bound.
         by_name: find columns by the name mapping even in files with field ids.
-        decode: of vectors of another format than Iceberg's.
+        decode: the codec of deletion vectors; Iceberg's by default.
     """
 
     def __init__(
@@ -111,9 +112,9 @@ class FileReader:
         self._outputs: dict[FileSchema, _Output] = {}
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
-        """What `read` yields for several splits, small batches together: at most `BATCH_ROWS` rows, or one batch.
+        """Yields the batches of several splits, grouped to at most `BATCH_ROWS` rows or a single larger batch.
 
-        The vectors of data files that are no one else's are read before them, neighbours in one read.
+        The deletion vectors of data files with a single split are prefetched, neighboring blobs in one read.
         """
         tasks = [split.task for split in splits if split.count == 1]
         vectors = ReadAhead(
@@ -135,16 +136,16 @@ class FileReader:
             yield found
 
     def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a split that the answer has, in the order of the file; no empty batches.
+        """Yields the selected rows of a split, in the order of the file; no batch is empty.
 
         Args:
-            split: what to read.
-            vectors: where its vector may have been read before.
+            split: the split.
+            vectors: prefetched deletion vectors.
 
         Raises:
-            UnsupportedError: a data or delete file of a format that is not read.
-            CorruptDataError: a file that is not what the metadata says.
-            NotFoundError: a file that is gone.
+            UnsupportedError: the format of a data or delete file is not supported.
+            CorruptDataError: a file does not agree with the metadata.
+            NotFoundError: a file does not exist.
         """
         task = split.task
         opened = split.shared.opened(lambda task: self._open(task, vectors))
@@ -152,12 +153,12 @@ class FileReader:
             return
         file = opened.file.part(split.number, split.count)
         for batch in file.batches(opened.output.columns, use_threads=split.alone):
-            answer = self._answer(task, opened, batch)
-            if answer is not None:
-                yield answer
+            selected = self._select(task, opened, batch)
+            if selected is not None:
+                yield selected
 
-    def _is_gone(self, task: FileTask, vectors: ReadAhead | None) -> bool:
-        """Every row is deleted: by its vector, which is read to be sure, so that the file need not be."""
+    def _is_deleted(self, task: FileTask, vectors: ReadAhead | None) -> bool:
+        """Whether the deletion vector deletes all rows; the vector is read, so that the data file is not."""
         vector = task.vector
         if vector is None or vector.record_count < task.data.record_count or not task.data.record_count:
             return False
@@ -165,7 +166,7 @@ class FileReader:
 
     def _open(self, task: FileTask, vectors: ReadAhead | None) -> _Opened | None:
         data = task.data
-        if self._is_gone(task, vectors):
+        if self._is_deleted(task, vectors):
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
         live = self._live(task, vectors)
@@ -177,7 +178,7 @@ class FileReader:
         return _Opened(file, output, live, keys)
 
     def _live(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
-        """The rows that are not deleted by position; None when no row is deleted."""
+        """The rows that are not deleted by position; None if no row is."""
         if task.vector is None and not task.position_deletes:
             return None
         deleted = self._deletes.of(task, vectors)
@@ -185,31 +186,31 @@ class FileReader:
             return None
         return LiveRows(deleted, task.data.record_count)
 
-    def _answer(self, task: FileTask, opened: _Opened, batch: Batch) -> pa.RecordBatch | None:
-        """The rows of one batch that the answer has, in its schema; None where it has none."""
+    def _select(self, task: FileTask, opened: _Opened, batch: Batch) -> pa.RecordBatch | None:
+        """The selected rows of a batch in the schema of the result; None if there are none."""
         output, n_rows = opened.output, batch.n_rows
-        keep = None if opened.live is None else opened.live.slice(batch.first, n_rows)
-        if keep is not None and keep.true_count == n_rows:
-            keep = None
+        mask = None if opened.live is None else opened.live.slice(batch.first, n_rows)
+        if mask is not None and mask.true_count == n_rows:
+            mask = None
         for keys in opened.keys:
             found = keys.contains(batch.key_values)
-            keep = pc.invert(found) if keep is None else pc.and_not(keep, found)
+            mask = pc.invert(found) if mask is None else pc.and_not(mask, found)
         if not self._filter.always_true:
             matches = pa.array(self._filter.mask(batch.filter_values, n_rows))
-            keep = matches if keep is None else pc.and_(keep, matches)
+            mask = matches if mask is None else pc.and_(mask, matches)
         positions = None
         if any(column.needs_positions for column, _ in output.metadata):
             positions = pa.array(np.arange(batch.first, batch.first + n_rows, dtype=np.int64))
         columns = {name: batch.columns[name] for name in output.columns}
-        if keep is not None:
-            live = RowSelection(keep)
-            if live.n_rows == 0:
+        if mask is not None:
+            selection = RowSelection(mask)
+            if selection.n_rows == 0:
                 return None
-            if live.n_rows < n_rows:
-                n_rows = live.n_rows
+            if selection.n_rows < n_rows:
+                n_rows = selection.n_rows
                 if positions is not None:
-                    (positions,) = live.of([positions])
-                columns = dict(zip(columns, live.of(list(columns.values())), strict=True))
+                    (positions,) = selection.of([positions])
+                columns = dict(zip(columns, selection.of(list(columns.values())), strict=True))
         with reading(task.data.file_path):
             arrays = output.projection.arrays(columns, n_rows, opened.file.constants)
         for column, name in output.metadata:
@@ -221,5 +222,5 @@ class FileReader:
 def _record_batch(arrays: list[pa.Array], schema: pa.Schema, n_rows: int) -> pa.RecordBatch:
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    # the only way to a number of rows without a column
+    # the only way to make a batch with rows and without columns
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), n_rows, [None]))

@@ -1,15 +1,15 @@
-"""PyIceberg's own scans on our vectors: the second half of `_pyiceberg`, the one place of its private parts.
+"""The functions that `accelerate` installs in PyIceberg's scans; uses private parts of PyIceberg.
 
-PyIceberg 0.12 plans and reads deletion vectors slowly, and not always rightly:
+PyIceberg 0.12 plans and reads deletion vectors slowly, and not always correctly:
 
-- it reads delete manifests without the fields of version 3, so it does not know which blob of a Puffin file is
-  meant, decodes all of them, and deletes by superseded ones too;
-- it takes vectors without bounds for deletes of a whole partition, and applies what a vector hides;
+- it reads delete manifests without the fields of version 3. It cannot identify the referenced blob of a Puffin file,
+  decodes all blobs, and applies superseded vectors too;
+- it applies vectors without bounds to a whole partition, and applies position deletes that a vector supersedes;
 - it builds Python lists of positions, and hashes all of them again for every batch.
 
-Here are the functions that `accelerate` puts in the place of PyIceberg's. Each also takes what PyIceberg's own
-functions hand it, and the reverse, so that a scan that runs while another thread switches is right, or refused.
-Pruning, projection, residuals, filters and limits stay PyIceberg's. More than 400 lines: one file for all of them.
+Each function here accepts what PyIceberg's original functions return, and the original functions accept its results:
+a scan that runs while another thread calls `accelerate` is correct, or raises. Pruning, projection, residuals, filters
+and limits stay PyIceberg's. More than 400 lines: one file for all replaced functions.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NAN = float("nan")
 
 
 class _DeleteFile(DataFile):
-    """A delete file with the fields of version 3, under the names that Polars asks for too."""
+    """A delete file with the fields of version 3, under the names that Polars uses too."""
 
     @property
     def referenced_data_file(self) -> str | None:
@@ -82,7 +82,7 @@ class _DeleteFile(DataFile):
         value: int | None = self._data[_V3_FIELDS["content_size_in_bytes"]]
         return value
 
-    # PyIceberg keeps delete files in sets, and thinks that a path is one of them
+    # PyIceberg puts delete files into sets, and compares them by path only
     def __eq__(self, other: Any) -> bool:
         return (
             isinstance(other, _DeleteFile)
@@ -100,7 +100,7 @@ def _open_manifest_v3(
     partition_filter: Callable[[DataFile], bool],
     metrics_evaluator: Callable[[DataFile], bool],
 ) -> list[ManifestEntry]:
-    """For `_open_manifest`: delete manifests keep where a vector stands and whose it is."""
+    """Replaces `_open_manifest`: entries of delete manifests have the blob's range and the referenced data file."""
     if manifest.content != ManifestContent.DELETES:
         return _open_manifest(io, manifest, partition_filter, metrics_evaluator)
     with AvroFile[ManifestEntry](
@@ -114,7 +114,7 @@ def _open_manifest_v3(
             for entry in reader
             if entry.status != ManifestEntryStatus.DELETED
         ]
-    # a filter's columns are none of a vector's: its metrics prove nothing
+    # a deletion vector has no metrics of the filter's columns
     return [
         entry
         for entry in live
@@ -124,7 +124,7 @@ def _open_manifest_v3(
 
 
 def _rest_file_v3(rest_file: Any) -> DataFile:
-    """For `_rest_file_to_data_file`: the same of a plan that a REST catalog made."""
+    """Replaces `_rest_file_to_data_file`: adds the same fields to delete files of a plan made by a REST catalog."""
     file = _rest_file_to_data_file(rest_file)
     if not isinstance(rest_file, RESTPositionDeleteFile):
         return file
@@ -137,7 +137,7 @@ def _rest_file_v3(rest_file: Any) -> DataFile:
 
 
 class _VectorIndex(DeleteFileIndex):
-    """For `DeleteFileIndex`: a vector applies to the one data file that it names, and hides position deletes."""
+    """Replaces `DeleteFileIndex`: a vector applies to its referenced data file, and supersedes position deletes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class _VectorIndex(DeleteFileIndex):
 
 
 def _same_nan(partition: Record | None) -> Record | None:
-    """The partition with one and the same NaN: as a key it is equal to nothing but itself."""
+    """The partition with NaN values replaced by one NaN object: a dict key with NaN equals only the same object."""
     if partition is None or all(value == value for value in partition._data):
         return partition
     return Record(*[value if value == value else _NAN for value in partition._data])
@@ -186,22 +186,23 @@ def _two_vectors(path: str, files: Iterable[DataFile]) -> CorruptDataError:
 
 
 class _Positions(Sequence[pa.ChunkedArray]):
-    """Deleted positions of one data file; to PyIceberg's own function a list of one array of positions."""
+    """The deleted positions of one data file. PyIceberg's original function sees a list of one array of positions."""
 
     def __init__(self, deleted: PositionBitmap, task: FileScanTask) -> None:
         self._deleted, self._path = deleted, task.file.file_path
-        self._keep = LiveRows(deleted, task.file.record_count)
 
-    def kept(self, start: int, stop: int) -> pa.Int32Array:
-        """Indexes from `start` of the rows start … stop - 1 that stay."""
-        if stop > len(self._keep):
+        self._live = LiveRows(deleted, task.file.record_count)
+
+    def live_rows(self, start: int, stop: int) -> pa.Int32Array:
+        """Returns the indexes of the live rows among rows start … stop - 1, relative to `start`."""
+        if stop > len(self._live):
             raise CorruptDataError(
                 "rows of a data file",
                 path=self._path,
-                expected=f"{len(self._keep)} (manifest)",
+                expected=f"{len(self._live)} (manifest)",
                 found=f"at least {stop}",
             )
-        return select_rows(self._keep.slice(start, stop - start))
+        return select_rows(self._live.slice(start, stop - start))
 
     def __len__(self) -> int:
         return 1
@@ -211,7 +212,7 @@ class _Positions(Sequence[pa.ChunkedArray]):
 
 
 class _Deletes(Mapping[str, _Positions]):
-    """Data file to its deleted positions, loaded when asked for: in PyIceberg's threads, none past a limit."""
+    """Deleted positions by data file, loaded on access: in PyIceberg's threads, and not after a limit is reached."""
 
     def __init__(self, io: FileIO, tasks: Iterable[FileScanTask]) -> None:
         self._io = io
@@ -245,13 +246,13 @@ class _Deletes(Mapping[str, _Positions]):
         return PositionBitmap.union(found)
 
     def _vector(self, path: str, puffins: Sequence[DataFile]) -> PositionBitmap | None:
-        """The vector among the Puffin files that a plan gives to a data file.
+        """Returns the deletion vector of a data file among the Puffin files of its plan; None if there is none.
 
         Raises:
-            CorruptDataError: two vectors for it.
-            UnsupportedError: the plan does not say which of several is meant.
+            CorruptDataError: there are two vectors for the data file.
+            UnsupportedError: the plan does not identify one of several vectors.
         """
-        # an index of PyIceberg's own also hands over the vectors of other data files
+        # PyIceberg's original index also returns the vectors of other data files
         located = [
             file
             for file in puffins
@@ -261,7 +262,7 @@ class _Deletes(Mapping[str, _Positions]):
             raise _two_vectors(path, located)
         if located:
             return read_entry(self._io, _entry(located[0]))
-        # planned without us: only footers say which vector is meant, and not whether it still counts
+        # planned by the original functions: only the footers tell the data file, and not whether a vector is superseded
         found = []
         for file in (file for file in puffins if not isinstance(file, _DeleteFile)):
             with PuffinReader(file.file_path, filesystem=self._io) as reader:
@@ -272,8 +273,7 @@ class _Deletes(Mapping[str, _Positions]):
                 ]
         if len(found) > 1:
             raise UnsupportedError(
-                f"{path}: planned before accelerate(), without telling which of {len(found)} vectors counts; "
-                "plan again"
+                f"{path}: planned before accelerate(): expected one deletion vector, found {len(found)}; plan again"
             )
         for puffin, offset, length in found:
             ((_, vector),) = read_ranges(puffin, [(offset, length, None)], filesystem=self._io)
@@ -281,7 +281,7 @@ class _Deletes(Mapping[str, _Positions]):
         return None
 
     def _other(self, file: DataFile) -> Mapping[str, PositionBitmap]:
-        """Position deletes in another format than ours, read by PyIceberg."""
+        """Position deletes of another format than Parquet, read by PyIceberg."""
         with self._lock:
             if file.file_path not in self._others:
                 self._others[file.file_path] = {
@@ -292,7 +292,7 @@ class _Deletes(Mapping[str, _Positions]):
 
 
 def _entry(file: DataFile) -> manifest.ManifestEntry:
-    """What reading needs to know of a file, as our entry."""
+    """The facts of a file that reading needs, as a manifest entry of this package."""
     v3 = {
         name: getattr(file, name, None)
         for name in ("referenced_data_file", "content_offset", "content_size_in_bytes")
@@ -316,7 +316,7 @@ def _entry(file: DataFile) -> manifest.ManifestEntry:
 
 
 def _read_all_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> Mapping[str, Sequence[pa.ChunkedArray]]:
-    """For `_read_all_delete_files`; files without row counts, of tasks made by hand, are PyIceberg's."""
+    """Replaces `_read_all_delete_files`. Tasks made by hand, without row counts, are passed to the original."""
     tasks = list(tasks)
     files = [file for task in tasks if task.delete_files for file in (task.file, *task.delete_files)]
     if any(file.record_count is None for file in files):
@@ -324,16 +324,16 @@ def _read_all_deletes(io: FileIO, tasks: Iterable[FileScanTask]) -> Mapping[str,
     return _Deletes(io, tasks)
 
 
-def _kept_positions(
+def _live_positions(
     positional_deletes: Sequence[pa.ChunkedArray], start_index: int, end_index: int
 ) -> pa.Array:
-    """For `_combine_positional_deletes`: no hash of all positions for each batch."""
+    """Replaces `_combine_positional_deletes`, which hashes all positions for each batch."""
     if isinstance(positional_deletes, _Positions):
-        return positional_deletes.kept(start_index, end_index)
+        return positional_deletes.live_rows(start_index, end_index)
     return _combine_positional_deletes(list(positional_deletes), start_index, end_index)
 
 
-# --- Polars' way in -----------------------------------------------------------------------------------------
+# --- Polars -------------------------------------------------------------------------------------------------
 
 _deserialize_bitmap = _vectors.DeletionVector._deserialize_bitmap
 _bitmaps_to_chunked_array = _vectors.DeletionVector._bitmaps_to_chunked_array
@@ -346,7 +346,7 @@ class _CheckedPayload(bytes):
 
 
 def _checked_payload(blob_payload: bytes) -> bytes:
-    """For `_extract_vector_payload`: magic, length and checksum are looked at."""
+    """Replaces `_extract_vector_payload`: checks magic, length and checksum."""
     bitmap = codec.decode(blob_payload)
     payload = _CheckedPayload(bitmap.to_bytes())
     payload.bitmap = bitmap
@@ -354,28 +354,28 @@ def _checked_payload(blob_payload: bytes) -> bytes:
 
 
 def _one_bitmap(pl: bytes) -> list[Any]:
-    """For `DeletionVector._deserialize_bitmap`: all 64-bit positions stand in the bitmap of key 0."""
+    """Replaces `DeletionVector._deserialize_bitmap`: returns all 64-bit positions as the bitmap of key 0."""
     return [pl.bitmap] if isinstance(pl, _CheckedPayload) else _deserialize_bitmap(pl)
 
 
 def _to_chunked_array(bitmaps: Any) -> pa.ChunkedArray:
-    """For `DeletionVector._bitmaps_to_chunked_array`."""
+    """Replaces `DeletionVector._bitmaps_to_chunked_array`."""
     if len(bitmaps) == 1 and isinstance(bitmaps[0], PositionBitmap):
         return pa.chunked_array([bitmaps[0].to_arrow()])
     return _bitmaps_to_chunked_array(bitmaps)
 
 
-# --- the places ---------------------------------------------------------------------------------------------
+# --- replaced functions -------------------------------------------------------------------------------------
 
 
 class Patch(NamedTuple):
-    """One place in PyIceberg.
+    """A function or class of PyIceberg that is replaced.
 
     Attributes:
-        owner: the module or class.
-        name: what it calls what is replaced.
-        ours: what is put there.
-        parameters: what it is called with in the versions that are known.
+        owner: its module or class.
+        name: its name there.
+        ours: the replacement.
+        parameters: its parameters in the supported versions.
     """
 
     owner: Any
@@ -397,7 +397,7 @@ PATCHES = (
     Patch(
         _reading,
         "_combine_positional_deletes",
-        _kept_positions,
+        _live_positions,
         ("positional_deletes", "start_index", "end_index"),
     ),
     Patch(_vectors, "_extract_vector_payload", _checked_payload, ("blob_payload",)),

@@ -1,4 +1,4 @@
-"""Rows of a table as Arrow: deletes applied, columns in the table's schema, batches streamed in order."""
+"""Reads the live rows of a table as Arrow: columns in the table's schema, batches streamed in order."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = ["RowScan", "Scan", "scan"]
 
 
 class RowScan:
-    """A scan of one state of a table: Arrow in any form. Subclasses say which files it reads.
+    """A scan of one state of a table. Subclasses define the files that it reads.
 
-    Anything that reads the Arrow C stream interface takes it as it is:
+    Libraries that read the Arrow C stream interface accept a scan directly:
     ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
 
     Attributes:
-        schema: the Arrow schema of the answer.
+        schema: the Arrow schema of the result.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RowScan:
     ) -> None:
         check_threads(threads)
         if limit is not None and limit < 0:
-            raise InvalidInputError(f"limit={limit}: at least 0")
+            raise InvalidInputError(f"limit={limit}: expected at least 0")
         self._limit, self._case_sensitive = limit, case_sensitive
         self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
@@ -67,20 +67,20 @@ class RowScan:
         self.schema = arrow
 
     def tasks(self) -> Sequence[FileTask]:
-        """The data files to read, each with its deletes."""
+        """Returns the data files to read, each with its deletes."""
         raise NotImplementedError
 
     def file_reader(self) -> FileReader:
-        """What reads them."""
+        """Returns the reader of the scan's data files."""
         raise NotImplementedError
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Streams the answer; no batch is empty, and closing the iterator ends the reading.
+        """Yields the result in batches; no batch is empty. Closing the iterator stops reading.
 
         Raises:
-            CorruptDataError: a file that is not what the metadata says.
-            NotFoundError: a file that is gone.
-            UnsupportedError: a file of a format that is not read.
+            CorruptDataError: a file does not agree with the metadata.
+            NotFoundError: a file does not exist.
+            UnsupportedError: the format of a file is not supported.
         """
         left = self._limit
         if left == 0:
@@ -100,11 +100,11 @@ class RowScan:
             found.close()  # type: ignore[attr-defined]
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The answer as a stream for DuckDB, Polars, pandas and all that read Arrow streams."""
+        """Returns the result as a stream, for DuckDB, Polars, pandas and other readers of Arrow streams."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def to_arrow(self) -> pa.Table:
-        """The whole answer."""
+        """Returns the whole result."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
@@ -112,7 +112,7 @@ class RowScan:
 
 
 class Scan(RowScan):
-    """A scan of one snapshot. Made by `scan`."""
+    """A scan of one snapshot, created by `scan`."""
 
     def __init__(
         self,
@@ -143,16 +143,16 @@ class Scan(RowScan):
 
     @cached_property
     def plan(self) -> Plan:
-        """The data files to read, each with its deletes; made when first asked for."""
+        """The data files to read, each with its deletes; planned on first access."""
         return plan_snapshot(
             self._table, self._snapshot, self._read_schema, self._filter, case_sensitive=self._case_sensitive
         )
 
     def reader(self, metadata: TableMetadata) -> Callable[[], FileReader]:
-        """Makes what reads the plan's files, here or where it was sent to.
+        """Returns a picklable factory of readers of the plan's files, for use here or in another process.
 
         Args:
-            metadata: the table's; its history does not matter.
+            metadata: of the table; its history may be removed.
         """
         return partial(
             FileReader,
@@ -167,11 +167,11 @@ class Scan(RowScan):
         )
 
     def tasks(self) -> Sequence[FileTask]:
-        """The data files to read, each with its deletes."""
+        """Returns the data files to read, each with its deletes."""
         return self.plan.tasks
 
     def file_reader(self) -> FileReader:
-        """What reads them."""
+        """Returns the reader of the scan's data files."""
         return self.reader(self._table.metadata)()
 
 
@@ -181,9 +181,9 @@ def _selected(
     case_sensitive: bool,
     metadata_columns: Mapping[str, MetadataColumn],
 ) -> tuple[tuple[MetadataColumn, ...], Schema]:
-    """Metadata columns in the order asked for, and the schema pruned to the other names in its own order."""
+    """Returns the selected metadata columns in the order of `names`, and the schema pruned to the other names."""
     if isinstance(names, str):
-        raise InvalidInputError(f"selected_fields={names!r}: a sequence of names is expected")
+        raise InvalidInputError(f"selected_fields={names!r}: expected a sequence of names")
     own = {field.name for field in schema.fields}
     extra = tuple(
         metadata_columns[name]
@@ -216,30 +216,31 @@ def scan(
     case_sensitive: bool = True,
     threads: int | None = None,
 ) -> Scan:
-    """Reads a table of format version 1 to 3 with vectors, position deletes and equality deletes applied.
+    """Scans a table of format version 1 to 3 with deletion vectors, position and equality deletes applied.
 
     Args:
         table: a PyIceberg table.
         row_filter: text as PyIceberg parses it, a PyIceberg expression or a PyArrow expression. Rows for
-            which it is not true (false, or unknown for a null) are left out, as in SQL.
-        selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides:
-            ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
+            which it is not true (false, or unknown for a null) are not selected, as in SQL.
+        selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata columns
+            are ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
             ``_last_updated_sequence_number`` (row lineage).
         snapshot_id: a snapshot, instead of the current one.
-        branch: the head of a branch.
-        tag: the snapshot of a tag.
-        as_of: what was current then: milliseconds since 1970, or a datetime or ISO 8601 text with a time zone.
-        limit: at most so many rows; reading stops there.
-        case_sensitive: whether names must agree in case.
-        threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+        branch: read the head of this branch.
+        tag: read the snapshot of this tag.
+        as_of: read the snapshot that was current at this time: milliseconds since 1970, or a datetime or ISO 8601
+            text with a time zone.
+        limit: maximum number of rows.
+        case_sensitive: whether column names are compared with case.
+        threads: number of reading threads; `pyarrow.cpu_count()` by default.
 
     Returns:
-        a `Scan`; nothing but the table's metadata is looked at before rows are asked for.
+        A `Scan`. Files are read when its rows are requested.
 
     Raises:
-        NotFoundError: an unknown column, snapshot or reference.
-        InvalidInputError: a filter that does not parse or fit, a negative limit.
-        UnsupportedError: a format version above 3.
+        NotFoundError: a column, snapshot or reference does not exist.
+        InvalidInputError: the filter cannot be parsed or does not fit its columns, or the limit is negative.
+        UnsupportedError: the format version is above 3.
     """
     return Scan(
         table,

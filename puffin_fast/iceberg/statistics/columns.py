@@ -80,7 +80,7 @@ def columns_of(
         InvalidInputError: a struct, list or map, or a type that has no sketches.
     """
     if isinstance(names, str):
-        raise InvalidInputError(f"columns={names!r}: a sequence of names is expected")
+        raise InvalidInputError(f"columns={names!r}: expected a sequence of names")
     known = {column.field_id: column for column in _leaves(schema)}
     if names is None:
         return [

@@ -373,7 +373,7 @@ def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, name
             delete_positions(table, rows)
         assert files_of(table) == before
 
-    refused(InvalidInputError, "position 100, but the file has 100 rows", [path, path], [1, 100])
+    refused(InvalidInputError, "expected positions below 100 \\(rows\\), found 100", [path, path], [1, 100])
     refused(InvalidInputError, "pos", [path], [-1])
     refused(InvalidInputError, "pos", [path], [None])
     refused(InvalidInputError, "file_path", [None], [1])
@@ -383,7 +383,7 @@ def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, name
     with pytest.raises(InvalidInputError, match="Arrow"):
         delete_positions(table, [(path, 1)])
     delete(table, "id < 100")
-    with pytest.raises(NotFoundError, match="no data file of branch 'main'"):
+    with pytest.raises(NotFoundError, match="expected a data file of branch 'main'"):
         delete_positions(table, good)
 
 
