@@ -1,1 +1,1 @@
-"""Benchmarks: one module of cases per room, and a runner that pairs them with their peers."""
+"""Benchmarks: one module of cases per package, and a runner that pairs them with their peers."""
