@@ -177,35 +177,32 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
         InvalidInputError: the file may not be written.
     """
     kind, handle, key = resolve(path_of(path), filesystem)
-    if kind == "local":
-        if os.path.lexists(key):
-            return False
-        sink = _LocalSink(key, overwrite=False)
-        try:
-            sink.write(data)
-            sink.commit()
-        except InvalidInputError as error:
-            sink.abort()
-            if isinstance(error.__cause__, FileExistsError):
-                return False
-            raise
-        except BaseException:
-            sink.abort()
-            raise
-        return True
-    if kind != "fsspec" or "mode" not in inspect.signature(_plain_pipe(handle)).parameters:
-        raise UnsupportedError(
-            f"{path}: {type(handle).__name__} cannot write a file only where there is none; pass an fsspec filesystem "
-            "that can (s3fs, gcsfs, adlfs)"
-        )
     try:
+        if kind == "local":
+            _write_new(key, data)
+            return True
+        if kind != "fsspec" or "mode" not in inspect.signature(_plain_pipe(handle)).parameters:
+            raise UnsupportedError(
+                f"{path}: {type(handle).__name__} cannot write a file only where there is none; pass an fsspec "
+                "filesystem that can (s3fs, gcsfs, adlfs)"
+            )
         with errors_of(path):
             handle.pipe_file(key, bytes(data), mode="create")
     except InvalidInputError as error:
-        if isinstance(error.__cause__, FileExistsError):
+        if isinstance(error.__cause__, FileExistsError) and (kind != "local" or os.path.lexists(key)):
             return False
         raise
     return True
+
+
+def _write_new(path: str, data: Buffer) -> None:
+    sink = _LocalSink(path, overwrite=False)
+    try:
+        sink.write(data)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
 
 
 def _plain_pipe(handle: Any) -> Any:

@@ -107,7 +107,10 @@ class TableStorage(FileIO):
             return source.read_at(offset, length)
 
     def names(self, folder: str) -> list[str]:
-        """Names of the files in a folder of the table, sorted."""
+        """Names of the files in a folder of the table, sorted; as they are now, whatever was listed before."""
+        kind, handle, _ = resolve(self.root, self.filesystem)
+        if kind == "fsspec":
+            handle.invalidate_cache()  # others commit too
         return names_in(f"{self.root}/{folder}", "", filesystem=self.filesystem)
 
     def files(self) -> Iterator[FileInfo]:

@@ -1,0 +1,79 @@
+"""Where Delta tables lie: files written only where there is none, and filesystems other than the local one."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs
+import pytest
+
+from puffin_fast import delta, errors
+from puffin_fast._runtime.sink import put_if_absent
+from tests.conftest import require_module
+from tests.delta.conftest import GOLDEN
+
+
+@pytest.fixture
+def memory() -> Any:
+    """An fsspec filesystem in memory that holds a golden table."""
+    filesystem = require_module("fsspec").filesystem("memory", skip_instance_cache=True)
+    filesystem.store.clear()
+    table = GOLDEN / "spark_many_features"
+    for file in table.rglob("*"):
+        if file.is_file():
+            filesystem.pipe_file(f"/bucket/t/{file.relative_to(table)}", file.read_bytes())
+    yield filesystem
+    filesystem.store.clear()
+
+
+def test_a_file_is_written_only_where_there_is_none(tmp_path: Path, memory: Any) -> None:
+    for path, filesystem in ((str(tmp_path / "x"), None), ("/bucket/x", memory)):
+        assert put_if_absent(path, b"1", filesystem=filesystem)
+        assert not put_if_absent(path, b"2", filesystem=filesystem)
+    assert (tmp_path / "x").read_bytes() == memory.cat_file("/bucket/x") == b"1"
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_of_many_writers_at_once_one_writes(tmp_path: Path) -> None:
+    for round in range(10):
+        won: list[bytes] = []
+        path = tmp_path / str(round)
+
+        def write(me: bytes, path: Path = path, won: list[bytes] = won) -> None:
+            if put_if_absent(str(path), me):
+                won.append(me)
+
+        threads = [threading.Thread(target=write, args=(bytes([n]) * 1000,)) for n in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [path.read_bytes()]
+
+
+def test_a_filesystem_that_cannot_promise_it_is_refused() -> None:
+    filesystem = pyarrow.fs.PyFileSystem(
+        pyarrow.fs.FSSpecHandler(require_module("fsspec").filesystem("memory"))
+    )
+    with pytest.raises(errors.UnsupportedError, match="only where there is none"):
+        put_if_absent("bucket/x", b"1", filesystem=filesystem)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    with pytest.raises(errors.InvalidInputError):
+        put_if_absent(str(tmp_path / "file" / "x"), b"1")
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory: Any) -> None:
+    table = "/bucket/t"
+    before = delta.scan(table, filesystem=memory).to_arrow()
+    assert before.num_rows == 257
+    assert delta.vectors(table, filesystem=memory).num_rows == 3
+    done = delta.delete(table, "id < 30", filesystem=memory)
+    assert done.rows_deleted == 26
+    assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 231
+    assert delta.verify(table, filesystem=memory) == []
