@@ -56,6 +56,25 @@ PF_AVX512 static int pf_array_check_avx512(const uint8_t *values, size_t n, uint
 #endif
 PF_DISPATCH(int, pf_array_check, (const uint8_t *values, size_t n, uint32_t *adjacent), (values, n, adjacent))
 
+/* How many values n > 0 runs, (start, length - 1) pairs, hold; 0 when they do not ascend, overlap or pass 65535. */
+PF_BODY uint32_t pf_runs_check_body(const uint8_t *pairs, size_t n, int *touching) {
+    uint32_t overlaps = 0, touches = 0, lengths = 0, run, next;
+    memcpy(&run, pairs + 4 * (n - 1), 4);
+    uint32_t end = (run & 0xFFFF) + (run >> 16) + 1; /* a run before it that passes 65535 overlaps the next */
+    lengths = run >> 16;
+    for (size_t i = 0; i + 1 < n; i++) {
+        memcpy(&run, pairs + 4 * i, 4);
+        memcpy(&next, pairs + 4 * i + 4, 4);
+        uint32_t stop = (run & 0xFFFF) + (run >> 16) + 1, start = next & 0xFFFF;
+        overlaps |= start < stop;
+        touches |= start == stop;
+        lengths += run >> 16;
+    }
+    *touching = touches != 0;
+    return overlaps || end > 65536 ? 0 : lengths + (uint32_t)n;
+}
+PF_LEVELS(uint32_t, pf_runs_check, (const uint8_t *pairs, size_t n, int *touching), (pairs, n, touching))
+
 /* The runs of n > 0 ascending values as (start, length - 1) pairs; returns their number. */
 static uint32_t pf_runs_of_array(const uint8_t *values, size_t n, uint8_t *out) {
     uint32_t runs = 0;
@@ -469,6 +488,7 @@ static uint32_t pf_runs_union(const uint8_t *a, size_t na, const uint8_t *b, siz
         pf_put16(out + 4 * (n - 1), (uint16_t)start);
         pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(end - start - 1));
     }
+    if (end > 65536) pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(65535 - start)); /* only if the runs change meanwhile */
     return n;
 }
 

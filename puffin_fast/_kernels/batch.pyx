@@ -7,13 +7,13 @@ through Arrow's C interface may say anything. Scratch is that of the largest sin
 Blobs are checked and then read where they lie. Arrow's buffers are immutable by its specification; where another
 thread writes to them during a call nevertheless, no memory but the result's is written to and no other is read, and
 the result is an error or holds some other positions: cursors stop at the blob's end, what is written is bounded by
-what was counted, and unions, whose steps rely on order, work on copies.
+what was counted, and unions check what they have written.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from puffin_fast._kernels.containers cimport (
     Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, trim, writer_free,
@@ -26,7 +26,9 @@ from puffin_fast._kernels.encode cimport (
 from puffin_fast._kernels.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
 from puffin_fast._kernels.masks cimport fill_bits
 from puffin_fast._kernels.query cimport has
-from puffin_fast._kernels.setops cimport UnionScratch, Vector, union_all, union_free, union_ready
+from puffin_fast._kernels.setops cimport (
+    UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, union_all, union_free, union_ready,
+)
 from puffin_fast._kernels.views cimport pointer
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
@@ -41,7 +43,6 @@ cdef enum Limit:
 cdef enum:
     LIST_BYTES = 64             # of a blob, beside two for each position
     TOO_LONG = 100              # beside EncodeStatus: a blob past what its length field may say
-    COPIES_FAILED = 100         # beside FrameFault: no memory for copies of blobs
 
 
 cdef class Block:
@@ -353,26 +354,18 @@ cdef object changed(where):
     return InvalidInputError(f"{where}: changed by another thread while it was read")
 
 
-cdef int take_list(_Blobs blobs, size_t first, size_t n, Bytes* copies, Vector* vectors, Fault* fault,
-                   size_t* bad) noexcept nogil:
-    """Copies of n neighbouring blobs, checked; returns a FrameFault, and which blob has it, or COPIES_FAILED."""
+cdef int check_list(_Blobs blobs, size_t first, size_t n, Vector* vectors, Fault* fault, size_t* bad) noexcept nogil:
+    """Checks n neighbouring blobs; returns a FrameFault, and which blob has it."""
     cdef Summary summary
-    cdef size_t i, size, at = 0
+    cdef size_t i
     cdef int code
-    copies.size = 0
-    bad[0] = first
-    if not reserve(copies, <size_t>(blobs.bounds[first + n] - blobs.bounds[first])):
-        return COPIES_FAILED
     for i in range(n):
-        bad[0] = first + i
-        size = blobs.size(first + i)
-        memcpy(copies.data + at, blobs.data + blobs.bounds[first + i], size)
-        code = check_blob(copies.data + at, size, &summary, fault)
+        vectors[i].data = blobs.data + blobs.bounds[first + i] + HEAD_BYTES
+        vectors[i].size = blobs.size(first + i) - FRAME_BYTES
+        code = check_blob(vectors[i].data - HEAD_BYTES, blobs.size(first + i), &summary, fault)
         if code != 0:
+            bad[0] = first + i
             return code
-        vectors[i].data = copies.data + at + HEAD_BYTES
-        vectors[i].size = size - FRAME_BYTES
-        at += size
     return 0
 
 
@@ -393,7 +386,6 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef UnionScratch scratch
     cdef Writer writer
     cdef Vector* members = NULL
-    cdef Bytes copies
     cdef Fault fault
     cdef int code = 0
     cdef uint8_t* vector
@@ -401,9 +393,9 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef int64_t* end = <int64_t*>ends.bytes_.data
     cdef size_t i, count, size, bad = 0, largest = 1
     cdef int status = ENCODED
+    cdef UnionStatus united
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
-    memset(&copies, 0, sizeof(Bytes))
     PyObject_GetBuffer(lists, &groups, PyBUF_SIMPLE)
     try:
         check_offsets(&groups, n, n_blobs)
@@ -417,14 +409,15 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
         with nogil:
             for i in range(n):
                 count = <size_t>(bounds[i + 1] - bounds[i])
-                code = take_list(blobs, <size_t>bounds[i], count, &copies, members, &fault, &bad)
+                code = check_list(blobs, <size_t>bounds[i], count, members, &fault, &bad)
                 if code != 0:
                     break
                 writer.payload.size = 0
                 writer.records.size = 0
                 writer.cardinality = 0
-                if not union_all(members, count, &writer, &scratch):
-                    status = OUT_OF_MEMORY
+                united = union_all(members, count, &writer, &scratch)
+                if united != UNITED:
+                    status = OUT_OF_MEMORY if united == UNION_OUT_OF_MEMORY else CHANGED
                     break
                 size = writer_size(&writer)
                 if MAGIC_BYTES + size > MAX_LENGTH:
@@ -439,16 +432,17 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
                     break
                 end[i + 1] = <int64_t>out.bytes_.size
                 (<int64_t*>cardinalities.bytes_.data)[i] = <int64_t>writer.cardinality
-        if code == COPIES_FAILED or status == OUT_OF_MEMORY:
+        if status == OUT_OF_MEMORY:
             raise MemoryError(f"uniting the vectors of row {i}")
         if code != 0:
             raise corrupt_blob(code, &fault, where(bad), 0)
+        if status == CHANGED:
+            raise changed(f"row {i}")
         if status == TOO_LONG:
             raise too_long(i)
     finally:
         PyBuffer_Release(&groups)
         free(members)
-        release(&copies)
         union_free(&scratch)
         writer_free(&writer)
     return out, ends, cardinalities

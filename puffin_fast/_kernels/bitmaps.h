@@ -348,8 +348,8 @@ PF_AVX512 static void pf_spread_bits_avx512(const uint8_t *bits, size_t n_bits, 
 PF_DISPATCH(void, pf_spread_bits, (const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out),
             (bits, n_bits, flip, out))
 
-/* Positions base + i of the set bits of n_words words into out, which has room for `room` >= their number;
- * returns that number. While room allows, a word's positions are written ten at a time, also past their end: most
+/* Positions base + i of the set bits of n_words words into out, at most `room` of them; returns how many were
+ * written. While room allows, a word's positions are written ten at a time, also past their end: most
  * words of a bitmap of 10% have no more, so that few branches are mispredicted. */
 PF_BODY size_t pf_expand_body(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out, size_t room) {
     uint64_t *const start = out, *const end = out + room;
@@ -367,7 +367,7 @@ PF_BODY size_t pf_expand_body(const uint8_t *bits, size_t n_words, uint64_t base
             } while (out < next);
             out = next;
         } else {
-            for (; word != 0; word &= word - 1) *out++ = base + (uint64_t)__builtin_ctzll(word);
+            for (; word != 0 && out < end; word &= word - 1) *out++ = base + (uint64_t)__builtin_ctzll(word);
         }
     }
     return (size_t)(out - start);

@@ -73,6 +73,7 @@ cdef struct Writer:
     Bytes payload
     Bytes records               # of Record
     uint64_t cardinality
+    bint broken                 # values did not ascend: another thread changed them after they were checked
 
 
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil

@@ -42,6 +42,7 @@ cdef extern from "memory.h" nogil:
 
 cdef extern from "arrays.h" nogil:
     int pf_array_check(const uint8_t* values, size_t n, uint32_t* adjacent)
+    uint32_t pf_runs_check(const uint8_t* pairs, size_t n, int* touching)
     uint32_t pf_runs_of_array(const uint8_t* values, size_t n, uint8_t* out)
 
 cdef enum FaultCode:
@@ -175,7 +176,8 @@ cdef int check_run(const uint8_t* data, size_t size, size_t at, uint32_t cardina
                    Fault* fault) noexcept nogil:
     """A run container: its runs ascend, do not overlap, and hold as many values as stated."""
     cdef const uint8_t* pairs = data + at + 2
-    cdef uint32_t runs, r, start, end = 0, total = 0
+    cdef uint32_t runs, total
+    cdef int touching = 0
     if size - at < 2:
         return fail(fault, TRUNCATED, at, 2, size - at)
     runs = load16(data + at)
@@ -183,23 +185,30 @@ cdef int check_run(const uint8_t* data, size_t size, size_t at, uint32_t cardina
     found.size = run_size(runs)
     if size - at < found.size:
         return fail(fault, TRUNCATED, at, found.size, size - at)
-    for r in range(runs):
-        start = load16(pairs + 4 * <size_t>r)
-        if r > 0 and start < end:
-            return fail(fault, RUN_ORDER, pairs + 4 * <size_t>r - data, end, start)
-        if r > 0 and start == end:
-            summary.non_canonical = True
-        end = start + load16(pairs + 4 * <size_t>r + 2) + 1
-        if end > CHUNK:
-            return fail(fault, RUN_RANGE, pairs + 4 * <size_t>r - data, CHUNK - 1, end - 1)
-        total += end - start
+    total = pf_runs_check(pairs, runs, &touching) if runs > 0 else 0
+    if total == 0 and runs > 0:
+        return fail_runs(fault, data, at, runs)
     if total != cardinality:
         return fail(fault, RUN_CARDINALITY, at, cardinality, total)
-    if choose(cardinality, runs) != RUN:
+    if touching or choose(cardinality, runs) != RUN:
         summary.non_canonical = True
     found.first = load16(pairs)
-    found.last = end - 1
+    found.last = load16(pairs + 4 * <size_t>(runs - 1)) + load16(pairs + 4 * <size_t>(runs - 1) + 2)
     return 0
+
+
+cdef int fail_runs(Fault* fault, const uint8_t* data, size_t at, uint32_t n_runs) noexcept nogil:
+    """Finds the run that overlaps the one before it or passes 65535."""
+    cdef const uint8_t* pairs = data + at + 2
+    cdef uint32_t i, start, end = 0
+    for i in range(n_runs):
+        start = load16(pairs + 4 * <size_t>i)
+        if start < end:
+            return fail(fault, RUN_ORDER, pairs + 4 * <size_t>i - data, end, start)
+        end = start + load16(pairs + 4 * <size_t>i + 2) + 1
+        if end > CHUNK:
+            return fail(fault, RUN_RANGE, pairs + 4 * <size_t>i - data, CHUNK - 1, end - 1)
+    return fail(fault, RUN_ORDER, at, 0, 0)     # only if the bytes change meanwhile
 
 
 cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found,
@@ -437,24 +446,37 @@ cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind
 
 
 cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil:
-    """A container of n <= 4,096 ascending values; none for n = 0. The values may not stand in the writer's room."""
+    """A container of n <= 4,096 ascending values; none for n = 0. The values may not stand in the writer's room.
+
+    They are checked after they were copied: values that another thread changes set `broken`.
+    """
     cdef uint32_t adjacent, n_runs
-    cdef size_t size
     cdef uint8_t* out
     if n == 0:
         return True
-    pf_array_check(values, n, &adjacent)
-    n_runs = n - adjacent
-    size = container_size(choose(n, n_runs), n, n_runs)
-    out = writer_room(writer, size)
+    if n > ARRAY_MAX:
+        writer.broken = True
+        return True
+    out = writer_room(writer, plain_size(n))
     if out == NULL:
         return False
+    memcpy(out, values, plain_size(n))
+    if not pf_array_check(out, n, &adjacent):
+        writer.broken = True
+        return True
+    n_runs = n - adjacent
     if choose(n, n_runs) == RUN:
-        pf_runs_of_array(values, n, out + 2)
-        store16(out, <uint16_t>n_runs)
-        return writer_record(writer, key, n, RUN, size)
-    memcpy(out, values, size)
-    return writer_record(writer, key, n, ARRAY, size)
+        return writer_record(writer, key, n, RUN, array_to_runs(out, n, n_runs))
+    return writer_record(writer, key, n, ARRAY, plain_size(n))
+
+
+cdef size_t array_to_runs(uint8_t* container, uint32_t n, uint32_t n_runs) noexcept nogil:
+    """Writes a run container over an array container, which is larger. Returns its size."""
+    cdef uint8_t pairs[2 * ARRAY_MAX]
+    pf_runs_of_array(container, n, pairs)
+    store16(container, <uint16_t>n_runs)
+    memcpy(container + 2, pairs, 4 * <size_t>n_runs)
+    return run_size(n_runs)
 
 
 cdef bint store_bits(Writer* writer, uint64_t key, const uint8_t* bits, uint32_t cardinality, uint32_t n_runs) noexcept nogil:
@@ -529,12 +551,15 @@ cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32
     return writer_record(writer, key, cardinality, kind, size)
 
 
-cdef uint32_t join_runs(const Container* container, uint8_t* pairs) noexcept nogil:
-    """The container's runs with those that touch joined; returns their number."""
+cdef uint32_t join_runs(const Container* container, uint8_t* pairs, bint* broken) noexcept nogil:
+    """The container's runs with those that touch joined; returns their number. Sets broken when they overlap."""
     cdef uint32_t i, n = 0, start, end, last_end = 0
     for i in range(container.n_runs):
         start = load16(container.payload + 4 * <size_t>i)
         end = start + load16(container.payload + 4 * <size_t>i + 2) + 1
+        if start < last_end or end > CHUNK:
+            broken[0] = True
+            return 0
         if n > 0 and start == last_end:
             n -= 1
             start = load16(pairs + 4 * <size_t>n)
@@ -548,15 +573,20 @@ cdef uint32_t join_runs(const Container* container, uint8_t* pairs) noexcept nog
 cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil:
     """A container of somebody's bytes, brought into the form that a point-built set would have."""
     cdef Bytes scratch
+    cdef uint8_t* out
     cdef bint done
     if container.kind == ARRAY:
         return writer_array(writer, container.key, container.payload, container.cardinality)
     if container.kind == BITMAP:
-        return writer_bitmap(writer, container.key, container.payload)
+        out = writer_room(writer, BITMAP_BYTES)
+        if out == NULL:
+            return False
+        memcpy(out, container.payload, BITMAP_BYTES)    # counted after it was copied: the payload may change
+        return writer_bits(writer, container.key, pf_bitmap_cardinality(out))
     memset(&scratch, 0, sizeof(Bytes))
     if not reserve(&scratch, 4 * <size_t>container.n_runs):
         return False
-    done = writer_runs(writer, container.key, scratch.data, join_runs(container, scratch.data))
+    done = writer_runs(writer, container.key, scratch.data, join_runs(container, scratch.data, &writer.broken))
     release(&scratch)
     return done
 

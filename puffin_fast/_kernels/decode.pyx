@@ -2,9 +2,8 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
-from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, BITMAP_WORDS, RUN, load16
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, summarised, validate,
 )
@@ -16,7 +15,6 @@ cdef extern from "positions.h" nogil:
     void pf_sequence(uint64_t first, size_t n, uint64_t* out)
 
 cdef extern from "bitmaps.h" nogil:
-    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
     size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
 
 
@@ -57,7 +55,6 @@ cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t*
     """
     cdef Cursor cursor
     cdef Container container
-    cdef uint8_t bits[BITMAP_BYTES]
     cdef uint64_t base
     cdef uint32_t i, length
     cursor_start(&cursor, data, size)
@@ -69,10 +66,7 @@ cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t*
             pf_widen(container.payload, container.cardinality, base, out)
             out += container.cardinality
         elif container.kind == BITMAP:
-            memcpy(bits, container.payload, BITMAP_BYTES)   # so that what is counted is what is written
-            if <size_t>(end - out) < pf_bitmap_cardinality(bits):
-                break
-            out += pf_expand(bits, BITMAP_WORDS, base, out, end - out)
+            out += pf_expand(container.payload, BITMAP_WORDS, base, out, end - out)
         else:
             for i in range(container.n_runs):
                 length = <uint32_t>load16(container.payload + 4 * <size_t>i + 2) + 1

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t
 from puffin_fast._kernels.containers cimport Container, Cursor, Writer
 
 cdef struct Vector:
-    const uint8_t* data         # bytes that `validate` has accepted and that nobody changes
+    const uint8_t* data         # bytes that `validate` has accepted
     size_t size
 
 cdef struct Input:
@@ -21,6 +21,11 @@ cdef struct UnionScratch:
     const uint8_t** bitmaps     # those of them that are bitmaps
     uint8_t* room
 
+cdef enum UnionStatus:
+    UNITED
+    UNION_OUT_OF_MEMORY
+    UNION_CHANGED               # another thread has written to a bitmap
+
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil
-cdef bint union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
+cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
 cdef void union_free(UnionScratch* scratch) noexcept nogil

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, RUN, load16, store16
+from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, MAX_POSITION, RUN, load16, store16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
     writer_room, writer_runs, writer_start,
@@ -53,7 +53,7 @@ cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
     else:
         for i in range(c.n_runs):
             start = load16(c.payload + 4 * <size_t>i)
-            pf_set_range(bits, start, start + load16(c.payload + 4 * <size_t>i + 2) + 1)
+            pf_set_range(bits, start, min(<uint32_t>CHUNK, start + load16(c.payload + 4 * <size_t>i + 2) + 1))
 
 
 cdef const uint8_t* as_bits(const Container* c, uint8_t* scratch) noexcept nogil:
@@ -246,6 +246,8 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
             else:
                 merged = pf_array_merge(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
                                         same[2 * i + 1].cardinality, out + at)
+                # more only when another thread changes values: the scratch has room for as many as there were
+                merged = min(merged, <size_t>same[2 * i].cardinality + same[2 * i + 1].cardinality)
             same[i].payload = out + at
             same[i].cardinality = <uint32_t>merged
             at += 2 * merged
@@ -304,8 +306,12 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
     return writer_bits(writer, same[0].key, kept)
 
 
-cdef bint union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
-    """Writes the union of n checked bitmaps; `scratch` has been readied for n."""
+cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
+    """Writes the union of n checked bitmaps; `scratch` has been readied for n.
+
+    Another thread may change the bitmaps meanwhile: every step writes within its bounds whatever the values are, bits
+    are counted and values are checked after they were copied. The result is a sound bitmap or CHANGED.
+    """
     cdef Input** heap = scratch.heap
     cdef Container* same = scratch.same
     cdef size_t live = 0, i, found
@@ -327,10 +333,16 @@ cdef bint union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratc
             if not cursor_next(&heap[0].cursor, &heap[0].container):
                 live -= 1
                 heap[0] = heap[live]
+            elif heap[0].container.key <= key:
+                return UNION_CHANGED
             sift(heap, live, 0)
+        if key > <uint64_t>MAX_POSITION >> 16:
+            return UNION_CHANGED
         if not union_key(same, found, writer, scratch.room, scratch.bitmaps):
-            return False
-    return True
+            return UNION_OUT_OF_MEMORY
+        if writer.broken:
+            return UNION_CHANGED
+    return UNITED
 
 
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
@@ -381,7 +393,7 @@ def union_many(list buffers, list starts):
             vectors[i].data = pointer(views + i) + <size_t>starts[i]
             vectors[i].size = views[i].len - <size_t>starts[i]
         with nogil:
-            done = union_all(vectors, n, &writer, &scratch)
+            done = union_all(vectors, n, &writer, &scratch) == UNITED
         if not done:
             raise MemoryError("uniting bitmaps")
         return finish(&writer)
