@@ -71,7 +71,7 @@ def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Pa
     require_module("matplotlib", "pip install 'puffin-fast[plot]'")
     picture = tmp_path / "p.svg"
     answer = said(run("report", "ns.t", "--picture", picture, "--output", "json", *many))
-    assert answer["advice"] == ["compact: 2 vectors lie in 2 small Puffin files"]
+    assert answer["advice"] == ["compact: 2 vectors are in 2 small Puffin files"]
     assert len(answer["files"]) == 2
     assert picture.stat().st_size > 0
 

@@ -1,8 +1,8 @@
-"""Rows whose key stands in a table of keys: found by few columns, pruned by the keys themselves.
+"""Deletes rows by key: reads the key columns only, and prunes files by the range of the keys.
 
-When keys are equal: values are, whatever the types of the two columns; NaN equals NaN and -0.0 equals 0.0, as
-in the joins of Spark and DuckDB; null equals nothing, or with `null_safe` null. A key that the table's column
-cannot hold (3000000000 in a 32-bit column, microseconds in one of days) equals nothing.
+Equality of keys: values are compared, whatever the types of the two columns. NaN equals NaN and -0.0 equals 0.0, as
+in the joins of Spark and DuckDB. Null equals no key; with `null_safe` it equals null. A key that the table's column
+cannot represent (3000000000 in a 32-bit column, microseconds in a column of days) equals no value.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyBounds", "Keys", "delete_keys"]
 
-MANY = 10_000
-"""Up to so many values of a partition column are projected to partitions one by one, else as a range."""
+MAX_PARTITION_LITERALS = 10_000
+"""Maximum number of values of a partition column that are projected one by one; more are projected as a range."""
 
 
 def delete_keys(
@@ -69,31 +69,31 @@ def delete_keys(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> DeleteResult:
-    """Deletes the rows whose key stands in a table of keys, in one commit, without rewriting data files.
+    """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
-    Only the key's columns are read, of data files and row groups whose bounds some key lies in. The distinct
-    keys are held in memory, and of the table a batch per thread.
+    Only the key columns are read, from data files and row groups whose bounds include a key. The distinct keys and
+    one batch per thread are held in memory.
 
     Args:
-        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files); loaded anew
-            first, and moved to the new metadata.
-        keys: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface); other columns
-            than the key's do not matter, nor do repeats.
-        on: the key's column or columns: names in the table, dotted for a field of a struct, and the same in `keys`
-            (there a column of that dotted name, or a field of a struct). By default the identifier fields
-            of the table's schema.
-        null_safe: null equals null; else a key with a null matches no row.
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
+            first, and has the new metadata afterwards.
+        keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface). Other columns
+            than the key columns and repeated keys are ignored.
+        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in `keys`
+            (a column of that dotted name, or a field of a struct). By default the identifier fields of the
+            table's schema.
+        null_safe: whether null equals null; otherwise a key with a null matches no row.
         branch: an existing branch.
         on_conflict, job_id, snapshot_properties, threads: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
-        What was done; `snapshot_id` is None when no row matched.
+        The counts; `snapshot_id` is None when no row matched.
 
     Raises:
-        NotFoundError: a column that is not there, in the table or in the keys.
-        InvalidInputError: no key columns, a column that cannot be a key, or keys of a type that does not
-            compare with the column's.
+        NotFoundError: the table or the keys do not have a column.
+        InvalidInputError: there are no key columns, a column cannot be a key, or the type of the keys cannot be
+            compared with that of the column.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -110,12 +110,12 @@ def delete_keys(
 
 @dataclass(frozen=True)
 class _Column:
-    """What the bounds of one key column are held against.
+    """The keys of one column, compared with the bounds of files.
 
     Attributes:
         field: of the table.
-        sorted: the distinct values that have an order; None: any file may hold a match.
-        has_null: null is among them.
+        sorted: the distinct values in order; None if they cannot exclude a file.
+        has_null: whether null is among them.
     """
 
     field: NestedField
@@ -139,12 +139,12 @@ class _Column:
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """Where keys lie that nobody holds: a `Matcher` that prunes files, and cannot tell rows apart.
+    """Bounds of keys that are not in memory: a `Matcher` that prunes files, but does not select rows.
 
     Attributes:
-        expression: what manifests and partitions are pruned by.
-        field_ids: the key's columns.
-        always_false: there are no keys.
+        expression: prunes manifests and partitions.
+        field_ids: of the key columns.
+        always_false: True if there are no keys.
     """
 
     expression: BooleanExpression
@@ -157,31 +157,31 @@ class KeyBounds:
     def between(
         cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], ends: Sequence[Any]
     ) -> KeyBounds:
-        """Bounds of keys in some columns.
+        """Returns the bounds of keys.
 
         Args:
-            metadata: the table's.
-            fields: the key's columns.
-            ends: of each column the lowest and the highest value (NaN is higher than all) and a null if the
-                keys have one, in any order, in its storage type.
+            metadata: of the table.
+            fields: the key columns.
+            ends: for each column the lowest and the highest value (NaN is the highest), and a null if the keys
+                have one, in any order, in its storage type.
         """
         return cls(*_bounds(metadata, fields, ends, ends_only=True))
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a batch below which `mask` wastes time."""
+        """The number of rows of a batch from which on `mask` is efficient."""
         return 1
 
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
-        """Whether a file or row group (anything with a `DataFile`'s metrics) may hold a key."""
+        """Returns whether a file or row group (an object with the metrics of a `DataFile`) may contain a key."""
         return lambda entry: all(column.may_match(entry) for column in self._columns)
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
-        """Which rows may have a key: all of them."""
+        """Returns a mask of the rows that may have a key: all rows."""
         return np.ones(n_rows, np.bool_)
 
     def strict_expression(self) -> BooleanExpression:
-        """Metrics never prove that all rows match."""
+        """Returns false: metrics never prove that all rows match."""
         return AlwaysFalse()
 
 
@@ -190,7 +190,7 @@ class Keys(KeyBounds):
     """Distinct keys bound to a table: a `Matcher`.
 
     Attributes:
-        set: the keys, in the order in which they came first.
+        set: the keys, in the order of their first occurrence.
     """
 
     set: KeySet
@@ -202,13 +202,11 @@ class Keys(KeyBounds):
         """Binds keys to the current schema of a table.
 
         Args:
-            metadata: the table's.
-            keys: as `delete_keys` takes them.
-            on: as there.
-            null_safe: as there.
+            metadata: of the table.
+            keys, on, null_safe: as `delete_keys`.
 
         Raises:
-            NotFoundError, InvalidInputError: as there.
+            NotFoundError, InvalidInputError: as `delete_keys`.
         """
         fields = key_fields(metadata.schema(), on)
         return cls.of(metadata, fields, distinct_keys(keys, fields, null_safe=null_safe))
@@ -217,22 +215,22 @@ class Keys(KeyBounds):
     def of(
         cls, metadata: TableMetadata, fields: list[tuple[str, NestedField]], columns: Sequence[Any]
     ) -> Keys:
-        """The keys in some columns, as `to_key_type` makes them."""
+        """Returns the keys of columns that `to_key_type` converted."""
         distinct = KeySet.of([field for _, field in fields], columns)
         return cls(*_bounds(metadata, fields, columns), distinct)
 
     @property
     def batch_rows(self) -> int:
-        """Rows of a batch below which `mask` wastes time."""
+        """The number of rows of a batch from which on `mask` is efficient."""
         return self.set.batch_rows
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
-        """Which rows have a key of the set; arguments as of `RowFilter.mask`."""
+        """Returns a mask of the rows whose key is in the set; arguments as `RowFilter.mask`."""
         found: np.ndarray = self.set.contains(normalize_floats(columns)).to_numpy(zero_copy_only=False)
         return found
 
 
-# What files are pruned by -----------------------------------------------------------------------------------
+# Pruning ----------------------------------------------------------------------------------------------------
 
 
 def _bounds(
@@ -242,18 +240,18 @@ def _bounds(
     *,
     ends_only: bool = False,
 ) -> tuple[BooleanExpression, tuple[int, ...], bool, tuple[_Column, ...]]:
-    """What `KeyBounds` is made of.
+    """Returns the first attributes of `KeyBounds`.
 
     Args:
-        metadata: the table's.
-        fields: the key's columns.
+        metadata: of the table.
+        fields: the key columns.
         columns: their values, in storage types.
-        ends_only: of the values only the lowest, the highest and null are there.
+        ends_only: True if `columns` have only the lowest value, the highest value and null.
     """
     sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
     parts, ranges = [], []
     for (name, column), values in zip(fields, columns, strict=True):
-        many = MANY if column.field_id in sources and not ends_only else 0
+        many = MAX_PARTITION_LITERALS if column.field_id in sources and not ends_only else 0
         part, expression = _pruned(name, column, pc.unique(values), many=many)
         if ends_only and isinstance(part.sorted, Sorted) and len(part.sorted.values):
             part = replace(part, sorted=Range(*part.sorted.ends()))
@@ -264,21 +262,24 @@ def _bounds(
 
 
 def _pruned(name: str, field: NestedField, values: Any, *, many: int) -> tuple[_Column, BooleanExpression]:
-    """What bounds are held against, and the expression for partitions and manifests."""
+    """Returns the values to compare with bounds, and the expression for partitions and manifests."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     has_null = bool(values.null_count)
     values = values.drop_null()
     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
-        return _Column(field, None, has_null), AlwaysTrue()  # metrics say nothing about NaN
+        return _Column(field, None, has_null), AlwaysTrue()  # bounds do not include NaN
     ordered, term = Sorted.of(values), Reference(name)
     column = _Column(field, ordered, has_null)
     if has_null and ("." in name or field.required):
-        return column, AlwaysTrue()  # null with its struct, which IS NULL of a required field denies
+        return (
+            column,
+            AlwaysTrue(),
+        )  # a required field is null where its struct is; IS NULL of a required field would be false
     if not len(values):
         return column, IsNull(term=term) if has_null else AlwaysFalse()
     if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):
-        return column, AlwaysTrue()  # PyIceberg makes no literals of integers there
+        return column, AlwaysTrue()  # PyIceberg has no literals of integers for nanosecond timestamps
     literals = literal_values(values) if len(values) <= many else list(ordered.ends())
     if isinstance(field.field_type, UUIDType):
         literals = [uuid.UUID(bytes=value) for value in literals]

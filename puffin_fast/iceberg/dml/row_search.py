@@ -1,4 +1,4 @@
-"""Rows of data files found by a filter or by keys, the row groups of a file side by side."""
+"""Finds rows of data files by a filter or by keys; the row groups of a large file are searched in parallel."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = ["Finder"]
 
 
 class Finder:
-    """Finds the rows of data files that match. Safe to use from several threads.
+    """Finds the matching rows of data files. Safe to use from several threads.
 
     Attributes:
-        matcher: what picks them.
+        matcher: selects the rows.
     """
 
     def __init__(
@@ -54,28 +54,34 @@ class Finder:
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         self._files = DataFiles(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
         self._equality = EqualityDeletes(io, metadata)
-        self._proved = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
+        self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)
 
     def proves(self, task: FileTask) -> bool:
-        """Whether the file's metrics alone say that every row matches."""
-        return self.matcher.always_true or self._proved(task.data)
+        """Returns whether the metrics of a data file prove that all its rows match."""
+        return self.matcher.always_true or self._metrics_prove_all(task.data)
 
     def deletes(self, task: FileTask) -> NewDeletes:
-        """What becomes of a data file; it is read unless `proves` holds."""
+        """Returns the deletes of one data file; it is read unless `proves` is true for it."""
         (found,) = _Search(self, task, 1).part(0)
         return found
 
     def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
-        """The batches of a data file: first position, which rows match, the matcher's columns by field id."""
+        """Yields the batches of a data file.
+
+        Yields:
+            The first position, a mask of the matching rows, and the matcher's columns by field id.
+        """
         return _Search(self, task, 1).matches(0)
 
     def search(self, tasks: Sequence[FileTask], threads: int | None = None) -> Iterator[NewDeletes]:
-        """What becomes of data files, in their order; large files are searched by several threads.
+        """Yields the deletes of data files, in their order; large files are searched by several threads.
+
+        Memory holds bitmaps, and one bool per row of the files being searched.
 
         Args:
-            tasks: what waits for the reader is bitmaps, and a bool per row of the files being searched.
-            threads: the number of processors by default.
+            tasks: the data files.
+            threads: number of threads; the number of processors by default.
         """
         workers = threads or os.cpu_count() or 1
 
@@ -87,8 +93,8 @@ class Finder:
 
         return in_order(parts(), lambda job: job[0].part(job[1]), workers)
 
-    def _known(self, task: FileTask) -> NewDeletes:
-        """All rows of a file go, which nobody needs to read."""
+    def _all_rows(self, task: FileTask) -> NewDeletes:
+        """The deletes of a data file whose rows all match; the file is not read."""
         if task.vector is None and task.position_deletes:
             before = len(self._current.of(task))
         else:
@@ -97,7 +103,7 @@ class Finder:
 
 
 class _Search:
-    """One data file, searched in parts; the thread that ends the last one has the result."""
+    """The search of one data file in parts; the last part to finish yields the result."""
 
     def __init__(self, finder: Finder, task: FileTask, n_parts: int) -> None:
         self._finder, self._task, self._n_parts = finder, task, n_parts
@@ -115,13 +121,13 @@ class _Search:
             return self._opened
 
     def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
-        """The batches of one part: first position, which rows match, the matcher's columns."""
+        """Yields the batches of one part, as `Finder.matches`."""
         file, keys, _ = self._open()
         matcher = self._finder.matcher
         batches = file.part(number, self._n_parts).batches(batch_rows=max(BATCH_ROWS, matcher.batch_rows))
         for batch in batches:
             found = matcher.mask(batch.filter_values, batch.n_rows)
-            for key in keys:  # rows that equality deletes remove already need not be in a vector
+            for key in keys:  # rows that equality deletes remove already are not added to the vector
                 found = found & ~key.contains(batch.key_values).to_numpy(zero_copy_only=False)
             yield batch.first, found, batch.filter_values
 
@@ -129,7 +135,7 @@ class _Search:
         """Searches one part; yields the result after the last."""
         finder, task = self._finder, self._task
         if finder.proves(task):
-            yield finder._known(task)
+            yield finder._all_rows(task)
             return
         mask = self._open()[2]
         for first, found, _ in self.matches(number):

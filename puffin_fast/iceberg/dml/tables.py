@@ -1,4 +1,4 @@
-"""Tables of format version 3: made, and filled with Arrow rows."""
+"""Creates tables of format version 3, appends Arrow rows, and upgrades tables."""
 
 from __future__ import annotations
 
@@ -53,20 +53,21 @@ def create_table(
 
     Args:
         catalog: any PyIceberg catalog.
-        name: ``"namespace.table"``; the namespace must be there.
-        schema: PyIceberg's or Arrow's; ids are assigned anew, as PyIceberg does.
-        partition_spec: PyIceberg's (its source ids are those of a PyIceberg schema), or texts such as
+        name: ``"namespace.table"``; the namespace must exist.
+        schema: of PyIceberg or Arrow; field ids are assigned anew, as PyIceberg does.
+        partition_spec: of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
             spelling ``"days(time)"``, ``"bucket(16, id)"``.
-        location: folder of the table; by default the warehouse's.
+        location: folder of the table; by default one in the warehouse.
         properties: table properties.
 
     Raises:
-        NotFoundError: the namespace, or a column of the partition spec.
-        InvalidInputError: the table exists, its files would be written elsewhere than it says, a property
-            contradicts format version 3, or a transform is unknown or does not take its column's type.
+        NotFoundError: the namespace or a column of the partition spec does not exist.
+        InvalidInputError: the table exists, its files would be written to another location than its metadata
+            names, a property contradicts format version 3, or a transform is unknown or does not accept the type
+            of its column.
         ConflictError: the catalog's database is locked.
-        UnsupportedError: a PyIceberg that is not known.
+        UnsupportedError: this version of PyIceberg is not supported.
     """
     if not isinstance(catalog, Catalog):
         raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
@@ -84,7 +85,7 @@ def create_table(
                 name, schema, location=location, partition_spec=partition_spec, properties=settings
             )
         except NoSuchNamespaceError as error:
-            raise NotFoundError(f"{shown}: {error}; catalog.create_namespace makes it") from error
+            raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
         except TableAlreadyExistsError as error:
             raise InvalidInputError(f"{shown}: {error}") from error
         except Exception as error:
@@ -102,24 +103,24 @@ def append(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> Committed | None:
-    """Appends Arrow rows in one commit; on version 3 the rows get row ids.
+    """Appends Arrow rows in one commit; in a table of version 3 the rows get row ids.
 
     Args:
-        table: format version 2 or 3; moved to the new metadata.
-        data: an Arrow table, record batch, reader, or anything with the Arrow C stream interface (pandas,
-            Polars, DuckDB, arro3). Columns go by name, and are brought to the table's types where every value
-            stays the same. A reader into an unpartitioned table is streamed, else it is held in memory.
+        table: of format version 2 or 3; it has the new metadata afterwards.
+        data: an Arrow table, record batch, reader, or an object with the Arrow C stream interface (pandas,
+            Polars, DuckDB, arro3). Columns are matched by name, and cast to the table's types if all values can be
+            represented exactly. For an unpartitioned table a reader is streamed; otherwise it is held in memory.
         branch: an existing branch.
-        job_id: a job that the branch's history holds is not done again.
-        snapshot_properties: more entries for the snapshot's summary.
-        dry_run: compare the columns with the table's schema, read no row and write nothing.
+        job_id: a job whose id is in the branch's history is not repeated.
+        snapshot_properties: additional entries of the snapshot's summary.
+        dry_run: compare the columns with the table's schema; read no row and write nothing.
 
     Returns:
-        What was committed; None when there were no rows, or it was a dry run.
+        The commit; None if there were no rows, or in a dry run.
 
     Raises:
-        InvalidInputError: columns that do not fit the table's schema, a value that its column cannot hold, or
-            a null in a required one.
+        InvalidInputError: the columns do not fit the table's schema, a value cannot be represented in its column's
+            type, or a required column has a null.
         ConflictError, CommitUnknownError: see `commit`.
     """
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
@@ -147,20 +148,20 @@ class _Appended:
 
 
 def upgrade(table: Table, *, dry_run: bool = False) -> Table:
-    """Raises a table of format version 1 or 2 to 3; a table of version 3 stays as it is.
+    """Upgrades a table of format version 1 or 2 to 3; a table of version 3 is not changed.
 
-    Nothing is rewritten: earlier deletes go on applying, and the next commit gives the rows their row ids.
+    No file is rewritten: earlier deletes still apply, and the next commit assigns row ids to the rows.
 
     Args:
-        table: loaded anew first, and moved to the new metadata.
+        table: refreshed first; it has the new metadata afterwards.
         dry_run: check the table, change nothing.
 
     Returns:
-        The same table.
+        The given table.
 
     Raises:
         ConflictError, CommitUnknownError: see `commit`.
-        UnsupportedError: a PyIceberg that is not known.
+        UnsupportedError: this version of PyIceberg is not supported.
     """
     working = open_table(table)
     if not dry_run:

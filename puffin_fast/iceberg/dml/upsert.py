@@ -1,4 +1,4 @@
-"""Rows replaced by key, and those inserted that have no row yet: vectors and new data files in one commit."""
+"""Upserts rows by key: commits deletes of the old rows and data files of the new rows together."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ ROW_ID = METADATA_COLUMNS["_row_id"]
 
 @dataclass(frozen=True)
 class UpsertResult:
-    """What an upsert did.
+    """The result of an upsert.
 
     Attributes:
-        snapshot_id: the new snapshot; None when nothing was to be changed, and so nothing was committed.
-        rows_updated: given rows that replaced one or several rows.
-        rows_inserted: given rows whose key no row had.
-        rows_unchanged: given rows that stand in the table already, and were left as they are.
-        rows_deleted: rows that were replaced; more than `rows_updated` where a key was there repeatedly.
-        data_files_written: that hold the new rows.
-        delete_files_written: vectors, or position-delete files in a table of format version 2.
-        n_bytes: bytes of delete files written.
+        snapshot_id: the new snapshot; None when there was no change to commit.
+        rows_updated: number of given rows that replaced one or several rows.
+        rows_inserted: number of given rows whose key no row had.
+        rows_unchanged: number of given rows that are in the table already, and were not written.
+        rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
+        data_files_written: number of data files with the new rows.
+        delete_files_written: number of deletion vectors, or of position-delete files in a table of format version 2.
+        n_bytes: size of the new delete files in bytes.
         seconds: wall time.
-        attempts: commits tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the branch's history already, and nothing was done.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the branch's history already, and nothing was done.
     """
 
     snapshot_id: int | None
@@ -90,33 +90,33 @@ def upsert(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> UpsertResult:
-    """Replaces the rows that have the key of a given row, and inserts the given rows that have none, in one commit.
+    """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
-    Afterwards each given row stands in the table once: where several rows had its key, all of them go.
-    PyIceberg's own upsert, which rewrites data files, refuses such tables, and inserts rows with a null in
-    their key anew each time. Rows keep their row ids through an update (version 3).
+    Afterwards each given row is in the table once: if several rows had its key, all of them are deleted. PyIceberg's
+    own upsert rewrites data files, raises for such tables, and inserts rows with a null in their key again each time.
+    Updated rows keep their row ids (version 3).
 
     Args:
-        table: a PyIceberg table of format version 3 or 2; loaded anew first, moved to the new metadata.
-        data: Arrow rows with all columns of the table: rows are replaced whole. Held in memory.
-        on: the key's column or columns; by default the identifier fields of the table's schema. Keys are equal as
-            `delete_keys` has it.
-        update: False leaves rows that are there alone.
-        insert: False leaves out the given rows whose key no row has.
-        skip_unchanged: compare the other columns too, and leave a row that is the same in all of them (floats
-            bit by bit); else every row with a given key is written anew.
+        table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata afterwards.
+        data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
+        on: the key column or columns; by default the identifier fields of the table's schema. Keys are compared as in
+            `delete_keys`.
+        update: False does not change rows that exist.
+        insert: False skips the given rows whose key is new.
+        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them (floats
+            bit by bit); otherwise every row with a given key is written.
         branch: an existing branch.
-        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files with a given key that another commit
-            brings meanwhile are always looked at.
+        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit added are
+            always checked for given keys.
         dry_run: count rows, write nothing.
 
     Returns:
-        What was done.
+        The counts.
 
     Raises:
-        InvalidInputError: rows that do not fit the table's schema, a column missing, two rows with one key, a
-            null in a key, or neither update nor insert.
-        NotFoundError: a key column or branch that is not there.
+        InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
+            has a null, or both `update` and `insert` are False.
+        NotFoundError: a key column or the branch does not exist.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -158,7 +158,7 @@ def upsert(
 
 @dataclass(frozen=True)
 class _Source:
-    """The given rows, and where each key stands among them."""
+    """The given rows, and their keys with row numbers."""
 
     rows: pa.Table
     keys: Keys
@@ -171,7 +171,7 @@ class _Source:
         missing = [f.name for f in schema.fields if f.name not in rows.schema.names]
         if missing:
             raise InvalidInputError(
-                f"data: no column {', '.join(missing)}; rows are replaced whole, so all columns are needed"
+                f"data: no column {', '.join(missing)}; expected all columns of the table: whole rows are replaced"
             )
         rows = RowWriterSchema(schema, rows.schema).table(rows).combine_chunks()
         batch = rows.to_batches()[0] if rows.num_rows else _no_rows(rows.schema)
@@ -195,7 +195,7 @@ class _Source:
         return source
 
     def places(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
-        """The numbers of keys that are all in the set."""
+        """Returns the row numbers, in `rows`, of keys that are all in the set."""
         by_id = {f.field_id: column for (_, f), column in zip(self.fields, columns, strict=True)}
         found: npt.NDArray[np.int64] = (
             self.keys.set.index(by_id).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -209,15 +209,15 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass
 class _Matches:
-    """Live rows that have a given key: one item per match in each array.
+    """The live rows that have a given key; each array has one item per row.
 
     Attributes:
-        tasks: data files with matches.
-        file: number of its data file.
-        position: in that file.
-        source: number of the given row.
-        same: it is the given row already.
-        row_id: -1 where it has none.
+        tasks: the data files that were searched.
+        file: index of the row's data file in `tasks`.
+        position: position in that file.
+        source: number of the given row with its key.
+        same: whether the row equals the given row.
+        row_id: -1 if it has none.
     """
 
     tasks: list[FileTask] = field(default_factory=list)
@@ -229,7 +229,7 @@ class _Matches:
 
 
 def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, threads: int | None) -> _Matches:
-    """Reads the rows that have a given key; all their columns where they are to be compared."""
+    """Finds the rows that have a given key; reads all their columns if they are compared."""
     metadata, schema = table.metadata, table.schema()
     tasks = plan_snapshot(table, base, schema, source.keys, metrics=True).tasks
     tops = {name.partition(".")[0] for name, _ in source.fields}
@@ -267,7 +267,7 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
 
 
 def _same(left: Any, right: Any) -> Any:
-    """Row by row, whether two arrays hold the same; null is the same as null, floats are by their bits."""
+    """A mask of the rows where two arrays are equal; null equals null, and floats are compared by their bits."""
     if isinstance(right.type, pa.BaseExtensionType):
         left, right = left.storage, right.storage
     if pa.types.is_nested(right.type):
@@ -283,11 +283,13 @@ def _same(left: Any, right: Any) -> Any:
 
 @dataclass
 class _Done:
-    """What becomes of the given rows.
+    """The counts of an upsert, and the rows to delete and to write.
 
     Attributes:
-        replaced: of each match, whether the row goes.
-        written: numbers of the given rows that are written.
+        updated, inserted, unchanged: numbers of given rows.
+        data_files: number of data files written.
+        replaced: mask of the matches whose row is deleted.
+        written: the numbers of the given rows that are written.
     """
 
     updated: int = 0
@@ -301,10 +303,10 @@ class _Done:
     def of(cls, matches: _Matches, n_rows: int, *, update: bool, insert: bool) -> _Done:
         count = np.bincount(matches.source, minlength=n_rows)
         same = np.bincount(matches.source, weights=matches.same, minlength=n_rows) > 0
-        there = count > 0
-        unchanged = there & (same & (count == 1) if update else True)
-        updated = there & ~unchanged
-        inserted = ~there if insert else np.zeros(n_rows, np.bool_)
+        exists = count > 0
+        unchanged = exists & (same & (count == 1) if update else True)
+        updated = exists & ~unchanged
+        inserted = ~exists if insert else np.zeros(n_rows, np.bool_)
         return cls(
             updated=int(updated.sum()),
             inserted=int(inserted.sum()),
@@ -322,7 +324,7 @@ def _write(
     threads: int | None,
     dry_run: bool,
 ) -> WrittenDeletes:
-    """Writes the deletes and the new rows of one commit; or counts the rows that would be deleted."""
+    """Writes the deletes and the new rows of one commit; in a dry run counts the rows to delete."""
     current = DeleteLoader(table.io)
 
     def merge(number: int) -> NewDeletes:
@@ -356,7 +358,7 @@ def _write(
 def _rows(
     table: Table, source: _Source, matches: _Matches, done: _Done
 ) -> tuple[pa.Table, list[NestedField]]:
-    """The new rows; those that replace a row carry its id (specification, "Row Lineage")."""
+    """The new rows; a row that replaces another has its row id (specification, "Row Lineage")."""
     rows = source.rows.take(pa.array(done.written))
     ids = np.full(source.rows.num_rows, -1)
     ids[matches.source[::-1]] = matches.row_id[::-1]

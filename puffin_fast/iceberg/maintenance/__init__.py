@@ -1,4 +1,4 @@
-"""Same rows, other files: convert, compact, repair, verify, report, orphan files."""
+"""Table maintenance: converts, compacts, repairs and verifies deletes, reports their cost, lists orphan files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many Puffin files into few: vectors move, nothing else changes."""
+"""Compacts the deletion vectors of many Puffin files into few files; the vectors do not change."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.files import FileTask
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
 
-__all__ = ["check_target", "compact", "moved", "n_bytes_of", "worth_moving"]
+__all__ = ["check_target", "compact", "read_puffin_vectors", "n_bytes_of", "select_vectors"]
 
 FULL = 0.75
-"""A file stays as it is if live vectors fill this share of the target size, and of what it holds."""
+"""A file is not rewritten if its live vectors fill this share of the target size and of the file's blobs."""
 
 
 def compact(
@@ -45,23 +45,23 @@ def compact(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """Packs the vectors of small and half-empty Puffin files together, and drops dangling ones, in one commit.
+    """Rewrites the vectors of small and half-empty Puffin files, and removes dangling vectors, in one commit.
 
-    Each vector that moves is read and checked, and keeps its data sequence number. A single such file is
-    rewritten only if vectors that nobody needs fill a part of it. Files that hold nothing any more stay in
-    storage until no snapshot needs them: see `orphan_files`.
+    Each rewritten vector is read and checked, and keeps its data sequence number. A single such file is rewritten only
+    if a part of it are vectors that are no longer referenced. Files without a referenced vector stay in storage until
+    no snapshot needs them: see `orphan_files`.
 
     Args:
-        table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
-        target_file_size: bytes of vectors after which another Puffin file is begun; the table's property
-            ``write.delete.target-file-size-bytes`` (64 MiB) by default.
-        branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes` takes them.
-        threads: Puffin files read at a time; the number of processors by default.
+        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata afterwards.
+        target_file_size: target size of a Puffin file in bytes; by default the table's property
+            ``write.delete.target-file-size-bytes`` (64 MiB).
+        branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
+        threads: number of Puffin files read at a time; the number of processors by default.
 
     Raises:
-        InvalidInputError: a target size below 1.
-        CorruptDataError: a vector that is not what the manifest says, or a data file with two (see `repair`).
-        NotFoundError: no such branch, or a Puffin file is gone.
+        InvalidInputError: the target size is below 1.
+        CorruptDataError: a vector does not agree with its manifest entry, or a data file has two (see `repair`).
+        NotFoundError: the branch or a Puffin file does not exist.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
     """
     check_threads(threads)
@@ -69,10 +69,10 @@ def compact(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
-        chosen, terms = worth_moving(table, inventory, limit, threads)
+        chosen, terms = select_vectors(table, inventory, limit, threads)
 
         def found() -> Iterator[NewDeletes]:
-            for some in on_threads(lambda tasks: list(moved(table.io, tasks)), chosen, threads):
+            for some in on_threads(lambda tasks: list(read_puffin_vectors(table.io, tasks)), chosen, threads):
                 yield from some
 
         outcomes = write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run, limit=limit)
@@ -84,32 +84,32 @@ def compact(
 
 
 def check_target(target_file_size: int | None) -> None:
-    """Refuses a target size below 1."""
+    """Raises InvalidInputError for a target size below 1."""
     if target_file_size is not None and target_file_size < 1:
-        raise InvalidInputError(f"target_file_size={target_file_size}: at least 1")
+        raise InvalidInputError(f"target_file_size={target_file_size}: expected at least 1")
 
 
-def moved(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
-    """The vectors of data files, all of one Puffin file, read and checked."""
+def read_puffin_vectors(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
+    """Reads and checks the vectors of data files; all of them are in one Puffin file."""
     vectors = [task.vector for task in tasks if task.vector is not None]
     ranges = [(v.content_offset or 0, v.content_size_in_bytes or 0, v.record_count) for v in vectors]
     for at, bitmap in read_ranges(vectors[0].file_path, ranges, filesystem=io):
         yield NewDeletes(tasks[at], within(bitmap, tasks[at].data, vectors[at]), 0)
 
 
-def worth_moving(
+def select_vectors(
     table: Table, inventory: DeleteInventory, limit: int, threads: int | None
 ) -> tuple[list[list[FileTask]], ChangeTerms]:
-    """The vectors of each Puffin file that is small, if fewer files would do, or mostly holds old vectors.
+    """Selects the vectors to rewrite: of small Puffin files, if fewer files suffice, and of half-empty ones.
 
     Args:
-        table: whose FileIO reads the footers of the others.
+        table: its FileIO reads footers.
         inventory: of its branch.
-        limit: the target size.
-        threads: footers read at a time.
+        limit: target size of a Puffin file in bytes.
+        threads: number of footers read at a time.
 
     Returns:
-        by Puffin file and partition spec, those of a spec one after the other; also the terms of the changes.
+        The data files, grouped by Puffin file and partition spec and ordered by spec, and the terms of the changes.
     """
     groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
     live: Counter[str] = Counter()
@@ -127,15 +127,15 @@ def worth_moving(
         small = set()
     rest = sorted(live.keys() - small)
 
-    def wasteful(path: str) -> bool:
+    def is_half_empty(path: str) -> bool:
         try:
             with PuffinReader(path, filesystem=table.io) as reader:
                 return live[path] < FULL * sum(blob.length for blob in reader.blobs)
         except CorruptDataError:
-            return False  # no Puffin file, so nobody says what else it holds
+            return False  # not a Puffin file: its other contents are unknown
 
     chosen = small | {
-        path for path, waste in zip(rest, on_threads(wasteful, rest, threads), strict=True) if waste
+        path for path, waste in zip(rest, on_threads(is_half_empty, rest, threads), strict=True) if waste
     }
     dangling = tuple(entry for entry in inventory.dangling if entry.is_vector)
     in_order = sorted(groups, key=itemgetter(0))
@@ -144,5 +144,5 @@ def worth_moving(
 
 
 def n_bytes_of(task: FileTask) -> int:
-    """Bytes of a data file's vector."""
+    """The size of a data file's deletion vector in bytes."""
     return 0 if task.vector is None else task.vector.content_size_in_bytes or 0

@@ -1,7 +1,7 @@
-"""Position-delete files and equality-delete files of a table turned into deletion vectors.
+"""Converts position-delete files and equality-delete files of a table to deletion vectors.
 
-Rows are the same before and after; what readers open is not: one vector for a data file in place of all the
-files that somebody wrote about it. A delete file goes only when no live data file needs it any more.
+The rows of the table do not change. Readers then load one deletion vector per data file instead of several delete
+files. A delete file is removed only when no live data file needs it any more.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ def convert_position_deletes(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """Turns all position-delete files of a branch into deletion vectors, in one commit.
+    """Converts all position-delete files of a branch to deletion vectors, in one commit.
 
-    For each data file all position deletes that apply become one vector, or, where none of them names a row
-    of it, none. A data file of which no row is left is dropped. All position-delete files go, those that
-    apply to nothing among them. One exception: where a vector hides positions that it does not hold (a writer
-    that broke the specification lost these deletes), the file that has them stays, for `repair`.
+    The position deletes that apply to a data file become one vector, or none if they contain no position of it. A data
+    file without live rows is removed. All position-delete files are removed, dangling ones included, with one
+    exception: if a vector supersedes positions that it does not contain (a writer violated the specification and lost
+    these deletes), the file with these positions stays, for `repair`.
 
     Args:
-        table: a PyIceberg table of format version 3 (see `upgrade`); loaded anew first, and moved to the new
-            metadata.
+        table: a PyIceberg table of format version 3 (see `upgrade`). It is refreshed first, and has the new metadata
+            afterwards.
         branch: an existing branch.
-        job_id: recorded in the summary; a job that the branch's history holds is not done again.
-        snapshot_properties: more entries for the snapshot's summary.
-        threads: delete files read at a time; the number of processors by default.
+        job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
+        snapshot_properties: additional entries of the snapshot's summary.
+        threads: number of delete files read at a time; the number of processors by default.
         dry_run: read and encode everything, write and commit nothing.
 
     Raises:
-        UnsupportedError: the table is not of format version 3, or a delete file is not Parquet.
-        CorruptDataError: a delete file that is not what the table says, a position that its data file does
-            not have, or a data file with two vectors (see `repair`).
-        NotFoundError: no such branch, or a delete file is gone.
-        ConflictError: races with other commits did not end; the table is as before.
+        UnsupportedError: the table is not of format version 3, or the format of a delete file is not supported.
+        CorruptDataError: a delete file does not agree with the table's metadata, a position is outside of its data
+            file, or a data file has two vectors (see `repair`).
+        NotFoundError: the branch or a delete file does not exist.
+        ConflictError: all retries after concurrent commits failed; the table is unchanged.
         CommitUnknownError: see `commit`.
     """
     check_threads(threads)
@@ -83,8 +83,8 @@ def convert_position_deletes(
         left: list[SupersededPositions] = []
 
         def convert(file: FileDeletes) -> NewDeletes | SupersededPositions | None:
-            held = current.by_files(file.data.file_path, file.position_deletes)
-            return convert_positions(file, held, current)
+            positions = current.by_files(file.data.file_path, file.position_deletes)
+            return convert_positions(file, positions, current)
 
         def found() -> Iterator[NewDeletes]:
             for new in on_threads(convert, list(conversion.files.values()), threads):
@@ -103,28 +103,29 @@ def convert_position_deletes(
 
 @dataclass(frozen=True)
 class SupersededPositions:
-    """A data file whose vector supersedes positions that it does not hold, and the number of these."""
+    """A data file whose vector supersedes positions that it does not contain, and their number."""
 
     path: str
     n_positions: int
 
 
 def convert_positions(
-    file: FileDeletes, held: PositionBitmap, current: DeleteLoader
+    file: FileDeletes, positions: PositionBitmap, current: DeleteLoader
 ) -> NewDeletes | SupersededPositions | None:
     """Converts the position deletes of one data file.
 
     Args:
         file: the data file and its delete files.
-        held: the positions in its position-delete files.
+        positions: those of its position-delete files.
         current: loads its deletion vector, if it has one.
 
     Returns:
-        its new deletes; None when nothing has to be written; or the reason to leave its files as they are.
+        Its new deletes; None if nothing has to be written; or the reason not to convert its files.
     """
     if not file.vectors:
-        return NewDeletes(file.task, within(held, file.data, *file.position_deletes), 0) if held else None
-    lost = held - current.of(file.task)
+        checked = within(positions, file.data, *file.position_deletes)
+        return NewDeletes(file.task, checked, 0) if positions else None
+    lost = positions - current.of(file.task)
     return SupersededPositions(file.data.file_path, len(lost)) if lost else None
 
 
@@ -149,15 +150,15 @@ class PositionConversion:
         return cls(files, entries)
 
     def reasons(self, left: Iterable[SupersededPositions]) -> tuple[str, ...]:
-        """Why some files are left as they are, one sentence each."""
+        """Returns why some files are not converted, one sentence each."""
         return tuple(
             f"{one.path}: its deletion vector supersedes {one.n_positions} deleted positions that it does not "
-            "hold; puffin_fast.iceberg.repair adds them"
+            "contain; puffin_fast.iceberg.repair adds them"
             for one in left
         )
 
     def terms(self, left: Iterable[SupersededPositions]) -> ChangeTerms:
-        """Removes all position-delete files but those that hold positions which no vector holds."""
+        """Returns the terms that remove all position-delete files except those needed by `repair`."""
         needed = {key_of(entry) for one in left for entry in self.files[one.path].superseded}
         return ChangeTerms(
             also_removed=tuple(entry for key, entry in self._entries.items() if key not in needed),
@@ -175,15 +176,15 @@ def convert_equality_deletes(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """Turns all equality-delete files of a branch into deletion vectors, in one commit.
+    """Converts all equality-delete files of a branch to deletion vectors, in one commit.
 
-    The key columns of each data file that is older than an equality delete of its partition are read; the
-    rows that are found join the positions that are deleted already in one vector. All equality-delete files
-    go then: nothing older is left that they could apply to.
+    The key columns of each data file that is older than an equality delete of its partition are read. The rows found
+    and the positions that are deleted already become one vector. All equality-delete files are removed then, because
+    no older data file needs them.
 
     Args:
         table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
-        threads: data files read at a time; the number of processors by default.
+        threads: number of data files read at a time; the number of processors by default.
 
     Raises:
         As `convert_position_deletes`.
@@ -201,7 +202,7 @@ def convert_equality_deletes(
 
 
 def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], ChangeTerms]:
-    """The data files that equality deletes apply to, and the terms of their conversion."""
+    """Returns the data files that equality deletes apply to, and the terms of their conversion."""
     files = [file for file in inventory.files if file.equality_deletes]
     entries = {entry.file_path: entry for file in files for entry in file.equality_deletes}
     entries.update((e.file_path, e) for e in inventory.dangling if e.content == EQUALITY_DELETES)
@@ -213,7 +214,7 @@ def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], 
 
 
 class EqualityConverter:
-    """Finds the rows of data files that equality deletes hide. Safe to use from several threads."""
+    """Finds the rows of data files that equality deletes remove. Safe to use from several threads."""
 
     def __init__(self, io: FileIO, metadata: TableMetadata) -> None:
         self._current = DeleteLoader(io)
@@ -221,7 +222,7 @@ class EqualityConverter:
         self._files = DataFiles(io, metadata, metadata.schema())
 
     def __call__(self, file: FileDeletes) -> NewDeletes:
-        """What becomes of a data file."""
+        """Returns the deletes of a data file."""
         mask = np.zeros(file.data.record_count, np.bool_)
         keys = self._equality.of(file.equality_deletes)
         fields = {field.field_id: field for key in keys for field in key.fields}

@@ -1,4 +1,4 @@
-"""What `verify` reports."""
+"""The findings of `verify`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SUPERSEDED, CORRUPT, STALE = "superseded", "corrupt", "stale"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong with a table's metadata or deletes.
+    """An error in a table's metadata or deletes.
 
     Attributes:
-        kind: ``missing`` (a file or snapshot is not there), ``duplicate`` (several vectors of a data file),
-            ``dangling`` (about no live data file), ``mismatch`` (manifest list, manifest, footer, blob and data
-            file disagree), ``superseded`` (position deletes that a vector replaces and does not hold: these rows
-            came back), ``corrupt`` (bytes that are no vector, no Puffin or no Parquet file), ``stale`` (a warning:
-            a number that no reader needs is wrong, a manifest's length or a total of the snapshot summary. Some
-            writers, DuckDB among them, keep wrong totals; otherwise manifests may be lost).
-        data_file: whose deletes, where that is known.
-        path: the metadata, delete or data file.
-        offset: of the vector, where one is meant.
+        kind: ``missing`` (a file or snapshot does not exist), ``duplicate`` (a data file has several vectors),
+            ``dangling`` (a delete file applies to no live data file), ``mismatch`` (manifest list, manifest, footer,
+            blob and data file disagree), ``superseded`` (position deletes are superseded by a vector that does not
+            contain them: these rows came back), ``corrupt`` (bytes are not a valid vector, Puffin file or Parquet
+            file), ``stale`` (a warning: a number that no reader needs is wrong, such as a manifest's length or a total
+            of the snapshot summary. Some writers, such as DuckDB, write wrong totals; otherwise manifests may be lost).
+        data_file: the data file that the deletes are about; None if unknown.
+        path: of the metadata, delete or data file.
+        offset: of the vector; None if the finding is not about a vector.
         message: what was expected and found.
     """
 

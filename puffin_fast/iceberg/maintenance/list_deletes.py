@@ -1,4 +1,4 @@
-"""What is deleted where: a row for each delete file and data file that it is about, from the manifests alone."""
+"""Lists the deletes of a snapshot: a row per pair of delete file and data file, from the manifests alone."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
 
-__all__ = ["APPLIES", "DANGLING", "DUPLICATE", "HIDDEN", "SCHEMA", "deletes", "rows_of"]
+__all__ = ["APPLIES", "DANGLING", "DUPLICATE", "SUPERSEDED", "SCHEMA", "deletes", "rows_of"]
 
 VECTOR, POSITIONS, EQUALITY = "vector", "position deletes", "equality deletes"
-APPLIES, HIDDEN, DUPLICATE, DANGLING = "applies", "superseded", "duplicate", "dangling"
+APPLIES, SUPERSEDED, DUPLICATE, DANGLING = "applies", "superseded", "duplicate", "dangling"
 
 SCHEMA = pa.schema(
     [
@@ -47,31 +47,31 @@ def deletes(
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
 ) -> pa.Table:
-    """Lists the deletes of a snapshot; reads manifests only, also those of a table that no scan takes.
+    """Lists the deletes of a snapshot; reads manifests only. Also lists those of tables that `scan` cannot read.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
+        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
 
     Returns:
-        A row for each pair of a delete file and a data file that it may be about, data files in the table's
-        order, then what is about none:
+        A row for each pair of a delete file and a data file that it may apply to, data files in the table's
+        order, then the dangling delete files:
 
-        - ``data_file`` string: null where a dangling delete file does not name one.
-        - ``rows`` int64: rows of the data file, deleted ones included; null where it is not live.
+        - ``data_file`` string: null if a dangling delete file does not name one.
+        - ``rows`` int64: rows of the data file, deleted ones included; null if it is not live.
         - ``kind`` string: ``vector``, ``position deletes`` or ``equality deletes``.
         - ``state`` string: ``applies``; ``superseded``, position deletes of a data file that has a vector;
-          ``duplicate``, one of several vectors of a data file; ``dangling``, about no live data file.
-        - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64: where it is; bytes of the
-          vector, or of the whole file.
-        - ``deleted`` int64: positions that it holds for this data file; null where only the file's content
-          would tell (equality deletes, position deletes of many data files).
-        - ``share`` double: of the data file's rows.
+          ``duplicate``, one of several vectors of a data file; ``dangling``, applies to no live data file.
+        - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64 (size of the vector, or of the whole
+          file).
+        - ``deleted`` int64: number of positions for this data file; null if only the file's content tells it
+          (equality deletes, position deletes of several data files).
+        - ``share`` double: ``deleted`` as a share of ``rows``.
         - ``sequence_number`` int64: data sequence number.
 
     Raises:
-        NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
-        CorruptDataError: damaged metadata.
+        NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
+        CorruptDataError: the metadata cannot be read.
     """
     snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
@@ -82,7 +82,7 @@ def deletes(
 
 
 def rows_of(found: DeleteInventory) -> Iterator[tuple[Any, ...]]:
-    """The rows of `deletes`, in the order of `SCHEMA`."""
+    """Yields the rows of `deletes`, with the columns of `SCHEMA`."""
     for file in found.files:
         yield from _of_file(file)
     for entry in (*found.dangling, *found.incomplete):
@@ -94,7 +94,7 @@ def _of_file(file: FileDeletes) -> Iterator[tuple[Any, ...]]:
     for entry in file.vectors:
         yield _row(entry, path, rows, APPLIES if len(file.vectors) == 1 else DUPLICATE)
     for entry in file.position_deletes:
-        yield _row(entry, path, rows, HIDDEN if file.vectors else APPLIES)
+        yield _row(entry, path, rows, SUPERSEDED if file.vectors else APPLIES)
     for entry in file.equality_deletes:
         yield _row(entry, path, rows, APPLIES)
 

@@ -1,9 +1,9 @@
-"""Numbers that Iceberg's metadata states twice, compared: summary, manifest list, manifests.
+"""Compares the numbers that Iceberg's metadata stores twice: snapshot summary, manifest list, manifests.
 
 ```
 metadata.json: references, snapshot summary -> manifest list: length and counts -> manifest: entries
 ```
-The counts of entries in a manifest are compared by every reader (`read_manifest`); here is the rest.
+`read_manifest` compares the entry counts of a manifest. This module compares the other numbers.
 """
 
 from __future__ import annotations
@@ -50,11 +50,14 @@ def check_metadata(table: Table, snapshot: Snapshot | None, threads: int | None 
 
     Args:
         table: of format version 1 to 3.
-        snapshot: which; None for an empty branch.
-        threads: manifests read at a time; the number of processors by default.
+        snapshot: the snapshot; None for an empty branch.
+        threads: number of manifests read at a time; the number of processors by default.
+
+    Yields:
+        A finding for each number that differs.
 
     Raises:
-        CorruptDataError, NotFoundError: damaged or missing metadata.
+        CorruptDataError, NotFoundError: metadata is damaged or missing.
     """
     metadata = table.metadata
     for name, reference in metadata.refs.items():

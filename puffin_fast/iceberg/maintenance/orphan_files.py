@@ -1,4 +1,4 @@
-"""Files in a table's folder that no snapshot needs: listed, never removed."""
+"""Lists the orphan files of a table. Removes no file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["needed_files", "orphan_files"]
 
 IN_FLIGHT = timedelta(days=3)
-"""Younger files may belong to a commit that is still to come."""
+"""Files modified within this time may belong to a commit in progress."""
 
 METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
 
@@ -40,47 +40,48 @@ def orphan_files(
 ) -> pa.Table:
     """Lists the files below the table's location that none of its snapshots needs.
 
-    These are files of commits that did not happen, files that expired snapshots left behind, and Puffin files
-    whose vectors were merged or compacted away. The listing is for those who remove: nothing is removed here.
+    These are files of commits that failed, files of expired snapshots, and Puffin files whose vectors were merged or
+    compacted. No file is removed: the caller does that.
 
-    Where there is doubt a file is not listed: one whose location might be another spelling of a needed one
-    (see `FileSet`), one whose age the filesystem does not tell, and the files of another table whose location
-    lies below this one's. Local links are not followed. Files outside the table's location (``write.data.path``)
-    are not listed.
+    In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if the
+    filesystem does not report its age, or if it belongs to another table whose location is below this one's. Local
+    links are not followed. Files outside of the table's location (``write.data.path``) are not listed.
 
     Args:
-        table: loaded anew first.
-        older_than: leave out files modified since then.
-        keep: snapshots to take as all there are, to see what expiring the others would set free; by default
-            all. Heads of branches and tags are always kept.
-        threads: manifests read at a time; the number of processors by default.
+        table: refreshed first.
+        older_than: list only files that were not modified within this time.
+        keep: ids of the snapshots to treat as the only ones, to list the files that expiring the others would make
+            orphans; all by default. Heads of branches and tags are always included.
+        threads: number of manifests read at a time; the number of processors by default.
 
     Returns:
-        ``path`` string (with the scheme that the table's location has), ``n_bytes`` int64, ``modified``
-        timestamp in UTC; by path.
+        ``path`` string (with the scheme of the table's location), ``n_bytes`` int64, ``modified`` timestamp in UTC;
+        sorted by path.
 
     Raises:
-        NotFoundError: a snapshot of `keep` is not there, or a manifest is gone.
-        CorruptDataError: a manifest that cannot be read.
-        UnsupportedError: a FileIO that cannot list.
+        NotFoundError: a snapshot of `keep` or a manifest does not exist.
+        CorruptDataError: a manifest cannot be read.
+        UnsupportedError: the FileIO cannot list files.
     """
     check_threads(threads)
     metadata_of(table)
     table.refresh()
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
-    table.refresh()  # after the listing: what was committed meanwhile is needed
-    needed = FileSet(needed_files(table, _kept(table, keep), threads))
+    table.refresh()  # after the listing: files that were committed since are needed
+    needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))
     rows = sorted(row for row in old if row[0] not in needed)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
 
 
-def _kept(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
+def _snapshots_to_keep(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
     metadata = table.metadata
     for reference in metadata.refs:
-        snapshot_of(metadata, reference)  # of a snapshot that is missing no file would be known
+        snapshot_of(
+            metadata, reference
+        )  # raises if the snapshot is missing: its files would be listed as orphans
     if keep is None:
         return list(metadata.snapshots)
     wanted = {*keep, *(reference.snapshot_id for reference in metadata.refs.values())}
@@ -91,14 +92,20 @@ def _kept(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
 
 
 def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | None = None) -> set[str]:
-    """Every location that the metadata or one of the snapshots names."""
+    """Returns the locations of all files that the metadata or one of the snapshots references.
+
+    Args:
+        table: the table.
+        snapshots: the snapshots whose files are needed.
+        threads: number of manifests read at a time; the number of processors by default.
+    """
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     found.add(f"{_folder(table.metadata_location)}/version-hint.text")  # of catalogs in a filesystem
     snapshots = list(snapshots)
-    kept = {snapshot.snapshot_id for snapshot in snapshots}
+    snapshot_ids = {snapshot.snapshot_id for snapshot in snapshots}
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        if statistics.snapshot_id in kept:
+        if statistics.snapshot_id in snapshot_ids:
             found.add(statistics.statistics_path)
     manifests: dict[str, ManifestFile] = {}
     for snapshot in snapshots:
@@ -115,7 +122,7 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
 
 
 def _listed(table: Table) -> list[tuple[str, int, datetime | None]]:
-    """Location, size and time of each file in the table's folder, but for those of other tables below it."""
+    """Location, size and modification time of each file below the table's location, without files of other tables."""
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
     files = list(files_below(root, filesystem=handle))
@@ -135,5 +142,5 @@ def _folder(path: str) -> str:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """The folders that a path leads through, each with a slash at the end."""
+    """Yields the parent folders of a path, each with a slash at the end."""
     return (path[: at + 1] for at, letter in enumerate(path) if letter == "/")

@@ -1,8 +1,8 @@
-"""Tables that broke a rule of deletion vectors, mended: no delete is lost, no row that was there goes.
+"""Repairs tables that violate a rule of deletion vectors. No delete is lost, and no live row is deleted.
 
-Several vectors of a data file become one, their union: each writer believed that its vector was the only one.
-Positions that a vector hides without holding them, because its writer read only some of the position-delete
-files, join it. An entry that disagrees with its vector is made anew where bytes and checksum leave no doubt.
+Several vectors of a data file are united to one: each writer assumed that its vector was the only one. Positions that
+a vector supersedes without containing them, because its writer read only some of the position-delete files, are added
+to it. An entry that disagrees with its vector is written again if the vector's bytes and checksum are valid.
 """
 
 from __future__ import annotations
@@ -45,26 +45,25 @@ def repair(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteResult:
-    """Mends what `verify` finds wrong with the vectors of a branch, in one commit; reads all of them.
+    """Repairs the vectors of a branch for which `verify` has findings, in one commit; reads all vectors.
 
-    Mended: several vectors of a data file; position deletes that a vector hides and does not hold; a
-    cardinality or a range in the manifest that is wrong, where the blob's checksum or the file's footer tells
-    the right one; vectors whose data file is gone, or that name none.
-    Left, and named in the result: what cannot be read, and vectors with positions that their data file does
-    not have, for they may be another file's.
+    Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain; a wrong
+    cardinality or range in the manifest, if the blob's checksum or the file's footer tells the right one; vectors
+    that reference no data file, or one that is not live.
+    Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside of their
+    data file, because they may belong to another data file.
 
     Args:
-        table: a PyIceberg table of format version 3; loaded anew first, and moved to the new metadata.
+        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata afterwards.
         branch: an existing branch.
-        superseded: False leaves rows deleted only by superseded position deletes in the table, as its readers see
-            them now.
-        job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes` takes them.
+        superseded: False does not delete rows that only superseded position deletes delete; readers see them now.
+        job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes`.
 
     Returns:
-        What was done; ``rows_deleted`` counts the rows that had come back and are deleted again.
+        The counts; ``rows_deleted`` is the number of rows that had come back and are deleted again.
 
     Raises:
-        As `convert_position_deletes`, but for vectors and delete files that cannot be read.
+        As `convert_position_deletes`, except for vectors and delete files that cannot be read.
     """
     check_threads(threads)
 
@@ -81,38 +80,38 @@ def _repair(
 ) -> Rewritten:
     current = DeleteLoader(table.io)
     left: list[str] = []
-    gone = [entry for entry in (*inventory.dangling, *inventory.incomplete) if entry.is_vector]
+    removed = [entry for entry in (*inventory.dangling, *inventory.incomplete) if entry.is_vector]
 
-    def mended(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
+    def repair_group(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group])
         found: list[tuple[FileDeletes, NewDeletes | str | None]] = []
         for file in group:
             try:
-                found.append((file, _mended(table.io, current, vectors, file, superseded)))
+                found.append((file, _repaired(table.io, current, vectors, file, superseded)))
             except PuffinFastError as error:
-                found.append((file, f"{file.data.file_path}: left as it is: {error}"))
+                found.append((file, f"{file.data.file_path}: not repaired: {error}"))
         return found
 
     def found() -> Iterator[NewDeletes]:
         groups = by_puffin_file(file for file in inventory.files if file.vectors)
-        for file, new in chain.from_iterable(on_threads(mended, groups, threads)):
+        for file, new in chain.from_iterable(on_threads(repair_group, groups, threads)):
             if isinstance(new, str):
                 left.append(new)
             elif new is not None:
-                gone.extend(file.vectors[1:])
+                removed.extend(file.vectors[1:])
                 yield new
 
     outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
     operation = None if any(outcome.n_new for outcome in outcomes) else REPLACE
     return Rewritten.of(
-        table, outcomes, ChangeTerms(also_removed=tuple(gone), operation=operation), tuple(left)
+        table, outcomes, ChangeTerms(also_removed=tuple(removed), operation=operation), tuple(left)
     )
 
 
-def _mended(
+def _repaired(
     io: FileIO, current: DeleteLoader, vectors: ReadAhead, file: FileDeletes, superseded: bool
 ) -> NewDeletes | None:
-    """What becomes of a data file; None when nothing is wrong with it."""
+    """Returns the new deletes of a data file; None if nothing has to be repaired."""
     data, wrong = file.data, len(file.vectors) > 1
     parts = []
     for vector in file.vectors:
@@ -130,7 +129,7 @@ def _mended(
 
 
 def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:
-    """A vector, and whether its manifest entry is right."""
+    """Returns a vector, and whether its manifest entry agrees with it."""
     try:
         bitmap = vectors.take(vector)
     except CorruptDataError as error:

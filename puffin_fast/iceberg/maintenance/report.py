@@ -1,4 +1,4 @@
-"""Which files of a table are worth rewriting: a table, a picture, and what to do about it."""
+"""Reports what the deletes of a table cost: a table, a chart, and advice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "report"]
 
 REWRITE_SHARE = 0.3
-"""Deleted share of a data file above which reading past the deletes costs more than rewriting once."""
+"""Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
 
 SHOWN = 20
 
@@ -49,17 +49,17 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Report:
-    """What deletes cost a table; made by `report`. A console of rich prints it as a table.
+    """The cost of a table's deletes; created by `report`. Rich prints it as a table.
 
     Attributes:
-        name: the table's.
-        files: a row per data file with deletes, the most wasteful first: ``data_file`` string; ``rows``,
+        name: of the table.
+        files: a row per data file with deletes, sorted by descending ``wasted_bytes``: ``data_file`` string; ``rows``,
             ``deleted`` (by position, as far as the manifests tell), ``n_bytes`` of the file,
-            ``wasted_bytes`` (n_bytes times share), numbers of ``vectors``, ``position_delete_files`` and
-            ``equality_delete_files`` that are about it, all int64; ``share`` double; ``advice`` string:
+            ``wasted_bytes`` (n_bytes times share), the numbers of ``vectors``, ``position_delete_files`` and
+            ``equality_delete_files`` that may apply to it, all int64; ``share`` double; ``advice`` string:
             ``repair``, ``convert``, ``rewrite`` or empty.
-        totals: the table in numbers: data files, rows, deleted rows, bytes, Puffin files, and so on.
-        advice: what to do for the table as a whole, a sentence each.
+        totals: counts of the whole table: data files, rows, deleted rows, bytes, Puffin files, and so on.
+        advice: what to do for the table as a whole, one sentence each.
     """
 
     name: str
@@ -83,14 +83,14 @@ class Report:
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
-        """Draws how the deletes lie: data files by deleted share, and the most wasteful ones.
+        """Draws two charts: data files by deleted share, and the data files with the most wasted bytes.
 
         Args:
-            path: where to; the ending (png, svg, pdf) says how.
+            path: of the image; its suffix (png, svg, pdf) selects the format.
             dpi: dots per inch.
 
         Raises:
-            MissingExtraError: without matplotlib.
+            MissingExtraError: matplotlib is not installed.
         """
         try:
             from matplotlib.figure import Figure
@@ -127,19 +127,19 @@ def report(
     as_of: int | str | datetime | None = None,
     share: float = REWRITE_SHARE,
 ) -> Report:
-    """Tells which data files deletes weigh on, from the manifests alone.
+    """Reports what deletes cost the data files of a table, from the manifests alone.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
+        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         share: deleted share of a data file's rows from which on rewriting it is advised.
 
     Raises:
-        InvalidInputError: a share outside 0 to 1.
+        InvalidInputError: the share is not between 0 and 1.
         NotFoundError, UnsupportedError, CorruptDataError: as `deletes`.
     """
     if not 0 <= share <= 1:
-        raise InvalidInputError(f"share={share}: from 0 to 1")
+        raise InvalidInputError(f"share={share}: expected from 0 to 1")
     snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     rows = [_row(file, share) for file in found.files if _has_deletes(file)]
@@ -216,9 +216,9 @@ def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version:
             yield f"{first}convert: {n:,} {kind}-delete files"
     files, n_vectors = totals["puffin_files"], totals["vectors"]
     if files > 1 and totals["vector_bytes"] / files < 1 << 20:
-        yield f"compact: {n_vectors:,} vectors lie in {files:,} small Puffin files"
+        yield f"compact: {n_vectors:,} vectors are in {files:,} small Puffin files"
     elif totals["dangling"]:
-        yield f"compact: {totals['dangling']:,} delete files are about no live data file"
+        yield f"compact: {totals['dangling']:,} delete files apply to no live data file"
     if counts["rewrite"]:
         yield (
             f"rewrite {counts['rewrite']:,} data files: "

@@ -1,4 +1,4 @@
-"""What convert, compact and repair share: rows stay the same, deletes change place, one commit says what it did."""
+"""The common part of convert, compact and repair: takes inventory, rewrites deletes, commits once with retries."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["REPLACE", "RewriteResult", "Rewritten", "older_than", "rewrite"]
 
 REPLACE = "replace"
-"""The summary's operation of a commit that changes files, and no rows."""
+"""The operation, in the snapshot's summary, of a commit that changes files but no rows."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """What a rewrite wrote.
+    """Deletes that a rewrite wrote.
 
     Attributes:
         written: the changes to commit.
-        left: what was left as it is, and why, one sentence each.
+        left: what was not rewritten, and why, one sentence each.
         vectors_before: number of live vectors in each Puffin file before the rewrite.
     """
 
@@ -47,7 +47,7 @@ class Rewritten:
     def of(
         cls, table: Table, outcomes: Iterable[Outcome], terms: ChangeTerms, left: tuple[str, ...] = ()
     ) -> Rewritten:
-        """The changes of a rewrite whose vectors are written."""
+        """Returns the changes of a rewrite whose vectors were written."""
         return cls(WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms), left)
 
     @property
@@ -57,25 +57,25 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class RewriteResult:
-    """What became of a table's delete files.
+    """The result of a conversion, compaction or repair.
 
     Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, or it was a dry run.
-        vectors_written: deletion vectors written.
-        vectors_removed: those that they replace, and those that applied to nothing.
-        position_delete_files_removed: position-delete files that left the table.
-        equality_delete_files_removed: equality-delete files that left the table.
-        data_files_dropped: data files of which no row was left.
-        puffin_files_written: files that hold the new vectors.
-        puffin_files_removed: files of which no vector is left in this snapshot.
-        positions: positions in the new vectors.
-        rows_deleted: those of them that no vector or position-delete file held that readers look at.
-        n_bytes: bytes of the new Puffin files.
-        left: what had to be left as it is, and why, one sentence each.
+        snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
+        vectors_written: number of deletion vectors written.
+        vectors_removed: number of vectors that they replace, dangling ones included.
+        position_delete_files_removed: number of position-delete files removed from the table.
+        equality_delete_files_removed: number of equality-delete files removed from the table.
+        data_files_dropped: number of data files removed because all their rows are deleted.
+        puffin_files_written: number of files with new vectors.
+        puffin_files_removed: number of files without a vector that the new snapshot references.
+        positions: number of positions in the new vectors.
+        rows_deleted: number of these that readers did not treat as deleted before.
+        n_bytes: size of the new Puffin files in bytes.
+        left: what was not rewritten, and why, one sentence each.
         seconds: wall time.
-        attempts: commits tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the branch's history already, and nothing was done.
-        dry_run: nothing was committed; all the numbers are what they would have been.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the branch's history already, and nothing was done.
+        dry_run: True if nothing was committed; the counts are those that a commit would have had.
     """
 
     snapshot_id: int | None
@@ -97,11 +97,13 @@ class RewriteResult:
 
 
 def older_than(entries: Iterable[ManifestEntry], *, same: bool) -> Callable[[ManifestEntry], bool]:
-    """Whether a data file that came in meanwhile is old enough for delete files that are about to go.
+    """Returns a conflict filter for delete files to be removed: true for data files that they apply to.
+
+    A data file that a concurrent commit added conflicts if it is not younger than the delete files.
 
     Args:
-        entries: those delete files.
-        same: whether they apply to data files of their own sequence number too.
+        entries: the delete files.
+        same: whether they apply to data files of their own sequence number too (position deletes do).
     """
     newest = max((entry.sequence_number or 0 for entry in entries), default=-1)
 
@@ -121,10 +123,9 @@ def rewrite(
     snapshot_properties: Mapping[str, str] | None,
     dry_run: bool,
 ) -> RewriteResult:
-    """Surveys a branch's head, lets `work` write, commits; on a race all of it again.
+    """Takes inventory of a branch's head, calls `work` to write, and commits; after a conflict repeats all of it.
 
-    That is always right here: what is planned is a matter of the files that are there, not of the rows that
-    somebody wanted gone.
+    Repeating is always correct here, because the plan depends on the files of the head only, not on a row filter.
     """
     started = time.perf_counter()
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
@@ -142,7 +143,7 @@ def rewrite(
         planned, committed = run_job(working, plan, request, merge=True)
     planned = planned or Rewritten()
     changes = planned.changes
-    gone = Counter(entry.file_path for entry in changes.removed if entry.is_vector)
+    vectors_removed = Counter(entry.file_path for entry in changes.removed if entry.is_vector)
     return RewriteResult(
         snapshot_id=None if committed is None else committed.snapshot_id,
         vectors_written=sum(entry.is_vector for entry in changes.added),
@@ -153,7 +154,9 @@ def rewrite(
         equality_delete_files_removed=sum(entry.content == EQUALITY_DELETES for entry in changes.removed),
         data_files_dropped=sum(entry.content == DATA for entry in changes.removed),
         puffin_files_written=len({entry.file_path for entry in changes.added}),
-        puffin_files_removed=sum(planned.vectors_before[path] == count for path, count in gone.items()),
+        puffin_files_removed=sum(
+            planned.vectors_before[path] == count for path, count in vectors_removed.items()
+        ),
         positions=sum(entry.record_count for entry in changes.added),
         rows_deleted=planned.written.rows,
         n_bytes=planned.written.n_bytes,

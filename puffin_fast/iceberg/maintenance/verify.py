@@ -1,4 +1,4 @@
-"""Every deletion vector of a table held against its manifest entry, its Puffin file's footer and its data file."""
+"""Checks each deletion vector of a table against its manifest entry, its Puffin file's footer and its data file."""
 
 from __future__ import annotations
 
@@ -53,27 +53,32 @@ def verify(
     data_files: bool = True,
     threads: int | None = None,
 ) -> list[Finding]:
-    """Reads and checks all vectors of a snapshot, and what stands around them; changes nothing.
+    """Reads and checks all vectors of a snapshot, and the metadata and files that they depend on; changes nothing.
 
-    Checked: each vector's range, magic, CRC, containers and cardinality against its manifest entry; the footer
-    of its Puffin file, which must name the same range, data file and cardinality (a file that is no Puffin
-    file has none: the range counts); its positions against the rows of its data file; the data file itself,
-    there and with as many rows as the manifest says; that no data file has two vectors, and that a vector
-    holds all positions of the position-delete files that it hides; delete files that are about nothing; the
-    counts of snapshot summary, manifest list and manifests.
+    Checked are:
+
+    - each vector's range, magic, CRC, containers and cardinality against its manifest entry;
+    - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is not a
+      Puffin file has no footer: only the range is checked);
+    - its positions against the row count of its data file;
+    - that the data file exists and has the row count of its manifest entry;
+    - that no data file has two vectors;
+    - that a vector contains all positions of the position-delete files that it supersedes;
+    - that each delete file applies to a live data file;
+    - the counts of snapshot summary, manifest list and manifests.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        snapshot_id, branch, tag, as_of: which snapshot, as `scan` takes them.
-        data_files: open the footers of data files that have a vector; False trusts the manifest for them.
-        threads: files read at a time; the number of processors by default.
+        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
+        data_files: read the footers of data files that have deletes; with False they are not opened.
+        threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        What is wrong, data files in the table's order; empty when all is right.
+        The findings, data files in the table's order; empty if there is none.
 
     Raises:
-        NotFoundError, InvalidInputError, UnsupportedError: as `scan` does for the snapshot.
-        CorruptDataError: metadata that cannot be read.
+        NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
+        CorruptDataError: the metadata cannot be read.
     """
     check_threads(threads)
     snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
@@ -85,24 +90,26 @@ def verify(
     result = list(check_metadata(table, snapshot, threads))
     for puffin in on_threads(partial(_check_puffin, table.io), list(by_file.values()), threads):
         result += puffin
-    told = {(said.path, said.offset) for said in result if said.offset is not None or said.kind == CORRUPT}
+    reported = {(one.path, one.offset) for one in result if one.offset is not None or one.kind == CORRUPT}
 
     def check(group: list[FileDeletes]) -> list[tuple[int, list[Finding]]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group if file.vectors])
-        return [(id(file), _check_file(table.io, current, vectors, data_files, told, file)) for file in group]
+        return [
+            (id(file), _check_file(table.io, current, vectors, data_files, reported, file)) for file in group
+        ]
 
     with_deletes = [file for file in found.files if file.vectors or file.position_deletes]
     findings = dict(chain(*on_threads(check, by_puffin_file(with_deletes), threads)))
     for file in with_deletes:
         result += findings[id(file)]
-    return result + list(_about_nothing(found))
+    return result + list(_check_dangling(found))
 
 
 # Puffin files ----------------------------------------------------------------------------------------------
 
 
 def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
-    """A Puffin file against the entries that point into it."""
+    """Checks a Puffin file against the manifest entries of its vectors."""
     path = vectors[0].file_path
     try:
         if not _is_puffin(io, path):
@@ -141,7 +148,10 @@ def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
 
 
 def _is_puffin(io: FileIO, path: str) -> bool:
-    """A range may lie in a file that is nothing but vectors; a damaged Puffin file still has its name."""
+    """Whether a file is checked as a Puffin file: by its name, since it may be damaged, or by its magic.
+
+    A manifest entry may also reference a range of a file that consists of blobs without a footer.
+    """
     if path.endswith(".puffin"):
         return True
     with open_source(path, filesystem=io) as source:
@@ -157,7 +167,7 @@ def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iter
             owner,
             path,
             at,
-            f"{path}: offset {at}: the footer knows no blob there, the manifest does",
+            f"{path}: offset {at}: expected a blob (manifest), found none (footer)",
         )
         return
     named = {
@@ -179,10 +189,10 @@ def _check_file(
     current: DeleteLoader,
     vectors: ReadAhead,
     data_files: bool,
-    told: set[tuple[str, int | None]],
+    reported: set[tuple[str, int | None]],
     file: FileDeletes,
 ) -> list[Finding]:
-    """A data file against its deletes."""
+    """Checks the deletes of a data file against it."""
     path, found = file.data.file_path, []
     if len(file.vectors) > 1:
         places = ", ".join(f"{vector.file_path} offset {vector.content_offset}" for vector in file.vectors)
@@ -201,11 +211,11 @@ def _check_file(
         try:
             bitmap = vectors.take(vector)
         except PuffinFastError as error:
-            if where not in told and (vector.file_path, None) not in told:
+            if where not in reported and (vector.file_path, None) not in reported:
                 found.append(Finding(_kind(error), path, *where, str(error)))
             continue
         bitmaps.append(bitmap)
-        if len(bitmap) != vector.record_count and where not in told:
+        if len(bitmap) != vector.record_count and where not in reported:
             message = f"expected {vector.record_count} positions (manifest), found {len(bitmap)}"
             found.append(
                 Finding(MISMATCH, path, *where, f"{where[0]}: offset {where[1]}: cardinality: {message}")
@@ -216,7 +226,7 @@ def _check_file(
             found.append(Finding(MISMATCH, path, *where, str(error)))
     if file.vectors and len(bitmaps) == len(file.vectors):
         for entry in file.superseded:
-            found += _check_hidden(current, file, entry, bitmaps)
+            found += _check_superseded(current, file, entry, bitmaps)
     elif not file.vectors:
         found += _check_positions(current, file)
     if data_files:
@@ -228,7 +238,7 @@ def _kind(error: PuffinFastError) -> str:
     return MISSING if isinstance(error, NotFoundError) else CORRUPT
 
 
-def _check_hidden(
+def _check_superseded(
     current: DeleteLoader, file: FileDeletes, entry: ManifestEntry, bitmaps: list[PositionBitmap]
 ) -> Iterator[Finding]:
     path = file.data.file_path
@@ -246,7 +256,7 @@ def _check_hidden(
             entry.file_path,
             None,
             f"{path}: {len(lost)} positions deleted by {entry.file_path} are superseded by a vector that does not "
-            "hold them: these rows came back",
+            "contain them: these rows came back",
         )
 
 
@@ -278,11 +288,11 @@ def _check_data(io: FileIO, file: FileDeletes) -> Iterator[Finding]:
         yield Finding(MISMATCH, data.file_path, data.file_path, None, message)
 
 
-def _about_nothing(found: DeleteInventory) -> Iterator[Finding]:
+def _check_dangling(found: DeleteInventory) -> Iterator[Finding]:
     for entry in found.dangling:
         owner = entry.referenced_data_file or single_data_file(entry)
-        about = f"about {owner}, which is not" if owner else "about no data file that is"
-        message = f"{entry.file_path}: {about} live, or younger than these deletes"
+        about = f"{owner} live, and not younger than" if owner else "a live data file for"
+        message = f"{entry.file_path}: expected {about} these deletes, found none"
         yield Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)
     for entry in found.incomplete:
         what = "referenced_data_file" if entry.is_vector else "equality_ids"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
-from puffin_fast.iceberg.maintenance.compact import check_target, n_bytes_of, worth_moving
+from puffin_fast.iceberg.maintenance.compact import check_target, n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -60,7 +60,7 @@ def compact(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
-        chosen, terms = worth_moving(table, inventory, limit, None)
+        chosen, terms = select_vectors(table, inventory, limit, None)
         if not chosen:
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "compact", target_file_size=ONE_FILE, dry_run=dry_run)

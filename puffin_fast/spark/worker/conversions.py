@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_position_deletes
-from puffin_fast.iceberg.maintenance.compact import moved
+from puffin_fast.iceberg.maintenance.compact import read_puffin_vectors
 from puffin_fast.iceberg.maintenance.convert import EqualityConverter, SupersededPositions, convert_positions
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
@@ -116,4 +116,6 @@ def move(batches: Batches, *, target: bytes) -> Batches:
     """
     table: Target = unpack(target)
     some: Iterator[Any] = items_of(batches)
-    return written((new for tasks in some for new in moved(table.io, tasks)), table, only_new=False)
+    return written(
+        (new for tasks in some for new in read_puffin_vectors(table.io, tasks)), table, only_new=False
+    )
