@@ -1,4 +1,4 @@
-"""What the tests of tables share: a catalog in which others commit in between; rows as engines see them."""
+"""Fixtures of table tests: a catalog with concurrent commits; the rows of a table as other engines read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RacingCatalog(SqlCatalog):
         self.before, self.after = [], []
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
-        """Runs what was planned, each once."""
+        """Runs the planned concurrent commits, each once."""
         planned, self.before = self.before, []
         for happening in planned:
             happening()

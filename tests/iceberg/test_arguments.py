@@ -1,4 +1,4 @@
-"""What the verbs have in common: the names of their arguments, dry runs, branches and tags."""
+"""All verbs have the same argument names, dry runs, branches and tags."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_verb_that_reads_a_snapshot_takes_the_same_arguments(verb: str) ->
     "verb",
     ["compact", "convert_equality_deletes", "convert_position_deletes", "delete", "delete_keys", "scan"],
 )
-def test_spark_jobs_take_the_arguments_of_their_twins(verb: str) -> None:
+def test_spark_jobs_take_the_arguments_of_their_python_counterparts(verb: str) -> None:
     spark = pytest.importorskip("puffin_fast.spark")
     pytest.importorskip("pyspark")
     here = names_of(getattr(iceberg, verb)) - {"threads", "keys"}
@@ -145,7 +145,7 @@ def test_a_tag_is_the_snapshot_it_names(table: Table) -> None:
     assert iceberg.scan(table, tag="first").to_arrow().num_rows == 50
 
 
-def test_snapshot_properties_stand_in_the_summary(table: Table) -> None:
+def test_snapshot_properties_are_in_the_summary(table: Table) -> None:
     iceberg.delete(table, "id = 70", snapshot_properties={"run": "42"})
     snapshot = table.current_snapshot()
     assert snapshot is not None

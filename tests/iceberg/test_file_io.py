@@ -1,4 +1,4 @@
-"""Every byte of a table goes through its FileIO, whatever the scheme of a location is."""
+"""All bytes of a table are read and written through its FileIO, whatever the scheme of a location is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def crypt(data: bytes) -> bytes:
 
 
 class Sink(BytesIO):
-    """Encrypts what it got when it is closed."""
+    """An output stream that encrypts its bytes when it is closed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Encrypted(InputFile, OutputFile):
 
 
 class EncryptingFileIO(FileIO):
-    """A FileIO of someone else: its local files are not what the disk holds."""
+    """A custom FileIO: the bytes that it reads differ from those on disk."""
 
     def new_input(self, location: str) -> InputFile:
         return Encrypted(location)
@@ -116,9 +116,7 @@ def test_position_and_equality_deletes_are_read_through_a_custom_file_io(catalog
     assert iceberg.scan(table).to_arrow()["id"].to_pylist() == list(range(10, 100))
 
 
-def test_the_default_scheme_decides_where_a_path_without_scheme_lies(
-    racing: SqlCatalog, tmp_path: Path
-) -> None:
+def test_the_default_scheme_applies_to_a_path_without_scheme(racing: SqlCatalog, tmp_path: Path) -> None:
     table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
     iceberg.append(table, pa.table({"id": range(3)}))
     (task,) = iceberg.plan_files(table).tasks

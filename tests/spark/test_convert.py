@@ -160,7 +160,7 @@ def test_a_data_file_that_loses_all_rows_is_dropped(spark: SparkSession, racing:
     assert ps.convert_equality_deletes(spark, table).snapshot_id is None
 
 
-def test_what_comes_in_between_is_planned_with(spark: SparkSession, racing: RacingCatalog) -> None:
+def test_a_concurrent_commit_is_included_in_the_new_plan(spark: SparkSession, racing: RacingCatalog) -> None:
     table, (first, second, _) = three_files(racing)
     delete_by_file(table, [(first, 1), (first, 9), (second, 2)])
     iceberg.upgrade(table)

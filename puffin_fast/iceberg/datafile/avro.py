@@ -1,9 +1,9 @@
 """Reads Avro data and delete files with fastavro.
 
-Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are not
-strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All logical types
-except decimal are removed from the header's schema before the rows are read. Dates and times are then read as
-integers, which Arrow accepts without conversion.
+Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are
+not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All
+logical types except decimal are removed from the header's schema before the rows are read. Dates and times
+are then read as integers, which Arrow accepts without conversion.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = ["AvroReader"]
 class AvroReader:
     """An open Avro file; see `FormatReader`.
 
-    The header of an Avro file has no row count: `n_rows` is the record count of the manifest entry. It is compared
-    with the number of rows read.
+    The header of an Avro file has no row count: `n_rows` is the record count of the manifest entry. It is
+    compared with the number of rows read.
     """
 
     def __init__(self, io: FileIO, location: str, n_rows: int) -> None:

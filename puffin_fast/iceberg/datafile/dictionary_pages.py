@@ -5,9 +5,10 @@
 
     header: 1 type = 2 | 2 uncompressed size | 3 compressed size | 7 {1 number of values, 2 encoding, …}
 
-Where every data page is dictionary-encoded the page holds all values of the chunk, each once. Arrow's writer also puts
-entries there that no row has, and PyArrow does not tell how many pages have which encoding; so only files of writers
-whose dictionaries are known to hold used values are read, and only chunks whose encodings leave no doubt.
+Where every data page is dictionary-encoded the page holds all values of the chunk, each once. Arrow's writer
+also puts entries there that no row has, and PyArrow does not tell how many pages have which encoding; so only
+files of writers whose dictionaries are known to hold used values are read, and only chunks whose encodings
+leave no doubt.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ ORC_ID = b"iceberg.id"
 class OrcReader:
     """An open ORC file; see `FormatReader`.
 
-    PyArrow does not report the row count of a stripe before the stripe is read. The file is one row group therefore.
+    PyArrow does not report the row count of a stripe before the stripe is read. The file is one row group
+    therefore.
     """
 
     def __init__(self, io: FileIO, location: str) -> None:

@@ -110,8 +110,8 @@ class FileSchema:
         """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
 
         Returns:
-            the top-level column to read, and a function from that column's array to the field's. The column is
-            None for a constant; the function then takes any array of the batch's length.
+            the top-level column to read, and a function from that column's array to the field's. The column
+            is None for a constant; the function then takes any array of the batch's length.
         """
         wanted = storage_type(field.field_type)
         found = self._paths.get(field.field_id)
@@ -135,9 +135,9 @@ class FileSchema:
         """Returns how to compute one top-level field of the table's schema in its full type.
 
         Returns:
-            the column to read, and a function from that column's array to the field's. The column is None for a
-            constant; the function then takes any array of the batch's length. The function is None if the array
-            needs no conversion.
+            the column to read, and a function from that column's array to the field's. The column is None for
+            a constant; the function then takes any array of the batch's length. The function is None if the
+            array needs no conversion.
         """
         node = self._nodes.get(field.field_id)
         if node is None:
@@ -209,7 +209,8 @@ def _nodes(
 ) -> tuple[FileField, ...]:
     """The tree of a file's fields. With a name mapping the ids are those of the mapping.
 
-    Writers name the fields inside lists and maps differently. The mapping finds them under the names in `roles`.
+    Writers name the fields inside lists and maps differently. The mapping finds them under the names in
+    `roles`.
     """
     result = []
     for at, field in enumerate(fields):

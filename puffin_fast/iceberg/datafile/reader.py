@@ -1,7 +1,7 @@
 """The reader of data files: opens and checks them, finds columns by field id, prunes row groups, yields batches.
 
-Scans, deletes, key searches, upserts and conversions all read data files through `DataFiles`. The caller projects
-columns and selects rows of the batches.
+Scans, deletes, key searches, upserts and conversions all read data files through `DataFiles`. The caller
+projects columns and selects rows of the batches.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class DataFiles:
         metadata: of the table.
         schema: the schema that the filter is bound to.
         field_ids: the fields of the filter, also leaves of structs.
-        may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None all
-            row groups are read.
+        may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None
+            all row groups are read.
         by_name: find columns by the table's name mapping even in files with field ids.
     """
 
@@ -205,8 +205,8 @@ class DataFiles:
             live: the live rows; row groups without one are not read. With None all rows are live.
 
         Raises:
-            UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and the
-                table no name mapping.
+            UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and
+                the table no name mapping.
             CorruptDataError: the file's row count is not `record_count`, or a column's type does not fit.
             NotFoundError: there is no such file.
         """

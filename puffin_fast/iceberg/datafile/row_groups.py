@@ -104,7 +104,8 @@ def row_groups_that_may_match(
 def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
     """A statistic in Iceberg's single-value serialization; None if the file's type does not fit the table's.
 
-    If the type was promoted after the file was written, the bound has the file's width, as bounds in manifests do.
+    If the type was promoted after the file was written, the bound has the file's width, as bounds in
+    manifests do.
     """
     physical = column.physical_type
     if isinstance(kind, DecimalType):

@@ -61,8 +61,8 @@ def select_rows(mask: pa.BooleanArray) -> pa.Int32Array:
 class LiveRows:
     """The live rows of a data file, as masks of ranges of rows.
 
-    For a file of up to `WHOLE_ROWS` rows the mask is made once. For a larger file a mask is made for each range:
-    memory then depends on the rows that are read, not on the row count that a footer declares.
+    For a file of up to `WHOLE_ROWS` rows the mask is made once. For a larger file a mask is made for each
+    range: memory then depends on the rows that are read, not on the row count that a footer declares.
 
     Args:
         deleted: the deleted positions, below `n_rows`.

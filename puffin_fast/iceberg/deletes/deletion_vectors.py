@@ -1,6 +1,7 @@
 """Writes new deletion vectors to Puffin files.
 
-A new deletion vector contains all positions of its data file that were deleted before. The same commit removes the
+A new deletion vector contains all positions of its data file that were deleted before. The same commit
+removes the
 delete files that it replaces: a deletion vector supersedes all position-delete files of its data file. A
 position-delete file that applies to other data files too stays in the table.
 
@@ -51,8 +52,8 @@ def write_deletion_vectors(
 ) -> Iterator[Outcome]:
     """Writes deletion vectors to Puffin files of the target size, each for data files of one partition spec.
 
-    DuckDB 1.5.5 may confuse two vectors of a Puffin file if their order is not that of the manifest entries. Each
-    spec has its own manifest, so Puffin files are not shared between specs.
+    DuckDB 1.5.5 may confuse two vectors of a Puffin file if their order is not that of the manifest entries.
+    Each spec has its own manifest, so Puffin files are not shared between specs.
 
     Args:
         table: its location provider names the files.

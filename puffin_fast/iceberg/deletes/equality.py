@@ -1,8 +1,8 @@
 """Loads equality-delete files as key sets, which find the deleted rows of a data file.
 
 A row is deleted when all columns of ``equality_ids`` are equal; null equals null, and NaN equals NaN (table
-specification, "Equality Delete Files"). Columns that were renamed, promoted or dropped later are found by their
-field ids. Files with different sets of ids are independent of each other.
+specification, "Equality Delete Files"). Columns that were renamed, promoted or dropped later are found by
+their field ids. Files with different sets of ids are independent of each other.
 """
 
 from __future__ import annotations

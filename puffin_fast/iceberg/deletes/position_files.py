@@ -1,11 +1,12 @@
 """Writes position-delete files, for tables of format version 2, which cannot have deletion vectors.
 
-A position-delete file is a Parquet file with two required columns, ``file_path`` and ``pos``, sorted by both (table
-specification, "Position Delete Files"). Property ``write.delete.granularity``:
+A position-delete file is a Parquet file with two required columns, ``file_path`` and ``pos``, sorted by both
+(table specification, "Position Delete Files"). Property ``write.delete.granularity``:
 
-- ``file``, the default, as in Spark: one file per data file. It contains the positions of earlier files that apply to
-  this data file alone, and replaces them.
-- ``partition``: one file per partition, or several when `MAX_BUFFERED_BYTES` are exceeded; earlier files stay.
+- ``file``, the default, as in Spark: one file per data file. It contains the positions of earlier files that
+  apply to this data file alone, and replaces them.
+- ``partition``: one file per partition, or several when `MAX_BUFFERED_BYTES` are exceeded; earlier files
+  stay.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class PositionFiles:
     def write(self, deletes: Iterable[NewDeletes]) -> Iterator[Outcome]:
         """Writes the deletes of data files.
 
-        With granularity ``partition``, files are written when the bitmaps reach `MAX_BUFFERED_BYTES`, and at the end.
+        With granularity ``partition``, files are written when the bitmaps reach `MAX_BUFFERED_BYTES`, and at
+        the end.
 
         Args:
             deletes: at most one per data file; those without a newly deleted row are skipped.

@@ -1,7 +1,7 @@
 """The delete writer: writes deletion vectors or position-delete files, by the table's format version.
 
-Deletes are written first (by `write_deletes`, or by the executors of a Spark job). `WrittenDeletes.of` then returns
-the changes to commit. Both engines use it.
+Deletes are written first (by `write_deletes`, or by the executors of a Spark job). `WrittenDeletes.of` then
+returns the changes to commit. Both engines use it.
 """
 
 from __future__ import annotations

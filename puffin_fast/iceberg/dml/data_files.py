@@ -1,8 +1,8 @@
 """Writes rows to Parquet data files, split by partition and size. The files are not committed here.
 
-PyIceberg's writer writes the Parquet files and computes their metrics. Its conversion of rows to files is not used:
-it stores a null in `list<struct>` and `map<_, struct>` as an empty list (apache/iceberg-python#3833), drops the rows
-of a NaN partition, and reads a whole stream before it writes the first file.
+PyIceberg's writer writes the Parquet files and computes their metrics. Its conversion of rows to files is not
+used: it stores a null in `list<struct>` and `map<_, struct>` as an empty list (apache/iceberg-python#3833),
+drops the rows of a NaN partition, and reads a whole stream before it writes the first file.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def write_data_files(
 
     Args:
         table: its location provider names the files; a job's table object removes them if the job fails.
-        rows: columns are matched by name (see `given_rows`). A reader is accepted for an unpartitioned table only.
+        rows: columns are matched by name (see `given_rows`). A reader is accepted for an unpartitioned table
+            only.
         reserved: columns of `rows` that are in no schema of the table, with their reserved field ids.
 
     Returns:

@@ -53,8 +53,9 @@ def delete(
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
 
-    Rows for which the filter is unknown, such as a comparison with NULL, are not deleted. Data files whose metrics
-    exclude a match are not opened. Data files whose metrics prove that all rows match are removed unread.
+    Rows for which the filter is unknown, such as a comparison with NULL, are not deleted. Data files whose
+    metrics exclude a match are not opened. Data files whose metrics prove that all rows match are removed
+    unread.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
@@ -107,16 +108,17 @@ def delete_positions(
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
             `write_deletes`). It is refreshed first, and has the new metadata afterwards.
-        deletes: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface) with columns
-            ``file_path`` (string: the path exactly as in the table's metadata) and ``pos`` (integer), in any order.
+        deletes: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface) with
+            columns ``file_path`` (string: the path exactly as in the table's metadata) and ``pos`` (integer),
+            in any order.
         branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.
 
     Returns:
         The counts; `snapshot_id` is None when all the rows were deleted already.
 
     Raises:
-        InvalidInputError: a column is missing, or a row has a null, a negative position, or a position that is not
-            less than the row count of its data file.
+        InvalidInputError: a column is missing, or a row has a null, a negative position, or a position that
+            is not less than the row count of its data file.
         NotFoundError: a path is not a live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """

@@ -1,8 +1,9 @@
 """Deletes rows by key: reads the key columns only, and prunes files by the range of the keys.
 
-Equality of keys: values are compared, whatever the types of the two columns. NaN equals NaN and -0.0 equals 0.0, as
-in the joins of Spark and DuckDB. Null equals no key; with `null_safe` it equals null. A key that the table's column
-cannot represent (3000000000 in a 32-bit column, microseconds in a column of days) equals no value.
+Equality of keys: values are compared, whatever the types of the two columns. NaN equals NaN and -0.0 equals
+0.0, as in the joins of Spark and DuckDB. Null equals no key; with `null_safe` it equals null. A key that the
+table's column cannot represent (3000000000 in a 32-bit column, microseconds in a column of days) equals no
+value.
 """
 
 from __future__ import annotations
@@ -71,17 +72,17 @@ def delete_keys(
 ) -> DeleteResult:
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
-    Only the key columns are read, from data files and row groups whose bounds include a key. The distinct keys and
-    one batch per thread are held in memory.
+    Only the key columns are read, from data files and row groups whose bounds include a key. The distinct
+    keys and one batch per thread are held in memory.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
             first, and has the new metadata afterwards.
         keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface). Other columns
             than the key columns and repeated keys are ignored.
-        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in `keys`
-            (a column of that dotted name, or a field of a struct). By default the identifier fields of the
-            table's schema.
+        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in
+            `keys` (a column of that dotted name, or a field of a struct). By default the identifier fields of
+            the table's schema.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
         branch: an existing branch.
         on_conflict, job_id, snapshot_properties, threads: as `delete`.
@@ -92,8 +93,8 @@ def delete_keys(
 
     Raises:
         NotFoundError: the table or the keys do not have a column.
-        InvalidInputError: there are no key columns, a column cannot be a key, or the type of the keys cannot be
-            compared with that of the column.
+        InvalidInputError: there are no key columns, a column cannot be a key, or the type of the keys cannot
+            be compared with that of the column.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -162,8 +163,8 @@ class KeyBounds:
         Args:
             metadata: of the table.
             fields: the key columns.
-            ends: for each column the lowest and the highest value (NaN is the highest), and a null if the keys
-                have one, in any order, in its storage type.
+            ends: for each column the lowest and the highest value (NaN is the highest), and a null if the
+                keys have one, in any order, in its storage type.
         """
         return cls(*_bounds(metadata, fields, ends, ends_only=True))
 

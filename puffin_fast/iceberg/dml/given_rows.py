@@ -1,9 +1,9 @@
 """Converts the rows that a caller passes to an append or upsert to the columns and types of a table's schema.
 
-Any Arrow data is accepted: pandas, Polars, DuckDB, arro3, a CSV reader. Columns are matched by name at every depth.
-A column may have another type than the table's if all its values can be represented exactly: int64 in an int column,
-nanoseconds that are whole microseconds, UUIDs as text. A value that would change is an error. A nullable column is
-accepted for a required one: only a null in it is an error.
+Any Arrow data is accepted: pandas, Polars, DuckDB, arro3, a CSV reader. Columns are matched by name at every
+depth. A column may have another type than the table's if all its values can be represented exactly: int64 in
+an int column, nanoseconds that are whole microseconds, UUIDs as text. A value that would change is an error.
+A nullable column is accepted for a required one: only a null in it is an error.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class RowWriterSchema:
         arrow_schema: of the rows that `fit` returns: the types that PyIceberg writes and reads.
 
     Raises:
-        InvalidInputError: a column does not exist in the table or is given twice, a required column is missing, or
-            a type cannot be converted to the table's.
+        InvalidInputError: a column does not exist in the table or is given twice, a required column is
+            missing, or a type cannot be converted to the table's.
     """
 
     def __init__(self, schema: Schema, rows: pa.Schema) -> None:
@@ -66,7 +66,8 @@ class RowWriterSchema:
         """Converts a batch of the given rows to rows of the table.
 
         Raises:
-            InvalidInputError: a required column has a null, or a value cannot be represented in the table's type.
+            InvalidInputError: a required column has a null, or a value cannot be represented in the table's
+                type.
         """
         columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
         arrays = []

@@ -54,14 +54,14 @@ def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema)
     """Returns the partition spec of a new table, parsed and checked.
 
     Args:
-        given: a PyIceberg spec, or a text for each field: a column, or a transform in the specification's spelling
-            (``bucket[16](id)``) or Spark's (``bucket(16, id)``, ``days(time)``).
+        given: a PyIceberg spec, or a text for each field: a column, or a transform in the specification's
+            spelling (``bucket[16](id)``) or Spark's (``bucket(16, id)``, ``days(time)``).
         schema: of the table.
 
     Raises:
         NotFoundError: the schema does not have a column.
-        InvalidInputError: a text is not a transform, a transform does not accept the type of its column, a width
-            is below 1, two fields have one name, or a field has the name of another column.
+        InvalidInputError: a text is not a transform, a transform does not accept the type of its column, a
+            width is below 1, two fields have one name, or a field has the name of another column.
     """
     if isinstance(given, str):
         raise InvalidInputError(f"partition_spec={given!r}: expected a sequence of texts")

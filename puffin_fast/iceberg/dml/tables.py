@@ -64,8 +64,8 @@ def create_table(
     Raises:
         NotFoundError: the namespace or a column of the partition spec does not exist.
         InvalidInputError: the table exists, its files would be written to another location than its metadata
-            names, a property contradicts format version 3, or a transform is unknown or does not accept the type
-            of its column.
+            names, a property contradicts format version 3, or a transform is unknown or does not accept the
+            type of its column.
         ConflictError: the catalog's database is locked.
         UnsupportedError: this version of PyIceberg is not supported.
     """
@@ -108,8 +108,9 @@ def append(
     Args:
         table: of format version 2 or 3; it has the new metadata afterwards.
         data: an Arrow table, record batch, reader, or an object with the Arrow C stream interface (pandas,
-            Polars, DuckDB, arro3). Columns are matched by name, and cast to the table's types if all values can be
-            represented exactly. For an unpartitioned table a reader is streamed; otherwise it is held in memory.
+            Polars, DuckDB, arro3). Columns are matched by name, and cast to the table's types if all values
+            can be represented exactly. For an unpartitioned table a reader is streamed; otherwise it is held
+            in memory.
         branch: an existing branch.
         job_id: a job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
@@ -119,8 +120,8 @@ def append(
         The commit; None if there were no rows, or in a dry run.
 
     Raises:
-        InvalidInputError: the columns do not fit the table's schema, a value cannot be represented in its column's
-            type, or a required column has a null.
+        InvalidInputError: the columns do not fit the table's schema, a value cannot be represented in its
+            column's type, or a required column has a null.
         ConflictError, CommitUnknownError: see `commit`.
     """
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)

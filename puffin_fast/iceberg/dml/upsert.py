@@ -55,7 +55,8 @@ class UpsertResult:
         rows_unchanged: number of given rows that are in the table already, and were not written.
         rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
         data_files_written: number of data files with the new rows.
-        delete_files_written: number of deletion vectors, or of position-delete files in a table of format version 2.
+        delete_files_written: number of deletion vectors, or of position-delete files in a table of format
+            version 2.
         n_bytes: size of the new delete files in bytes.
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
@@ -92,30 +93,31 @@ def upsert(
 ) -> UpsertResult:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
-    Afterwards each given row is in the table once: if several rows had its key, all of them are deleted. PyIceberg's
-    own upsert rewrites data files, raises for such tables, and inserts rows with a null in their key again each time.
-    Updated rows keep their row ids (version 3).
+    Afterwards each given row is in the table once: if several rows had its key, all of them are deleted.
+    PyIceberg's own upsert rewrites data files, raises for such tables, and inserts rows with a null in their
+    key again each time. Updated rows keep their row ids (version 3).
 
     Args:
-        table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata afterwards.
+        table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata
+            afterwards.
         data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
-        on: the key column or columns; by default the identifier fields of the table's schema. Keys are compared as in
-            `delete_keys`.
+        on: the key column or columns; by default the identifier fields of the table's schema. Keys are
+            compared as in `delete_keys`.
         update: False does not change rows that exist.
         insert: False skips the given rows whose key is new.
-        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them (floats
-            bit by bit); otherwise every row with a given key is written.
+        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them
+            (floats bit by bit); otherwise every row with a given key is written.
         branch: an existing branch.
-        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit added are
-            always checked for given keys.
+        on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit
+            added are always checked for given keys.
         dry_run: count rows, write nothing.
 
     Returns:
         The counts.
 
     Raises:
-        InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
-            has a null, or both `update` and `insert` are False.
+        InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key,
+            a key has a null, or both `update` and `insert` are False.
         NotFoundError: a key column or the branch does not exist.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """

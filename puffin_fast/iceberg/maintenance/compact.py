@@ -47,12 +47,13 @@ def compact(
 ) -> RewriteResult:
     """Rewrites the vectors of small and half-empty Puffin files, and removes dangling vectors, in one commit.
 
-    Each rewritten vector is read and checked, and keeps its data sequence number. A single such file is rewritten only
-    if a part of it are vectors that are no longer referenced. Files without a referenced vector stay in storage until
-    no snapshot needs them: see `orphan_files`.
+    Each rewritten vector is read and checked, and keeps its data sequence number. A single such file is
+    rewritten only if a part of it are vectors that are no longer referenced. Files without a referenced
+    vector stay in storage until no snapshot needs them: see `orphan_files`.
 
     Args:
-        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata afterwards.
+        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata
+            afterwards.
         target_file_size: target size of a Puffin file in bytes; by default the table's property
             ``write.delete.target-file-size-bytes`` (64 MiB).
         branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.
@@ -60,7 +61,8 @@ def compact(
 
     Raises:
         InvalidInputError: the target size is below 1.
-        CorruptDataError: a vector does not agree with its manifest entry, or a data file has two (see `repair`).
+        CorruptDataError: a vector does not agree with its manifest entry, or a data file has two (see
+            `repair`).
         NotFoundError: the branch or a Puffin file does not exist.
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
     """
@@ -109,7 +111,8 @@ def select_vectors(
         threads: number of footers read at a time.
 
     Returns:
-        The data files, grouped by Puffin file and partition spec and ordered by spec, and the terms of the changes.
+        The data files, grouped by Puffin file and partition spec and ordered by spec, and the terms of the
+        changes.
     """
     groups: dict[tuple[int, str], list[FileTask]] = defaultdict(list)  # by spec and Puffin file
     live: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Converts position-delete files and equality-delete files of a table to deletion vectors.
 
-The rows of the table do not change. Readers then load one deletion vector per data file instead of several delete
-files. A delete file is removed only when no live data file needs it any more.
+The rows of the table do not change. Readers then load one deletion vector per data file instead of several
+delete files. A delete file is removed only when no live data file needs it any more.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def convert_position_deletes(
 ) -> RewriteResult:
     """Converts all position-delete files of a branch to deletion vectors, in one commit.
 
-    The position deletes that apply to a data file become one vector, or none if they contain no position of it. A data
-    file without live rows is removed. All position-delete files are removed, dangling ones included, with one
-    exception: if a vector supersedes positions that it does not contain (a writer violated the specification and lost
-    these deletes), the file with these positions stays, for `repair`.
+    The position deletes that apply to a data file become one vector, or none if they contain no position of
+    it. A data file without live rows is removed. All position-delete files are removed, dangling ones
+    included, with one exception: if a vector supersedes positions that it does not contain (a writer violated
+    the specification and lost these deletes), the file with these positions stays, for `repair`.
 
     Args:
-        table: a PyIceberg table of format version 3 (see `upgrade`). It is refreshed first, and has the new metadata
-            afterwards.
+        table: a PyIceberg table of format version 3 (see `upgrade`). It is refreshed first, and has the new
+            metadata afterwards.
         branch: an existing branch.
         job_id: recorded in the snapshot's summary. A job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
@@ -69,9 +69,10 @@ def convert_position_deletes(
         dry_run: read and encode everything, write and commit nothing.
 
     Raises:
-        UnsupportedError: the table is not of format version 3, or the format of a delete file is not supported.
-        CorruptDataError: a delete file does not agree with the table's metadata, a position is outside of its data
-            file, or a data file has two vectors (see `repair`).
+        UnsupportedError: the table is not of format version 3, or the format of a delete file is not
+            supported.
+        CorruptDataError: a delete file does not agree with the table's metadata, a position is outside of its
+            data file, or a data file has two vectors (see `repair`).
         NotFoundError: the branch or a delete file does not exist.
         ConflictError: all retries after concurrent commits failed; the table is unchanged.
         CommitUnknownError: see `commit`.
@@ -178,9 +179,9 @@ def convert_equality_deletes(
 ) -> RewriteResult:
     """Converts all equality-delete files of a branch to deletion vectors, in one commit.
 
-    The key columns of each data file that is older than an equality delete of its partition are read. The rows found
-    and the positions that are deleted already become one vector. All equality-delete files are removed then, because
-    no older data file needs them.
+    The key columns of each data file that is older than an equality delete of its partition are read. The
+    rows found and the positions that are deleted already become one vector. All equality-delete files are
+    removed then, because no older data file needs them.
 
     Args:
         table, branch, job_id, snapshot_properties, dry_run: as `convert_position_deletes`.

@@ -15,12 +15,13 @@ class Finding:
     """An error in a table's metadata or deletes.
 
     Attributes:
-        kind: ``missing`` (a file or snapshot does not exist), ``duplicate`` (a data file has several vectors),
-            ``dangling`` (a delete file applies to no live data file), ``mismatch`` (manifest list, manifest, footer,
-            blob and data file disagree), ``superseded`` (position deletes are superseded by a vector that does not
-            contain them: these rows came back), ``corrupt`` (bytes are not a valid vector, Puffin file or Parquet
-            file), ``stale`` (a warning: a number that no reader needs is wrong, such as a manifest's length or a total
-            of the snapshot summary. Some writers, such as DuckDB, write wrong totals; otherwise manifests may be lost).
+        kind: ``missing`` (a file or snapshot does not exist), ``duplicate`` (a data file has several
+            vectors), ``dangling`` (a delete file applies to no live data file), ``mismatch`` (manifest list,
+            manifest, footer, blob and data file disagree), ``superseded`` (position deletes are superseded by
+            a vector that does not contain them: these rows came back), ``corrupt`` (bytes are not a valid
+            vector, Puffin file or Parquet file), ``stale`` (a warning: a number that no reader needs is
+            wrong, such as a manifest's length or a total of the snapshot summary. Some writers, such as
+            DuckDB, write wrong totals; otherwise manifests may be lost).
         data_file: the data file that the deletes are about; None if unknown.
         path: of the metadata, delete or data file.
         offset: of the vector; None if the finding is not about a vector.

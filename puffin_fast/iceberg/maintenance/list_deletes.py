@@ -62,8 +62,8 @@ def deletes(
         - ``kind`` string: ``vector``, ``position deletes`` or ``equality deletes``.
         - ``state`` string: ``applies``; ``superseded``, position deletes of a data file that has a vector;
           ``duplicate``, one of several vectors of a data file; ``dangling``, applies to no live data file.
-        - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64 (size of the vector, or of the whole
-          file).
+        - ``path`` string, ``offset`` int64 (vectors only), ``n_bytes`` int64 (size of the vector, or of the
+          whole file).
         - ``deleted`` int64: number of positions for this data file; null if only the file's content tells it
           (equality deletes, position deletes of several data files).
         - ``share`` double: ``deleted`` as a share of ``rows``.

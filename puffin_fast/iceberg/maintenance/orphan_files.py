@@ -40,23 +40,24 @@ def orphan_files(
 ) -> pa.Table:
     """Lists the files below the table's location that none of its snapshots needs.
 
-    These are files of commits that failed, files of expired snapshots, and Puffin files whose vectors were merged or
-    compacted. No file is removed: the caller does that.
+    These are files of commits that failed, files of expired snapshots, and Puffin files whose vectors were
+    merged or compacted. No file is removed: the caller does that.
 
-    In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if the
-    filesystem does not report its age, or if it belongs to another table whose location is below this one's. Local
-    links are not followed. Files outside of the table's location (``write.data.path``) are not listed.
+    In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if
+    the filesystem does not report its age, or if it belongs to another table whose location is below this
+    one's. Local links are not followed. Files outside of the table's location (``write.data.path``) are not
+    listed.
 
     Args:
         table: refreshed first.
         older_than: list only files that were not modified within this time.
-        keep: ids of the snapshots to treat as the only ones, to list the files that expiring the others would make
-            orphans; all by default. Heads of branches and tags are always included.
+        keep: ids of the snapshots to treat as the only ones, to list the files that expiring the others would
+            make orphans; all by default. Heads of branches and tags are always included.
         threads: number of manifests read at a time; the number of processors by default.
 
     Returns:
-        ``path`` string (with the scheme of the table's location), ``n_bytes`` int64, ``modified`` timestamp in UTC;
-        sorted by path.
+        ``path`` string (with the scheme of the table's location), ``n_bytes`` int64, ``modified`` timestamp
+        in UTC; sorted by path.
 
     Raises:
         NotFoundError: a snapshot of `keep` or a manifest does not exist.

@@ -1,8 +1,9 @@
 """Repairs tables that violate a rule of deletion vectors. No delete is lost, and no live row is deleted.
 
-Several vectors of a data file are united to one: each writer assumed that its vector was the only one. Positions that
-a vector supersedes without containing them, because its writer read only some of the position-delete files, are added
-to it. An entry that disagrees with its vector is written again if the vector's bytes and checksum are valid.
+Several vectors of a data file are united to one: each writer assumed that its vector was the only one.
+Positions that a vector supersedes without containing them, because its writer read only some of the
+position-delete files, are added to it. An entry that disagrees with its vector is written again if the
+vector's bytes and checksum are valid.
 """
 
 from __future__ import annotations
@@ -47,16 +48,18 @@ def repair(
 ) -> RewriteResult:
     """Repairs the vectors of a branch for which `verify` has findings, in one commit; reads all vectors.
 
-    Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain; a wrong
-    cardinality or range in the manifest, if the blob's checksum or the file's footer tells the right one; vectors
-    that reference no data file, or one that is not live.
-    Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside of their
-    data file, because they may belong to another data file.
+    Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain;
+    a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer tells the right
+    one; vectors that reference no data file, or one that is not live.
+    Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside
+    of their data file, because they may belong to another data file.
 
     Args:
-        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata afterwards.
+        table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata
+            afterwards.
         branch: an existing branch.
-        superseded: False does not delete rows that only superseded position deletes delete; readers see them now.
+        superseded: False does not delete rows that only superseded position deletes delete; readers see them
+            now.
         job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes`.
 
     Returns:

@@ -125,7 +125,8 @@ def rewrite(
 ) -> RewriteResult:
     """Takes inventory of a branch's head, calls `work` to write, and commits; after a conflict repeats all of it.
 
-    Repeating is always correct here, because the plan depends on the files of the head only, not on a row filter.
+    Repeating is always correct here, because the plan depends on the files of the head only, not on a row
+    filter.
     """
     started = time.perf_counter()
     request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)

@@ -58,8 +58,8 @@ def verify(
     Checked are:
 
     - each vector's range, magic, CRC, containers and cardinality against its manifest entry;
-    - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is not a
-      Puffin file has no footer: only the range is checked);
+    - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is
+      not a Puffin file has no footer: only the range is checked);
     - its positions against the row count of its data file;
     - that the data file exists and has the row count of its manifest entry;
     - that no data file has two vectors;

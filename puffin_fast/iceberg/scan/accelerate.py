@@ -53,10 +53,11 @@ def accelerate() -> Acceleration:
     """Makes PyIceberg's own scans load deletion vectors and apply position deletes through this package.
 
     It applies to this process: to `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
-    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion vectors
-    through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry references, not
-    superseded ones in the same Puffin file. Plans made before the call should be made again. PyIceberg still raises
-    for features that it does not support, such as equality deletes; `puffin_fast.iceberg.scan` reads those.
+    `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion
+    vectors through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry
+    references, not superseded ones in the same Puffin file. Plans made before the call should be made again.
+    PyIceberg still raises for features that it does not support, such as equality deletes;
+    `puffin_fast.iceberg.scan` reads those.
 
         puffin_fast.iceberg.accelerate()
 

@@ -2,14 +2,15 @@
 
 PyIceberg 0.12 plans and reads deletion vectors slowly, and not always correctly:
 
-- it reads delete manifests without the fields of version 3. It cannot identify the referenced blob of a Puffin file,
-  decodes all blobs, and applies superseded vectors too;
-- it applies vectors without bounds to a whole partition, and applies position deletes that a vector supersedes;
+- it reads delete manifests without the fields of version 3. It cannot identify the referenced blob of a
+  Puffin file, decodes all blobs, and applies superseded vectors too;
+- it applies vectors without bounds to a whole partition, and applies position deletes that a vector
+  supersedes;
 - it builds Python lists of positions, and hashes all of them again for every batch.
 
-Each function here accepts what PyIceberg's original functions return, and the original functions accept its results:
-a scan that runs while another thread calls `accelerate` is correct, or raises. Pruning, projection, residuals, filters
-and limits stay PyIceberg's. More than 400 lines: one file for all replaced functions.
+Each function here accepts what PyIceberg's original functions return, and the original functions accept its
+results: a scan that runs while another thread calls `accelerate` is correct, or raises. Pruning, projection,
+residuals, filters and limits stay PyIceberg's. More than 400 lines: one file for all replaced functions.
 """
 
 from __future__ import annotations

@@ -222,14 +222,14 @@ def scan(
         table: a PyIceberg table.
         row_filter: text as PyIceberg parses it, a PyIceberg expression or a PyArrow expression. Rows for
             which it is not true (false, or unknown for a null) are not selected, as in SQL.
-        selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata columns
-            are ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
+        selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata
+            columns are ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and
             ``_last_updated_sequence_number`` (row lineage).
         snapshot_id: a snapshot, instead of the current one.
         branch: read the head of this branch.
         tag: read the snapshot of this tag.
-        as_of: read the snapshot that was current at this time: milliseconds since 1970, or a datetime or ISO 8601
-            text with a time zone.
+        as_of: read the snapshot that was current at this time: milliseconds since 1970, or a datetime or ISO
+            8601 text with a time zone.
         limit: maximum number of rows.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.

@@ -106,8 +106,8 @@ def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
 def jobs_of(tasks: Sequence[FileTask], threads: int, *, together: bool = True) -> Iterator[list[Split]]:
     """Yields the splits of a scan in order, grouped to jobs; small splits share a job if enough jobs remain.
 
-    Threads and the consumer then synchronize once per job or batch, not once per small data file, and the vectors
-    of one Puffin file are read together.
+    Threads and the consumer then synchronize once per job or batch, not once per small data file, and the
+    vectors of one Puffin file are read together.
 
     Args:
         tasks: the data files.

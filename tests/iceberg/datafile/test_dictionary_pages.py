@@ -89,7 +89,7 @@ def test_data_pages_that_are_not_dictionary_encoded_are_needed(tmp_path: Path) -
     assert dictionary_values(Reader(path), footer.created_by, chunk, pa.uint32()) is None
 
 
-def test_a_damaged_page_is_left_to_the_reader_of_the_file(tmp_path: Path) -> None:
+def test_a_damaged_page_is_reported_when_the_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     footer = written(path, compression="none")
     for name in ("int", "string", "decimal"):

@@ -32,7 +32,7 @@ def test_indexes_and_runs_are_those_of_the_flags(
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.97, 0.999, 1.0])
 @pytest.mark.parametrize("start", [0, 3, 64])
-def test_both_ways_leave_the_rows_that_filter_leaves(share: float, start: int) -> None:
+def test_filter_and_take_select_the_same_rows(share: float, start: int) -> None:
     rng = np.random.default_rng(7)
     keep = pa.array(rng.random(5000) < share).slice(start)
     n = len(keep)
@@ -50,14 +50,14 @@ def test_both_ways_leave_the_rows_that_filter_leaves(share: float, start: int) -
         assert left.equals(column.filter(keep))
 
 
-def test_null_flags_keep_no_row() -> None:
+def test_null_flags_select_no_row() -> None:
     column = pa.array(range(6))
     for flags in ([True, None, False, True, None, True], [None] * 6):
         kept = RowSelection(pa.array(flags, pa.bool_()))
         assert kept.of([column])[0].to_pylist() == [i for i in range(6) if flags[i]]
 
 
-def test_what_is_not_inside_the_flags_is_refused() -> None:
+def test_a_range_outside_of_the_flags_is_refused() -> None:
     out = np.zeros(80, np.int32)
     for start, n in ((0, 65), (64, 1), (1, 64), (2**64 - 1, 2), (0, 2**40)):
         with pytest.raises(ValueError, match="not inside"):

@@ -117,7 +117,7 @@ class Model:
 
 
 def random_history(table: Table, seed: int, *, nulls: bool) -> Iterator[list[dict[str, Any]]]:
-    """Appends and deletes by chance; yields the rows that a list holds after each."""
+    """Runs random appends and deletes; yields the expected rows, kept in a list, after each."""
     chance = random.Random(seed)
     choices: dict[int, list[Any]] = {
         1: [*range(8)],
@@ -147,7 +147,7 @@ def random_history(table: Table, seed: int, *, nulls: bool) -> Iterator[list[dic
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("version", [2, 3])
-def test_random_appends_and_deletes_leave_what_a_list_leaves(
+def test_random_appends_and_deletes_agree_with_a_list(
     racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int, version: int, nulls: bool
 ) -> None:
     table = racing.create_table("n.t", SCHEMA, properties={"format-version": "2"})
@@ -168,7 +168,7 @@ def test_random_appends_and_deletes_leave_what_a_list_leaves(
 @pytest.mark.spark
 @pytest.mark.jar
 @pytest.mark.parametrize("seed", [10, 11])
-def test_spark_leaves_what_a_list_leaves(
+def test_spark_agrees_with_a_list(
     iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, seed: int
 ) -> None:
     table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})

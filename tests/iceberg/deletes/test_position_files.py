@@ -38,7 +38,7 @@ def made(
     files: int = 3,
     **properties: str,
 ) -> Table:
-    """A table `t` of version 2 that holds ROWS in some commits."""
+    """A table `t` of version 2 with ROWS, appended in several commits."""
     table = catalog.create_table(
         f"{namespace}.t", ROWS.schema, properties={"format-version": "2", **properties}
     )

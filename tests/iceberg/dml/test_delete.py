@@ -48,7 +48,7 @@ ROWS = pa.table(
 def made(
     catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), files: int = 3, **properties: str
 ) -> Table:
-    """A table `t` that holds ROWS in some commits."""
+    """A table `t` with ROWS, appended in several commits."""
     table = create_table(
         catalog,
         f"{namespace}.t",
@@ -96,7 +96,7 @@ FILTERS: dict[str, tuple[Any, pc.Expression]] = {
 
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("spec", [(), ("word", "month(day)")], ids=["flat", "partitioned"])
-def test_exactly_the_rows_for_which_the_filter_is_true_go(
+def test_exactly_the_rows_for_which_the_filter_is_true_are_deleted(
     shared_catalog: SqlCatalog,
     namespace: str,
     duckdb_iceberg: DuckDBPyConnection,
@@ -166,7 +166,7 @@ def test_a_filter_that_matches_nothing_commits_nothing(shared_catalog: SqlCatalo
 
 
 @pytest.mark.parametrize("filter", ["true", "id >= 0", "id is not null", pc.field("id") >= 0])
-def test_all_rows_gone_leaves_no_files_and_no_vectors(
+def test_deleting_all_rows_removes_data_files_and_vectors(
     shared_catalog: SqlCatalog, namespace: str, filter: Any
 ) -> None:
     table = made(shared_catalog, namespace)
@@ -258,7 +258,7 @@ def test_a_missing_or_damaged_data_file_is_named(shared_catalog: SqlCatalog, nam
     assert not list(local(table.location()).rglob("*.puffin"))
 
 
-def test_a_data_file_with_other_rows_than_the_manifest_says_is_refused(
+def test_a_data_file_with_another_row_count_than_the_manifest_is_refused(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
     table = made(shared_catalog, namespace)
@@ -496,7 +496,7 @@ def test_spark_and_we_delete_in_turn(
 @pytest.mark.jar
 @pytest.mark.spark
 @pytest.mark.parametrize("granularity", ["partition", "file"])
-def test_position_deletes_of_an_upgraded_table_pass_into_the_vector(
+def test_position_deletes_of_an_upgraded_table_are_merged_into_the_vector(
     shared_catalog: SqlCatalog,
     namespace: str,
     iceberg_spark: SparkSession,

@@ -122,7 +122,7 @@ KEYS: dict[str, tuple[pa.Table, list[str]]] = {
 
 
 SPLIT = ("long", "wide", "null", "only null", "string", "seconds", "two", "three")
-"""What is tried on a partitioned table too: keys of its partition columns."""
+"""Cases that are run on a partitioned table too: keys of its partition columns."""
 
 CASES = [
     *((name, null_safe, (), False) for name in KEYS for null_safe in (False, True)),
@@ -133,7 +133,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "null_safe", "spec", "bitmaps"), CASES)
-def test_exactly_the_rows_with_a_key_go(
+def test_exactly_the_rows_with_a_key_are_deleted(
     shared_catalog: SqlCatalog,
     namespace: str,
     duckdb_iceberg: DuckDBPyConnection,

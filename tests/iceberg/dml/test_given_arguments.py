@@ -1,4 +1,4 @@
-"""What callers pass: keys and rows of any DataFrame, points in time, threads, tables by name."""
+"""Arguments of the verbs: keys and rows of any DataFrame, points in time, threads, tables by name."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NO_ROWS = {
 
 
 @pytest.mark.parametrize("rows", NO_ROWS.values(), ids=NO_ROWS)
-def test_what_are_no_rows_is_refused_by_our_error(table: Table, rows: Any) -> None:
+def test_arguments_that_are_not_arrow_rows_are_refused(table: Table, rows: Any) -> None:
     verbs: dict[str, Callable[[], Any]] = {
         "data": lambda: iceberg.append(table, rows),
         "keys": lambda: iceberg.delete_keys(table, rows, "id"),
@@ -97,7 +97,7 @@ def test_a_point_in_time_is_milliseconds_a_datetime_or_text(table: Table) -> Non
     "as_of",
     ["2030-01-01", "2030-01-01T00:00:00", "yesterday", "", 1.5, True, date(2030, 1, 1), datetime(2030, 1, 1)],
 )
-def test_what_is_no_point_in_time_is_refused_by_our_error(table: Table, as_of: Any) -> None:
+def test_an_invalid_point_in_time_is_refused(table: Table, as_of: Any) -> None:
     for verb in (iceberg.scan, iceberg.plan_files, iceberg.verify, iceberg.deletes, iceberg.report):
         with pytest.raises(InvalidInputError, match="as_of="):
             verb(table, as_of=as_of)
@@ -133,7 +133,7 @@ def test_a_number_of_threads_below_one_is_refused(table: Table, verb: str, threa
     "verb", [*calls(None), "append", "deletes", "ndv", "plan_files", "report", "upgrade"]
 )
 @pytest.mark.parametrize("given", ["ns.t", None, ROWS], ids=["a name", "nothing", "rows"])
-def test_what_is_no_table_is_refused_by_our_error(verb: str, given: Any) -> None:
+def test_arguments_that_are_not_tables_are_refused(verb: str, given: Any) -> None:
     more = {
         "append": lambda: iceberg.append(given, ROWS),
         "deletes": lambda: iceberg.deletes(given),
@@ -146,6 +146,6 @@ def test_what_is_no_table_is_refused_by_our_error(verb: str, given: Any) -> None
         (calls(given) | more)[verb]()
 
 
-def test_what_is_no_catalog_is_refused_by_our_error() -> None:
+def test_arguments_that_are_not_catalogs_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="catalog: expected a PyIceberg catalog, found str"):
         iceberg.create_table("shop", "n.t", ROWS.schema)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:
-    """All readers give the same rows, and PyIceberg's answer goes together with ours."""
+    """Returns the rows of a table after checking that all readers return the same rows."""
     expected = sorted(expected, key=lambda row: row["id"])
     ours, theirs = scan(table).to_arrow(), table.scan().to_arrow()
     assert pa.concat_tables([ours, theirs]).num_rows == 2 * len(expected)
@@ -195,7 +195,7 @@ def test_a_null_list_or_map_of_structs_stays_null(
     assert upsert(table, rows, ["id"]).rows_unchanged == 4
 
 
-def test_values_under_a_null_list_do_not_come_to_another_one(
+def test_values_under_a_null_list_are_not_moved_to_another_list(
     shared_catalog: SqlCatalog, namespace: str
 ) -> None:
     values = pa.array([{"a": at} for at in range(4)], INNER)

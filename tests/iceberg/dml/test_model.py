@@ -46,7 +46,7 @@ SCHEMA = Schema(
 whatever the table calls them later. A column that came later is called by its field id."""
 
 PARTITIONS = {1: BucketTransform(3), 2: IdentityTransform(), 3: TruncateTransform(1)}  # type: ignore[no-untyped-call]
-"""By source column, what tables may be partitioned by."""
+"""The partition transforms that are tried, by source column."""
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 
@@ -106,10 +106,10 @@ class Machine:
         self.last: Callable[[], Any] | None = None
         self.equality = False  # rows that an equality delete hides may be counted as deleted
 
-    # What happens --------------------------------------------------------------------------------------
+    # Operations ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """One operation by chance, and everything that must hold after it."""
+        """Runs one random operation, and checks the table after it."""
         main_only = [self.branch_off, self.upgrade, self.foreign_equality_delete]
         main_only += [self.partition_otherwise, self.add_column, self.rename_column, self.drop_column]
         if self.table.metadata.format_version == 2:
@@ -144,7 +144,7 @@ class Machine:
         return {f.name: SCHEMA.find_column_name(f.field_id) or f"c{f.field_id}" for f in schema.fields}
 
     def name(self, own: str) -> str:
-        """What the table calls a column now."""
+        """The current name of a column of the table."""
         return {mine: name for name, mine in self.own(self.table.schema()).items()}[own]
 
     def arrow(self, rows: list[Row]) -> pa.Table:
@@ -341,7 +341,7 @@ class Machine:
         if self.last is not None:
             self.last()
 
-    # What must hold ------------------------------------------------------------------------------------
+    # Checks --------------------------------------------------------------------------------------------
 
     def check(self, branch: str, before: Any) -> None:
         metadata = self.table.metadata

@@ -1,4 +1,4 @@
-"""What every write refuses, with our own error and the table unchanged."""
+"""Every write refuses bad metadata and files with an error of this package, and does not change the table."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def table(request: pytest.FixtureRequest, racing: RacingCatalog) -> Table:
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_a_place_that_takes_no_files(racing: RacingCatalog, table: Table, write: str) -> None:
+def test_a_location_without_write_access_is_named(racing: RacingCatalog, table: Table, write: str) -> None:
     a_file = racing.properties["uri"].removeprefix("sqlite:///")
     with v3_metadata(racing):
         table.transaction().set_properties({"write.data.path": f"file://{a_file}/x"}).commit_transaction()
@@ -102,13 +102,13 @@ def test_a_format_version_above_3(table: Table, write: str) -> None:
 
 
 @pytest.mark.parametrize("write", [name for name in WRITES if name != "delete_positions"])
-def test_a_table_that_is_gone(racing: RacingCatalog, table: Table, write: str) -> None:
+def test_a_dropped_table_is_named(racing: RacingCatalog, table: Table, write: str) -> None:
     racing.drop_table("n.t")
     with pytest.raises(NotFoundError, match=r"n\.t"):
         WRITES[write](table)
 
 
-# What lies under a table ----------------------------------------------------------------------------------
+# Files and metadata of a table ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ WRONG = ["a flipped bit", "cut short", "gone", "cardinality", "offset", "length"
         *((write, wrong) for write in ("delete_keys", "delete_positions", "upsert") for wrong in WRONG[2:4]),
     ],
 )
-def test_a_vector_that_is_not_what_the_manifest_says(deleted: Table, write: str, wrong: str) -> None:
+def test_a_vector_that_disagrees_with_the_manifest_is_refused(deleted: Table, write: str, wrong: str) -> None:
     harm(deleted, wrong)
     before, head = files_of(deleted), deleted.metadata.current_snapshot_id
     positions = {
@@ -200,7 +200,7 @@ def test_a_vector_that_names_no_data_file_is_refused(deleted: Table) -> None:
 
 
 @pytest.mark.parametrize("write", ["delete", "delete_keys", "upsert"])
-def test_a_data_file_that_is_not_what_the_manifest_says(
+def test_a_data_file_that_disagrees_with_the_manifest_is_refused(
     racing: RacingCatalog, table: Table, write: str
 ) -> None:
     (task,) = iceberg.plan_files(table).tasks
@@ -211,7 +211,9 @@ def test_a_data_file_that_is_not_what_the_manifest_says(
     assert files_of(table) == before
 
 
-def test_rows_with_a_key_that_came_in_meanwhile_go_too(racing: RacingCatalog, table: Table) -> None:
+def test_rows_with_a_key_that_a_concurrent_commit_added_are_deleted_too(
+    racing: RacingCatalog, table: Table
+) -> None:
     other = racing.load_table("n.t")
     racing.before.append(lambda: iceberg.append(other, ROWS.slice(3, 2)))
     done = iceberg.delete_keys(table, pa.table({"id": [3, 50]}), ["id"])

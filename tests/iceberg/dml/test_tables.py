@@ -38,7 +38,7 @@ ROWS = pa.table(
 
 
 def metadata_json(table: Table) -> dict[str, object]:
-    """The table's metadata as it stands on disk."""
+    """The table's metadata file as stored on disk."""
     document: dict[str, object] = json.loads(
         Path(table.metadata_location.removeprefix("file://")).read_text()
     )
@@ -54,7 +54,7 @@ def test_a_created_table_is_of_version_3_and_its_row_ids_start_at_zero(
     assert table.properties == {"owner": "me"}
 
 
-def test_a_catalog_object_is_as_before_after_each_call(shared_catalog: SqlCatalog, namespace: str) -> None:
+def test_a_catalog_object_is_not_changed_by_a_call(shared_catalog: SqlCatalog, namespace: str) -> None:
     before = dict(shared_catalog.__dict__)
     table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
     append(table, ROWS)
@@ -178,7 +178,7 @@ def test_metadata_that_pyiceberg_would_drop_is_never_overwritten(
 @pytest.mark.jar
 @pytest.mark.spark
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_rows_that_were_there_get_row_ids_after_an_upgrade(
+def test_existing_rows_get_row_ids_after_an_upgrade(
     shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: str
 ) -> None:
     table = shared_catalog.create_table(f"{namespace}.t", ROWS.schema, properties={"format-version": version})

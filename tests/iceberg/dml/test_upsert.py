@@ -1,4 +1,4 @@
-"""Upserts: a dictionary is the judge, and PyIceberg, DuckDB and Spark read what they leave."""
+"""Upserts, compared with a dictionary; PyIceberg, DuckDB and Spark read the results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ START = [row(i, f"g{i % 3}", i / 2) for i in range(N)]
 
 
 def made(catalog: Any, namespace: str, *, version: int = 3, spec: tuple[str, ...] = ()) -> Table:
-    """A table `t` that holds START in three commits."""
+    """A table `t` with START, appended in three commits."""
     if version == 3:
         table = create_table(catalog, f"{namespace}.t", SCHEMA, partition_spec=spec)
     else:
@@ -79,7 +79,7 @@ def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str,
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
-def test_rows_are_replaced_inserted_or_left(
+def test_rows_are_replaced_inserted_or_unchanged(
     shared_catalog: SqlCatalog,
     namespace: str,
     duckdb_iceberg: DuckDBPyConnection,
@@ -113,7 +113,7 @@ def test_rows_are_replaced_inserted_or_left(
     assert snapshot.summary.operation.value == "overwrite"
 
 
-def test_update_and_insert_can_be_left_out(
+def test_update_and_insert_can_be_disabled(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
     table = made(shared_catalog, namespace)
@@ -192,7 +192,7 @@ def test_keys_of_several_columns_and_in_structs(
     assert sorted(r["g"] for r in found if r["id"] == 3) == ["else", "g3"]
 
 
-def test_row_ids_stay_with_updated_rows(shared_catalog: SqlCatalog, namespace: str) -> None:
+def test_updated_rows_keep_their_row_ids(shared_catalog: SqlCatalog, namespace: str) -> None:
     table = made(shared_catalog, namespace)
     fields = ("id", "_row_id", "_last_updated_sequence_number")
 
@@ -315,7 +315,7 @@ def test_any_sequence_of_upserts_is_a_dictionary(shared_catalog: SqlCatalog, dat
 @pytest.mark.jar
 @pytest.mark.spark
 @pytest.mark.parametrize("version", [2, 3])
-def test_spark_reads_and_goes_on(
+def test_spark_reads_and_continues_what_we_upsert(
     shared_catalog: SqlCatalog,
     namespace: str,
     iceberg_spark: SparkSession,

@@ -122,7 +122,7 @@ def opened(folder: Path) -> tuple[SqlCatalog, Any]:
 
 
 def forked(work: Callable[[], Result]) -> Result | None:
-    """What `work` returns in a process of its own; None where that was killed."""
+    """Returns the result of `work` in a process of its own; None if the process was killed."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -151,7 +151,7 @@ def files(folder: Path) -> set[str]:
 
 
 class State(NamedTuple):
-    """What readers see of a table.
+    """The state of a table as readers see it.
 
     Attributes:
         rows: with their lineage in format version 3.
@@ -217,7 +217,7 @@ def run(folder: Path, job: str, at: int = 0) -> list[str]:
 
 
 def again(folder: Path, job: str) -> tuple[State, State]:
-    """The state that a killed run left, and the one that the next run leaves without the orphan_files files."""
+    """The state after a killed run, and the state after the next run without the orphan files."""
     left = State.of(folder)
     run(folder, job)
     for path in left.orphan_files:
@@ -265,7 +265,7 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Serves requests until standard input ends."""
     with (
         tempfile.TemporaryDirectory() as scratch
     ):  # SQLAlchemy's first catalog costs: have it before the forks

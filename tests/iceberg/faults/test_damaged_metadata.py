@@ -1,4 +1,4 @@
-"""Metadata that lost files is refused; metadata that only states a wrong number is read, and `verify` says it."""
+"""Metadata that lost files is refused; metadata with only a wrong count is read, and `verify` reports it."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_manifests_whose_fields_are_all_optional_are_read(racing: SqlCatalog, n_
 
 
 def clean(schema: Any, names: set[str]) -> Any:
-    """Without what fastavro adds to a schema that it has parsed."""
+    """The schema without the attributes that fastavro adds when it parses one."""
     if isinstance(schema, list):
         return [clean(part, names) for part in schema]
     if isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What a job leaves behind that did not commit: no file, no lock, and nothing switched on or off in a child process."""
+"""A job that did not commit leaves no file and no lock, and does not change the state of a forked child process."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def may_mount() -> bool:
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a small disk")
 def test_a_disk_that_is_full_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
-    """It fills up in data files, in delete files, in manifests and in the catalog's metadata."""
+    """The disk fills up while data files, delete files, manifests or the catalog's metadata are written."""
     disk, script = tmp_path / "disk", tmp_path / "full.py"
     disk.mkdir()
     script.write_text(FULL)
@@ -157,7 +157,7 @@ OWN = tuple(f"{ROOT}/puffin_fast/{part}" for part in PARTS)
 
 
 class Interrupt:
-    """Ctrl-C at the n-th line that this thread runs of the code that writes and commits."""
+    """Raises KeyboardInterrupt at the n-th line of the writing and committing code that this thread runs."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -174,7 +174,7 @@ class Interrupt:
 
 
 def interrupted(table: Table, verb: str, at: int) -> bool:
-    """Whether a job was stopped there; if not, it is done."""
+    """Returns whether a job was interrupted; otherwise it finished."""
     previous = sys.gettrace()
     sys.settrace(Interrupt(at))
     try:
@@ -190,7 +190,7 @@ def interrupted(table: Table, verb: str, at: int) -> bool:
 def test_ctrl_c_before_the_catalog_is_asked_leaves_nothing(
     racing: RacingCatalog, table: Table, verb: str
 ) -> None:
-    """At points all over the job; after the catalog was asked, the files may be those of a commit."""
+    """Interrupts at points of the whole job; after the request to the catalog the files may be part of a commit."""
     before, head, asked, tried = files_of(table), table.metadata.current_snapshot_id, 0, 0
     for at in range(1, 20_000, 29):
         if not interrupted(table, verb, at):
@@ -212,7 +212,7 @@ def test_ctrl_c_before_the_catalog_is_asked_leaves_nothing(
 
 
 def in_child(check: Callable[[], bool]) -> bool:
-    """The answer in a forked process."""
+    """Returns the result of a function in a forked process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that other threads are running is the point
         child = os.fork()
@@ -259,7 +259,7 @@ def paused_and_resumed() -> bool:
     return paused and gc.isenabled()
 
 
-def test_a_child_that_is_forked_by_the_thread_that_plans_goes_on_with_the_pause() -> None:
+def test_a_child_that_is_forked_by_the_planning_thread_stays_in_the_gc_pause() -> None:
     with paused_gc():
         assert in_child(lambda: not gc.isenabled())
     assert gc.isenabled()

@@ -1,4 +1,4 @@
-"""Converted deletes: the same rows for everyone, vectors only, and delete files that leave when nobody needs them."""
+"""Converting deletes: all readers see the same rows, only vectors remain, unneeded delete files are removed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def random_table(catalog: SqlCatalog, seed: int) -> Table:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_rows_stay_and_only_vectors_are_left(
+def test_converting_keeps_the_rows_and_leaves_only_vectors(
     racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, seed: int
 ) -> None:
     table = random_table(racing, seed)
@@ -180,7 +180,7 @@ def test_a_data_file_without_rows_left_is_dropped(racing: SqlCatalog) -> None:
     assert iceberg.scan(table).to_arrow().num_rows == 200
 
 
-def test_a_vector_over_a_shared_file_frees_it_only_when_all_have_theirs(racing: SqlCatalog) -> None:
+def test_a_shared_file_is_removed_only_when_all_its_data_files_have_vectors(racing: SqlCatalog) -> None:
     table, (first, second, _) = three_files(racing)
     shared = delete_by_file(table, [(first, 1), (second, 2)])
     iceberg.upgrade(table)
@@ -198,7 +198,7 @@ def test_a_vector_over_a_shared_file_frees_it_only_when_all_have_theirs(racing: 
     assert iceberg.scan(table).to_arrow().num_rows == 297
 
 
-def test_equality_deletes_join_a_vector_and_spare_newer_rows(racing: SqlCatalog) -> None:
+def test_equality_deletes_are_merged_into_a_vector_and_keep_newer_rows(racing: SqlCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
     made = [{"id": i, "k": i % 4 or None, "s": "s", "x": 0.0} for i in range(40)]
     iceberg.append(table, pa.Table.from_pylist(made, SCHEMA.as_arrow()))
@@ -240,7 +240,7 @@ def test_columns_that_were_renamed_promoted_dropped_or_added(racing: SqlCatalog)
     assert rows(table) == []
 
 
-def test_dangling_equality_deletes_go_unread(racing: SqlCatalog) -> None:
+def test_dangling_equality_deletes_are_removed_unread(racing: SqlCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", SCHEMA)
     delete_equal(table, [1], [(1,)])
     iceberg.append(table, pa.Table.from_pylist([{"id": 1, "k": 1, "s": "", "x": 0.0}], SCHEMA.as_arrow()))
@@ -280,7 +280,7 @@ Happening = Callable[["Table"], object]
     ],
     ids=["another delete", "a data file gone", "an append", "the same job"],
 )
-def test_what_comes_in_between_is_planned_with(racing: RacingCatalog, happening: Happening) -> None:
+def test_a_concurrent_commit_is_included_in_the_new_plan(racing: RacingCatalog, happening: Happening) -> None:
     table, (first, second, _) = three_files(racing)
     delete_by_file(table, [(first, 1), (first, 9), (second, 2)])
     iceberg.upgrade(table)
@@ -345,7 +345,7 @@ def test_a_dry_run_writes_nothing(racing: SqlCatalog) -> None:
     assert files_of(table) == before
 
 
-def test_version_2_is_told_to_upgrade(racing: SqlCatalog) -> None:
+def test_a_table_of_version_2_is_refused_and_upgrade_is_named(racing: SqlCatalog) -> None:
     table, _ = three_files(racing)
     with pytest.raises(UnsupportedError, match="upgrade"):
         iceberg.convert_position_deletes(table)

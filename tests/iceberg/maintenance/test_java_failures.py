@@ -1,4 +1,4 @@
-"""Tables that Iceberg's own `rewrite_position_delete_files` gets wrong: ours is right, and mends what it left."""
+"""Tables that Iceberg's own `rewrite_position_delete_files` damages: our conversion is correct, and repairs them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROPERTIES = (
 
 
 class Jury:
-    """One table, counted by everyone; ids are distinct, so a count and a sum tell rows from rows."""
+    """One table, read by all engines; ids are distinct, so a count and a sum identify the rows."""
 
     def __init__(self, spark: SparkSession, duckdb: DuckDBPyConnection, table: Table) -> None:
         self.spark, self.duckdb, self.table = spark, duckdb, table
@@ -42,7 +42,7 @@ class Jury:
         return row[0], row[1]
 
     def all_read(self) -> tuple[int, int]:
-        """What everyone reads: ours, Spark, DuckDB, PyIceberg."""
+        """The results of all readers: ours, Spark, DuckDB, PyIceberg."""
         ids = iceberg.scan(self.table).to_arrow()["id"].to_pylist()
         theirs = self.table.scan().to_arrow()["id"].to_pylist()
         query = f"SELECT count(*), sum(id) FROM iceberg_scan('{self.table.metadata_location}')"

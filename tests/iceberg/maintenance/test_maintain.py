@@ -1,4 +1,4 @@
-"""Tables with many, broken or left-over delete files: told, verified, compacted, mended; no delete is lost."""
+"""Tables with many, damaged or dangling delete files: listed, verified, compacted, repaired; no delete is lost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def kinds(table: Table) -> list[str]:
     return [finding.kind for finding in iceberg.verify(table)]
 
 
-# What is deleted where -------------------------------------------------------------------------------------
+# Listing deletes -------------------------------------------------------------------------------------------
 
 
 def test_deletes_are_listed_with_their_place_and_share(racing: SqlCatalog) -> None:
@@ -136,7 +136,7 @@ def test_many_puffin_files_become_one(racing: SqlCatalog, duckdb_iceberg: DuckDB
     assert iceberg.compact(table).snapshot_id is None
 
 
-def test_a_file_of_mostly_old_vectors_is_written_anew(racing: SqlCatalog) -> None:
+def test_a_file_of_mostly_superseded_vectors_is_rewritten(racing: SqlCatalog) -> None:
     table = made(racing, 4)
     iceberg.delete(table, "id < 400 and id >= 0 and id != 50 and id != 150 and id != 250 and id != 350")
     (old,) = puffins(table)
@@ -225,7 +225,7 @@ def harm(name: str, vector: ManifestEntry, data: ManifestEntry) -> None:
         ("other rows", "mismatch"),
     ],
 )
-def test_what_is_wrong_with_files_is_found(racing: SqlCatalog, name: str, kind: str) -> None:
+def test_errors_in_files_are_found(racing: SqlCatalog, name: str, kind: str) -> None:
     table = made(racing, 2)
     iceberg.delete(table, "id = 5")
     task = tasks(table)[0]
@@ -246,7 +246,7 @@ def test_what_is_wrong_with_files_is_found(racing: SqlCatalog, name: str, kind: 
         {"file_size_in_bytes": 1},
     ],
 )
-def test_an_entry_that_lies_is_found_and_mended(racing: SqlCatalog, wrong: dict[str, int]) -> None:
+def test_a_wrong_entry_is_found_and_repaired(racing: SqlCatalog, wrong: dict[str, int]) -> None:
     table = made(racing, 2)
     add_vector(table, tasks(table)[0].data, [3, 4, 5], **wrong)
     assert set(kinds(table)) == {"mismatch"}
@@ -258,7 +258,7 @@ def test_an_entry_that_lies_is_found_and_mended(racing: SqlCatalog, wrong: dict[
     assert ids(table) == set(range(200)) - {3, 4, 5}
 
 
-def test_positions_past_the_rows_are_found_and_left(racing: SqlCatalog) -> None:
+def test_positions_past_the_rows_are_found_and_not_repaired(racing: SqlCatalog) -> None:
     table = made(racing, 1)
     add_vector(table, tasks(table)[0].data, [3, N])
     assert kinds(table) == ["mismatch"]
@@ -304,7 +304,7 @@ def test_several_vectors_of_a_data_file_become_their_union(
     assert iceberg.repair(table).snapshot_id is None
 
 
-def test_one_of_several_vectors_that_cannot_be_read_keeps_them_all(racing: SqlCatalog) -> None:
+def test_several_vectors_are_not_united_when_one_cannot_be_read(racing: SqlCatalog) -> None:
     table = made(racing, 2)
     first, second = (task.data for task in tasks(table))
     add_vector(table, first, [1, 2])
@@ -329,7 +329,7 @@ def test_a_delete_during_a_repair_is_kept(racing: RacingCatalog) -> None:
     assert ids(table) == set(range(200)) - {1, 2, 3, 104}
 
 
-# Files that nobody needs -----------------------------------------------------------------------------------
+# Orphan files ----------------------------------------------------------------------------------------------
 
 AT_ONCE = timedelta(seconds=-5)
 
@@ -346,7 +346,7 @@ def test_files_of_live_snapshots_are_needed(racing: SqlCatalog) -> None:
     assert (local(row["path"]), row["n_bytes"]) == (orphan, 7)
 
 
-def test_what_expiring_would_set_free_is_told(racing: SqlCatalog) -> None:
+def test_files_that_expiring_would_make_orphans_are_listed(racing: SqlCatalog) -> None:
     table = made(racing, 2)
     iceberg.delete(table, "id = 1")
     old = puffins(table)
@@ -363,7 +363,7 @@ def test_what_expiring_would_set_free_is_told(racing: SqlCatalog) -> None:
         iceberg.orphan_files(table, keep=[17])
 
 
-def test_any_file_io_will_do(tmp_path: Path) -> None:
+def test_every_file_io_lists_orphans(tmp_path: Path) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
     io = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}

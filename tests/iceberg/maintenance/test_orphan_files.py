@@ -101,7 +101,7 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     assert live.exists()
 
 
-def test_kept_files_are_known_in_any_spelling(tmp_path: Path) -> None:
+def test_needed_files_are_recognized_in_any_spelling(tmp_path: Path) -> None:
     run = "nightly-0123456789ab"
     kept, stray = (tmp_path / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
     for path in (kept, stray):

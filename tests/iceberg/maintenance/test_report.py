@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
 
-def test_the_most_wasteful_file_stands_first(racing: SqlCatalog) -> None:
+def test_the_most_wasteful_file_is_listed_first(racing: SqlCatalog) -> None:
     table = made(racing, 3)
     iceberg.delete(table, "id = 5")
     iceberg.delete(table, "id >= 100 and id < 160")
@@ -39,7 +39,7 @@ def test_the_most_wasteful_file_stands_first(racing: SqlCatalog) -> None:
     assert iceberg.report(table, share=0.7).files["advice"].to_pylist() == ["", ""]
 
 
-def test_what_a_report_advises_ends_its_advice(racing: SqlCatalog) -> None:
+def test_following_the_advice_of_a_report_ends_it(racing: SqlCatalog) -> None:
     table, (first, second, _) = three_files(racing)
     delete_by_file(table, [(first, 1), (second, 2)])
     assert iceberg.report(table).advice[0].startswith("upgrade")

@@ -132,7 +132,7 @@ def test_every_form_of_a_scan_gives_the_rows_that_are_left(table: Table) -> None
             assert answer.sort_by("id").to_pylist() == ours.sort_by("id").to_pylist()
 
 
-def test_a_superseded_vector_of_a_shared_puffin_file_does_not_count(table: Table) -> None:
+def test_a_superseded_vector_of_a_shared_puffin_file_is_not_applied(table: Table) -> None:
     put_vectors(table, {0: [*range(500)], 1: [1, 2]}, {0: [7]}, live={0: 1, 1: 0})
     expected = left(7, 1001, 1002)
     assert ids(scan(table).to_arrow()) == expected
@@ -142,7 +142,7 @@ def test_a_superseded_vector_of_a_shared_puffin_file_does_not_count(table: Table
         assert table.scan().count() == len(expected)
 
 
-def test_a_vector_is_planned_for_its_data_file_only(table: Table) -> None:
+def test_a_vector_applies_to_its_data_file_only(table: Table) -> None:
     put_vectors(table, {0: [5]}, {1: [6], 2: [7]})
     with accelerate():
         planned = [task.delete_files for task in table.scan().plan_files()]
@@ -154,7 +154,7 @@ def test_a_vector_is_planned_for_its_data_file_only(table: Table) -> None:
     }
 
 
-def test_a_vector_hides_position_deletes(racing: SqlCatalog) -> None:
+def test_a_vector_supersedes_position_deletes(racing: SqlCatalog) -> None:
     table = racing.create_table("n.t", ROWS.schema, properties={"format-version": "2"})
     append(table, ROWS.slice(0, PER_FILE))
     delete(table, "id < 100")
@@ -197,7 +197,7 @@ def test_position_deletes_of_version_2_apply_as_before(
         assert ids(table.scan("s = 's1'").to_arrow()) == [i for i in expected if i % 5 == 1]
 
 
-def test_equality_deletes_stay_refused(racing: SqlCatalog) -> None:
+def test_equality_deletes_are_still_refused(racing: SqlCatalog) -> None:
     table = racing.create_table("n.t", EQUALITY_SCHEMA, properties={"format-version": "2"})
     append(table, pa.table({"id": [1, 2]}, schema=pa.schema([("id", pa.int64())])))
     delete_equal(table, [1], [(1,)])
@@ -286,7 +286,7 @@ def test_a_plan_of_a_rest_catalog_names_its_vector(table: Table) -> None:
     assert ids(found) == left(7, 1001, 1002)
 
 
-def test_a_plan_made_before_is_read_rightly_or_refused(table: Table) -> None:
+def test_a_plan_made_before_accelerate_is_read_correctly_or_refused(table: Table) -> None:
     put_vectors(table, {0: [5, 6], 1: [7]})
     plain = list(table.scan().plan_files())
     whole = table.scan()
@@ -303,7 +303,7 @@ def test_a_plan_made_before_is_read_rightly_or_refused(table: Table) -> None:
         assert ids(rows.to_table(plain)) == left(5, 6, 1007, 2009, 2010)
 
 
-def test_a_plan_made_before_that_leaves_the_choice_is_refused(table: Table) -> None:
+def test_a_plan_made_before_accelerate_with_two_candidate_vectors_is_refused(table: Table) -> None:
     put_vectors(table, {0: [*range(500)], 1: [1, 2]}, {0: [7]}, live={0: 1, 1: 0})
     plain = list(table.scan().plan_files())
     whole = table.scan()
@@ -347,7 +347,7 @@ def reading_index() -> Any:
     return table.DeleteFileIndex()
 
 
-def test_damage_is_told(table: Table) -> None:
+def test_damaged_vectors_raise(table: Table) -> None:
     put_vectors(table, {0: [5]})
     (vector,) = [task.vector for task in plan_files(table).tasks if task.vector]
     path = local(vector.file_path)
@@ -360,7 +360,7 @@ def test_damage_is_told(table: Table) -> None:
         table.scan().to_arrow()
 
 
-def test_a_position_past_the_rows_is_told(table: Table) -> None:
+def test_a_position_past_the_rows_raises(table: Table) -> None:
     put_vectors(table, {0: [5, 1000]})
     with accelerate(), pytest.raises(CorruptDataError, match="position"):
         table.scan().to_arrow()
@@ -407,7 +407,7 @@ def test_it_nests_and_undoing_twice_is_undoing_once() -> None:
         assert places() == on
 
 
-def test_what_others_put_over_it_stays() -> None:
+def test_a_later_replacement_by_other_code_is_not_undone() -> None:
     before = reading._combine_positional_deletes
     handle = accelerate()
     ours = reading._combine_positional_deletes
@@ -431,7 +431,7 @@ def test_an_unknown_pyiceberg_is_refused(version: str, monkeypatch: pytest.Monke
     assert places() == ORIGINAL
 
 
-def test_a_pyiceberg_that_calls_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pyiceberg_with_other_parameters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_read_all_delete_files", lambda io, tasks, more: {})
     with pytest.raises(UnsupportedError, match="_read_all_delete_files"):
         accelerate()
@@ -468,7 +468,7 @@ def test_scans_are_right_while_threads_switch(table: Table) -> None:
         assert all(future.result() for future in switching)
 
 
-def test_a_million_positions_are_the_plain_answer(racing: SqlCatalog) -> None:
+def test_a_million_positions_give_the_plain_result(racing: SqlCatalog) -> None:
     n = 200_000
     rng = np.random.default_rng(3)
     table = create_table(racing, "n.t", pa.schema([("id", pa.int64())]))

@@ -22,7 +22,7 @@ MODES = ", ".join(f"'write.{job}.mode'='merge-on-read'" for job in ("delete", "u
 @pytest.mark.parametrize("granularity", ["file", "partition"])
 @pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (bucket(2, id))"])
 @pytest.mark.parametrize("version", [2, 3])
-def test_the_rows_are_sparks(
+def test_the_rows_agree_with_spark(
     iceberg_spark: SparkSession,
     shared_catalog: SqlCatalog,
     namespace: str,

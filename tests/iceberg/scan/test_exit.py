@@ -1,4 +1,4 @@
-"""The interpreter ends at once, however much of a scan was left unread."""
+"""The interpreter ends without delay when a scan was not read to its end."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FOOTER = 64 << 10
 
 
 class Request(NamedTuple):
-    """What a client asked: `start` and `stop` are the bytes of an object that it got."""
+    """A request of a client; `start` and `stop` are the byte range of the object that was sent."""
 
     method: str
     path: str
@@ -43,7 +43,7 @@ class Request(NamedTuple):
 
 
 class Store(NamedTuple):
-    """An S3 server, what it was asked, in order, and the methods that it denies."""
+    """An S3 server, the requests that it received, in order, and the methods that it denies."""
 
     endpoint: str
     requests: list[Request]
@@ -113,7 +113,7 @@ def catalog(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Ite
     made.engine.dispose()
 
 
-def test_a_table_lives_on_s3(catalog: SqlCatalog) -> None:
+def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
     schema = pa.schema([("id", pa.int64()), ("w", pa.string())])
     table = iceberg.create_table(catalog, "n.t", schema)
     for first in (0, 100, 200):

@@ -1,4 +1,4 @@
-"""Scans: streams that end when asked, row groups that are not needed left alone, columns by field id."""
+"""Scans: streams can be closed, row groups without selected rows are not read, columns are found by field id."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_rows_come_in_the_order_of_the_file_whatever_the_threads(table: Table, t
     assert some == [i for i in left if i >= 150 and i % 10 == 3 and i % 7]
 
 
-def test_row_groups_without_a_row_of_the_answer_are_not_read(table: Table) -> None:
+def test_row_groups_without_a_selected_row_are_not_read(table: Table) -> None:
     (path,) = data_files(table)
     assert pq.read_metadata(path).num_row_groups == 10
     delete(table, "id >= 200 and id < 400")
@@ -198,7 +198,7 @@ def test_jobs_run_only_a_little_ahead_of_the_reader() -> None:
     assert [first, *results] == [(job, number) for job in range(10) for number in range(100)]
 
 
-def test_an_error_in_a_job_comes_in_its_place() -> None:
+def test_an_error_in_a_job_is_raised_after_the_batches_before_it() -> None:
     def work(job: int) -> Any:
         yield job
         if job == 2:
@@ -234,7 +234,7 @@ def test_filters_of_all_kinds_agree(table: Table) -> None:
     assert scan(table, "K > 6", ("ID",), case_sensitive=False).to_arrow().column_names == ["id"]
 
 
-def test_what_is_not_there_is_said(table: Table) -> None:
+def test_missing_columns_snapshots_and_references_are_named(table: Table) -> None:
     with pytest.raises(NotFoundError, match="nope"):
         scan(table, selected_fields=("nope",))
     with pytest.raises(NotFoundError, match="nope"):

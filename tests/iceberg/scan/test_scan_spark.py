@@ -59,7 +59,7 @@ def sorted_rows(table: pa.Table) -> list[str]:
 
 
 def agree(table: Any, answer: Any, *arguments: Any, **named: Any) -> pa.Table:
-    """Our answer, after it was found to be Spark's."""
+    """Returns our result after checking that it equals Spark's."""
     ours = scan(table, *arguments, **named).to_arrow()
     ours.validate(full=True)
     expected = answer.toArrow()
@@ -146,7 +146,7 @@ def test_data_and_delete_files_in_orc_and_avro_are_read_as_spark_reads_them(
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("granularity", ["file", "partition"])
-def test_metadata_columns_are_sparks(
+def test_metadata_columns_agree_with_spark(
     run: Callable[[str], Any], shared_catalog: SqlCatalog, namespace: str, version: int, granularity: str
 ) -> None:
     name = f"shared.{namespace}.t"

@@ -71,7 +71,7 @@ def test_jobs_hold_every_data_file_once_in_order(table: Table, threads: int) -> 
     assert all(len(job) == 1 for job in jobs_of(tasks, threads, together=False))
 
 
-def test_a_data_file_is_let_go_after_its_last_split(table: Table) -> None:
+def test_a_data_file_is_released_after_its_last_split(table: Table) -> None:
     tasks = plan_files(table).tasks
     (job,) = jobs_of(tasks[:1], 1)
     made = job[0].shared.opened(lambda _: object())  # type: ignore[arg-type,return-value]
@@ -96,7 +96,7 @@ def test_one_broken_vector_or_missing_file_among_many_is_named(table: Table) -> 
         scan(table, threads=2).to_arrow()
 
 
-def test_vectors_that_hold_other_than_the_manifest_says_are_refused_when_read_together(table: Table) -> None:
+def test_vectors_that_disagree_with_the_manifest_are_refused_when_read_together(table: Table) -> None:
     answer = scan(table, threads=1)
     vector = answer.plan.tasks[20].vector
     assert vector is not None
