@@ -28,6 +28,7 @@ __all__ = [
     "primitive",
     "storage_type",
     "stored",
+    "type_in_file",
 ]
 
 Convert = Callable[[pa.Array, Mapping[int, Any]], pa.Array]
@@ -48,13 +49,15 @@ class FileField:
     Attributes:
         field_id: None if the field belongs to no field of the table.
         name: in the file.
-        type: its Arrow type.
+        type: the plain type of its arrays (see `plain_types`).
+        found: its Arrow type in the file.
         children: the fields of a struct, the element of a list, or the key and value of a map.
     """
 
     field_id: int | None
     name: str
     type: pa.DataType
+    found: pa.DataType
     children: tuple[FileField, ...]
 
     def by_id(self) -> dict[int, tuple[int, FileField]]:
@@ -128,43 +131,79 @@ def missing(
     return constant(value, wanted, n_rows)
 
 
-def converter(node: FileField, iceberg: IcebergType, cast: Cast) -> Convert | None:
-    """Returns the conversion of a file's field to an Iceberg type; None if its arrays have that type already.
+def type_in_file(node: FileField, iceberg: IcebergType) -> pa.DataType:
+    """Returns the type that a file's field has in the answer of PyIceberg's `to_arrow`.
+
+    Text, bytes and lists have 32-bit or 64-bit offsets as in the file, text and bytes are views or dictionaries as
+    there, and an unsigned integer as wide as the table's type stays unsigned.
+    """
+    wanted, found = arrow_type(iceberg), node.found
+    if isinstance(iceberg, StructType) and pa.types.is_struct(found):
+        known = node.by_id()
+        fields = []
+        for field, out in zip(iceberg.fields, wanted, strict=True):
+            _, child = known.get(field.field_id, (None, None))
+            fields.append(out if child is None else out.with_type(type_in_file(child, field.field_type)))
+        return pa.struct(fields)
+    if isinstance(iceberg, ListType) and is_list(found):
+        value = wanted.value_field.with_type(type_in_file(node.children[0], iceberg.element_type))
+        return pa.large_list(value) if pa.types.is_large_list(found) else pa.list_(value)
+    if isinstance(iceberg, MapType) and pa.types.is_map(found):
+        key, value = node.children
+        return pa.map_(
+            wanted.key_field.with_type(type_in_file(key, iceberg.key_type)),
+            wanted.item_field.with_type(type_in_file(value, iceberg.value_type)),
+        )
+    value = found.value_type if pa.types.is_dictionary(found) else found
+    same = (wanted == pa.large_string() and any(test(value) for test in _TEXT)) or (
+        wanted == pa.large_binary() and any(test(value) for test in _BYTES)
+    )
+    unsigned = pa.types.is_unsigned_integer(found) and pa.types.is_integer(wanted)
+    return found if same or (unsigned and found.bit_width == wanted.bit_width) else wanted
+
+
+def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: Cast) -> Convert | None:
+    """Returns the conversion of a file's field to an Iceberg type; None if its arrays have the wanted type already.
+
+    Args:
+        node: the file's field.
+        iceberg: the type of the table's field.
+        wanted: its Arrow type: `arrow_type` or `type_in_file`.
+        cast: converts primitive values.
 
     Raises:
         ProjectionError: there is no such conversion.
     """
     if pa.types.is_null(node.type):
-        wanted = arrow_type(iceberg)
         return None if node.type == wanted else lambda array, constants: pa.nulls(len(array), wanted)
     if isinstance(iceberg, StructType):
-        return _struct(node, iceberg, cast)
+        return _struct(node, iceberg, wanted, cast)
     if isinstance(iceberg, ListType):
-        return _list(node, iceberg, cast)
+        return _list(node, iceberg, wanted, cast)
     if isinstance(iceberg, MapType):
-        return _map(node, iceberg, cast)
-    return primitive(node, arrow_type(iceberg), cast)
+        return _map(node, iceberg, wanted, cast)
+    return primitive(node, wanted, cast)
 
 
-def _struct(node: FileField, iceberg: StructType, cast: Cast) -> Convert | None:
+def _struct(node: FileField, iceberg: StructType, wanted: pa.DataType, cast: Cast) -> Convert | None:
     if not pa.types.is_struct(node.type):
         raise _does_not_fit(node, iceberg)
-    wanted = arrow_type(iceberg)
     known = node.by_id()
-    steps: list[tuple[NestedField, int | None, Convert | None]] = []
-    for field in iceberg.fields:
+    steps: list[tuple[NestedField, pa.DataType, int | None, Convert | None]] = []
+    for field, out in zip(iceberg.fields, wanted, strict=True):
         at, child = known.get(field.field_id, (None, None))
-        steps.append((field, at, None if child is None else converter(child, field.field_type, cast)))
-    in_order = [at for _, at, _ in steps] == list(range(len(node.children)))
+        convert = None if child is None else converter(child, field.field_type, out.type, cast)
+        steps.append((field, out.type, at, convert))
+    in_order = [at for _, _, at, _ in steps] == list(range(len(node.children)))
     if in_order and node.type == wanted and all(convert is None for *_, convert in steps):
         return None
 
     def convert_struct(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
         children = []
-        for field, at, convert in steps:
+        for field, kind, at, convert in steps:
             if at is None:
                 # a required field may be null where the struct itself is null
-                child = missing(field, arrow_type(field.field_type), constants, len(array))
+                child = missing(field, kind, constants, len(array))
             else:
                 child = array.field(at)
                 child = child if convert is None else convert(child, constants)
@@ -176,30 +215,30 @@ def _struct(node: FileField, iceberg: StructType, cast: Cast) -> Convert | None:
     return convert_struct
 
 
-def _list(node: FileField, iceberg: ListType, cast: Cast) -> Convert | None:
+def _list(node: FileField, iceberg: ListType, wanted: pa.DataType, cast: Cast) -> Convert | None:
     if not is_list(node.type):
         raise _does_not_fit(node, iceberg)
-    wanted = arrow_type(iceberg)
     (child,) = node.children
-    convert = converter(child, iceberg.element_type, cast)
+    convert = converter(child, iceberg.element_type, wanted.value_type, cast)
+    make = pa.LargeListArray if pa.types.is_large_list(wanted) else pa.ListArray
+    n_bits = pa.int64() if pa.types.is_large_list(wanted) else pa.int32()
     if convert is None and node.type == wanted:
         return None
 
     def convert_list(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
         offsets, values = list_parts(array)
         values = values if convert is None else convert(values, constants)
-        return pa.LargeListArray.from_arrays(pa.array(offsets), values, type=wanted, mask=null_mask(array))
+        return make.from_arrays(pa.array(offsets, n_bits), values, type=wanted, mask=null_mask(array))
 
     return convert_list
 
 
-def _map(node: FileField, iceberg: MapType, cast: Cast) -> Convert | None:
+def _map(node: FileField, iceberg: MapType, wanted: pa.DataType, cast: Cast) -> Convert | None:
     if not pa.types.is_map(node.type):
         raise _does_not_fit(node, iceberg)
-    wanted = arrow_type(iceberg)
     key, value = node.children
-    convert_key = converter(key, iceberg.key_type, cast)
-    convert_value = converter(value, iceberg.value_type, cast)
+    convert_key = converter(key, iceberg.key_type, wanted.key_type, cast)
+    convert_value = converter(value, iceberg.value_type, wanted.item_type, cast)
     if convert_key is None and convert_value is None and node.type == wanted:
         return None
 
@@ -223,19 +262,17 @@ def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | Non
         )
     if node.type == wanted:
         return None
+    if node.found == wanted:  # views and dictionaries
+        return lambda array, constants: array.cast(wanted)
     try:
         return cast(node.type, wanted)
     except ProjectionError:
         raise _does_not_fit(node, wanted) from None
 
 
-_TEXT_OR_BYTES = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-)
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+_TEXT_OR_BYTES = (*_TEXT, *_BYTES, pa.types.is_fixed_size_binary)
 _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_null,
     pa.types.is_integer,

@@ -25,7 +25,9 @@ from puffin_fast.iceberg.datafile.conversion import (
     primitive,
     storage_type,
     stored,
+    type_in_file,
 )
+from puffin_fast.iceberg.datafile.plain_types import plain_type
 
 if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField, NameMapping
@@ -123,7 +125,7 @@ class FileSchema:
         if field.field_type.is_primitive:
             cast = primitive(node, wanted, self._cast)
         else:
-            cast = converter(node, field.field_type, self._cast)
+            cast = converter(node, field.field_type, arrow_type(field.field_type), self._cast)
 
         def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
             inner = pc.struct_field(array, list(path)) if path else array
@@ -131,8 +133,19 @@ class FileSchema:
 
         return top, get
 
-    def project(self, field: NestedField) -> tuple[str | None, Convert | None]:
-        """Returns how to compute one top-level field of the table's schema in its full type.
+    def type_of(self, field: NestedField) -> pa.DataType:
+        """Returns the type of a top-level field of the table's schema in PyIceberg's `to_arrow`."""
+        node = self._nodes.get(field.field_id)
+        return arrow_type(field.field_type) if node is None else type_in_file(node, field.field_type)
+
+    def project(
+        self, field: NestedField, wanted: pa.DataType | None = None
+    ) -> tuple[str | None, Convert | None]:
+        """Returns how to compute one top-level field of the table's schema.
+
+        Args:
+            field: the field.
+            wanted: its Arrow type; None: that of the table's schema.
 
         Returns:
             the column to read, and a function from that column's array to the field's. The column is None for
@@ -140,10 +153,10 @@ class FileSchema:
             array needs no conversion.
         """
         node = self._nodes.get(field.field_id)
+        kind = arrow_type(field.field_type) if wanted is None else wanted
         if node is None:
-            wanted = arrow_type(field.field_type)
-            return None, lambda array, constants: missing(field, wanted, constants, len(array))
-        return node.name, converter(node, field.field_type, self._cast)
+            return None, lambda array, constants: missing(field, kind, constants, len(array))
+        return node.name, converter(node, field.field_type, kind, self._cast)
 
 
 @dataclass(frozen=True)
@@ -158,9 +171,17 @@ class Projection:
     _steps: tuple[tuple[str | None, Convert | None], ...]
 
     @classmethod
-    def of(cls, file: FileSchema, fields: Iterable[NestedField]) -> Projection:
-        """Returns the projection of a file's columns to top-level fields of a schema."""
-        steps = tuple(file.project(field) for field in fields)
+    def of(
+        cls, file: FileSchema, fields: Sequence[NestedField], types: Sequence[pa.DataType] | None = None
+    ) -> Projection:
+        """Returns the projection of a file's columns to top-level fields of a schema.
+
+        Args:
+            file: the file's columns.
+            fields: the fields.
+            types: their Arrow types; None: those of the schema.
+        """
+        steps = tuple(map(file.project, fields, types or [None] * len(fields)))
         return cls(tuple(dict.fromkeys(name for name, _ in steps if name is not None)), steps)
 
     def arrays(
@@ -199,9 +220,11 @@ def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
         return list(kind), ()
     if pa.types.is_map(kind):
         return [kind.key_field, kind.item_field], ("key", "value")
-    if is_list(kind):
+    if is_list(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return [kind.value_field], ("element",)
-    return [], ()
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _inner(kind.value_type)
+    return _inner(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else ([], ())
 
 
 def _nodes(
@@ -224,7 +247,8 @@ def _nodes(
             field_id = None if match is None else match.field_id
             below = [] if match is None else list(match.fields)
         inner, inside = _inner(field.type)
-        result.append(FileField(field_id, field.name, field.type, _nodes(inner, below, inside)))
+        children = _nodes(inner, below, inside)
+        result.append(FileField(field_id, field.name, plain_type(field.type), field.type, children))
     return tuple(result)
 
 

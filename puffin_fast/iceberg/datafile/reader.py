@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, FormatReader, reading
 from puffin_fast.iceberg.datafile.parquet import ParquetReader
-from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.datafile.row_selection import LiveRows
 
@@ -230,7 +230,7 @@ class DataFiles:
         key = schema.serialize().to_pybytes()
         found = self._known.get(key)
         if found is None:
-            known = FileSchema(plain_schema(schema), self._mapping, path=path, by_name=self._by_name)
+            known = FileSchema(schema, self._mapping, path=path, by_name=self._by_name)
             leaves = {field.field_id: known.leaf(field) for field in self._fields}
             found = self._known[key] = known, leaves
         return found

@@ -16,7 +16,7 @@ import pyarrow as pa
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
-from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.datafile.reader import open_format
 from puffin_fast.iceberg.predicate.key_set import KeySet
@@ -95,7 +95,7 @@ class EqualityDeletes:
         path = entry.file_path
         file = open_format(self._io, entry)
         with reading(path):
-            found = FileSchema(plain_schema(file.schema), self._metadata.name_mapping(), path=path)
+            found = FileSchema(file.schema, self._metadata.name_mapping(), path=path)
             steps = [found.leaf(field) for field in fields]
         names = []
         for field, (top, _) in zip(fields, steps, strict=True):

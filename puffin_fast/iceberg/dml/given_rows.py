@@ -18,7 +18,7 @@ from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.conversion import Convert, ProjectionError
-from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain, plain_schema
+from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.uuid_text import uuids_of_text
 
@@ -50,7 +50,7 @@ class RowWriterSchema:
                 f"data: column {repeated[0]}: expected once, found {rows.names.count(repeated[0])}"
             )
         self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
-        known = FileSchema(plain_schema(rows), schema.name_mapping, by_name=True, cast=_lossless)
+        known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless)
         if known.unknown:
             raise InvalidInputError(
                 f"data: the table has no column {', '.join(known.unknown)}; it has "

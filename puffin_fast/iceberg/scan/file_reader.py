@@ -37,21 +37,34 @@ class _Output:
     """How the columns of the result are computed from files of one schema.
 
     Attributes:
+        schema: of the answer's batches.
         projection: the table's columns.
         metadata: each metadata column, and the column of the file that stores it, if any.
         columns: the columns of the file that both need.
     """
 
+    schema: pa.Schema
     projection: Projection
     metadata: tuple[tuple[MetadataColumn, str | None], ...]
     columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, file: FileSchema, fields: Sequence[NestedField], extra: Sequence[MetadataColumn]) -> _Output:
-        projection = Projection.of(file, fields)
+    def of(
+        cls,
+        file: FileSchema,
+        fields: Sequence[NestedField],
+        extra: Sequence[MetadataColumn],
+        schema: pa.Schema,
+        *,
+        file_types: bool,
+    ) -> _Output:
+        types = [*map(file.type_of, fields)] if file_types else [out.type for out in schema][: len(fields)]
+        for at, kind in enumerate(types):
+            schema = schema.set(at, schema.field(at).with_type(kind))
+        projection = Projection.of(file, fields, types)
         metadata = tuple((column, file.column_of(column.field_id)) for column in extra)
         columns = [*projection.columns, *(name for _, name in metadata if name is not None)]
-        return cls(projection, metadata, tuple(dict.fromkeys(columns)))
+        return cls(schema, projection, metadata, tuple(dict.fromkeys(columns)))
 
 
 @dataclass(frozen=True)
@@ -81,8 +94,9 @@ class FileReader:
         fields: the top-level fields of the result, in order.
         extra: the metadata columns of the result.
         row_filter: bound to `schema`.
-        arrow_schema: of the result.
+        arrow_schema: of the result: the fields, then the metadata columns.
         case_sensitive: as the filter was bound.
+        file_types: give the fields the types of PyIceberg's `to_arrow`, which follow each file's Arrow schema.
         by_name: find columns by the name mapping even in files with field ids.
         decode: the codec of deletion vectors; Iceberg's by default.
     """
@@ -98,12 +112,13 @@ class FileReader:
         arrow_schema: pa.Schema,
         case_sensitive: bool = True,
         *,
+        file_types: bool = False,
         by_name: bool = False,
         decode: Decode = codec.decode,
     ) -> None:
         self._io, self._decode = io, decode
         self._fields, self._extra, self._filter = fields, extra, row_filter
-        self._arrow_schema = arrow_schema
+        self._arrow_schema, self._file_types = arrow_schema, file_types
         self._deletes = DeleteLoader(io, decode)
         self._equality = EqualityDeletes(io, metadata)
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
@@ -174,7 +189,9 @@ class FileReader:
         with reading(data.file_path):
             output = self._outputs.get(file.schema)
             if output is None:
-                output = self._outputs[file.schema] = _Output.of(file.schema, self._fields, self._extra)
+                output = self._outputs[file.schema] = _Output.of(
+                    file.schema, self._fields, self._extra, self._arrow_schema, file_types=self._file_types
+                )
         return _Opened(file, output, live, keys)
 
     def _live(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
@@ -216,7 +233,7 @@ class FileReader:
         for column, name in output.metadata:
             stored = None if name is None else columns[name]
             arrays.append(column.array(Metadata(task.data, n_rows, positions), stored))
-        return _record_batch(arrays, self._arrow_schema, n_rows)
+        return _record_batch(arrays, output.schema, n_rows)
 
 
 def _record_batch(arrays: list[pa.Array], schema: pa.Schema, n_rows: int) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
 from puffin_fast.iceberg.predicate.filters import RowFilter, check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
@@ -82,10 +83,13 @@ class RowScan:
             NotFoundError: a file does not exist.
             UnsupportedError: the format of a file is not supported.
         """
+        return self._batches(self.file_reader)
+
+    def _batches(self, file_reader: Callable[[], FileReader]) -> Iterator[pa.RecordBatch]:
         left = self._limit
         if left == 0:
             return
-        reader = self.file_reader()
+        reader = file_reader()
         jobs = jobs_of(self.tasks(), self._threads, together=left is None)
         found = in_order(jobs, reader.read_all, self._threads)
         try:
@@ -148,7 +152,7 @@ class Scan(RowScan):
             self._table, self._snapshot, self._read_schema, self._filter, case_sensitive=self._case_sensitive
         )
 
-    def reader(self, metadata: TableMetadata) -> Callable[[], FileReader]:
+    def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
         """Returns a picklable factory of readers of the plan's files, for use here or in another process.
 
         Args:
@@ -173,6 +177,35 @@ class Scan(RowScan):
     def file_reader(self) -> FileReader:
         """Returns the reader of the scan's data files."""
         return self.reader(self._table.metadata)()
+
+    def to_arrow(self) -> pa.Table:
+        """Returns all rows, in the types of PyIceberg's `to_arrow`, so that `pyarrow.concat_tables` takes both.
+
+        Text, bytes and lists have the layout of the files (``string`` or ``large_string``); where files differ, Arrow
+        promotes them (``large_string``). A table without rows has the types of `schema`, as streams always have.
+        """
+        reader = self.reader(self._table.metadata)
+        batches = self._batches(partial(reader, file_types=True))
+        tables = [
+            pa.Table.from_batches(group, schema)
+            for schema, group in groupby(batches, lambda batch: batch.schema)
+        ]
+        if len(tables) <= 1:
+            return tables[0] if tables else self.schema.empty_table()
+        try:
+            return pa.concat_tables(tables, promote_options="permissive")
+        except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
+            return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
+
+
+def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        column
+        if column.type == kind
+        else pa.chunked_array([plain(chunk).cast(kind) for chunk in column.chunks], kind)
+        for column, kind in zip(table.columns, schema.types, strict=True)
+    ]
+    return pa.table(columns, schema)
 
 
 def _selected(

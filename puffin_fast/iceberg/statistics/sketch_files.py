@@ -22,7 +22,7 @@ from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.dictionary_pages import dictionary_values
 from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.iceberg.datafile.parquet import open_parquet
-from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.scan.splits import Split, parts_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
@@ -138,7 +138,7 @@ class SketchReader:
                 expected=f"{data.record_count} (manifest)",
                 found=footer.num_rows,
             )
-        known = FileSchema(plain_schema(file.schema_arrow), self.metadata.name_mapping(), path=data.file_path)
+        known = FileSchema(file.schema_arrow, self.metadata.name_mapping(), path=data.file_path)
         constants = self._constants(task)
         columns = [column for column in self.columns if not column.repeats]
         types = file.schema_arrow
