@@ -89,8 +89,8 @@ def spoil(path: Path, groups: list[int]) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2, 5])
-def test_rows_come_in_the_order_of_the_file_whatever_the_threads(table: Table, threads: int) -> None:
+@pytest.mark.parametrize("threads", [None, 1, 2, 5])
+def test_rows_come_in_the_order_of_the_file_whatever_the_threads(table: Table, threads: int | None) -> None:
     deleted = sorted(random.Random(3).sample(range(N), 400))
     path = plan_files(table).tasks[0].data.file_path
     delete_positions(table, pa.table({"file_path": [path] * 400, "pos": pa.array(deleted, pa.int64())}))
