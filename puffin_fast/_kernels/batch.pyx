@@ -10,7 +10,7 @@ the result is an error or holds some other positions: cursors stop at the blob's
 what was counted, and unions check what they have written.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
@@ -29,7 +29,7 @@ from puffin_fast._kernels.query cimport has
 from puffin_fast._kernels.setops cimport (
     UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, union_all, union_free, union_ready,
 )
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, pf_nothing
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
@@ -59,14 +59,8 @@ cdef class Block:
     def __getbuffer__(self, Py_buffer* view, int flags):
         cdef uint8_t* data = self.bytes_.data
         if data == NULL:
-            data = <uint8_t*>pointer_to_nothing()
+            data = <uint8_t*>pf_nothing
         PyBuffer_FillInfo(view, self, data, <Py_ssize_t>self.bytes_.size, 1, flags)
-
-
-cdef const uint8_t* pointer_to_nothing() noexcept nogil:
-    cdef Py_buffer empty
-    empty.buf = NULL
-    return pointer(&empty)
 
 
 cdef Block new_block(size_t size):
@@ -94,12 +88,12 @@ cdef bint seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
     return True
 
 
-cdef object check_offsets(const Py_buffer* view, size_t n, uint64_t limit):
+cdef int check_offsets(Buffer offsets, size_t n, uint64_t limit) except -1:
     """Refuses n + 1 int64 offsets that do not ascend from 0 or more to `limit` at most."""
-    cdef const int64_t* bounds = <const int64_t*>pointer(view)
+    cdef const int64_t* bounds = <const int64_t*>offsets.data
     cdef size_t i, bad
-    if <size_t>view.len // 8 < n + 1:
-        raise ValueError(f"expected {n + 1} offsets, found {view.len // 8}")
+    if offsets.size // 8 < n + 1:
+        raise ValueError(f"expected {n + 1} offsets, found {offsets.size // 8}")
     bad = n + 1
     with nogil:
         for i in range(n):
@@ -110,6 +104,7 @@ cdef object check_offsets(const Py_buffer* view, size_t n, uint64_t limit):
         raise InvalidInputError(f"row {bad}: offsets must ascend: found {bounds[bad]}, then {bounds[bad + 1]}")
     if bounds[0] < 0 or <uint64_t>bounds[n] > limit:
         raise InvalidInputError(f"offsets: expected 0 to {limit}, found {bounds[0]} to {bounds[n]}")
+    return 0
 
 
 cdef int encode_all(const uint64_t* values, const int64_t* offsets, size_t n, uint64_t maximum, Bytes* blobs,
@@ -162,25 +157,16 @@ def encode_lists(values, offsets, size_t n, uint64_t maximum):
             (where that was noticed).
         LimitExceededError: a blob past 2 GiB.
     """
-    cdef Py_buffer numbers, bounds
+    cdef Buffer numbers = buffer_of(values), bounds = buffer_of(offsets)
     cdef Block blobs = Block()
     cdef Block ends = new_block(8 * (n + 1))
     cdef Block cardinalities = new_block(8 * n)
     cdef size_t bad = 0
     cdef int status
-    PyObject_GetBuffer(values, &numbers, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(offsets, &bounds, PyBUF_SIMPLE)
-        try:
-            check_offsets(&bounds, n, <uint64_t>numbers.len // 8)
-            with nogil:
-                status = encode_all(<const uint64_t*>pointer(&numbers), <const int64_t*>pointer(&bounds), n, maximum,
-                                    &blobs.bytes_, <int64_t*>ends.bytes_.data, <int64_t*>cardinalities.bytes_.data,
-                                    &bad)
-        finally:
-            PyBuffer_Release(&bounds)
-    finally:
-        PyBuffer_Release(&numbers)
+    check_offsets(bounds, n, numbers.size // 8)
+    with nogil:
+        status = encode_all(<const uint64_t*>numbers.data, <const int64_t*>bounds.data, n, maximum, &blobs.bytes_,
+                            <int64_t*>ends.bytes_.data, <int64_t*>cardinalities.bytes_.data, &bad)
     if status == OUT_OF_RANGE:
         return bad
     if status == OUT_OF_MEMORY:
@@ -204,7 +190,7 @@ def group(ids, values, size_t n_groups):
     Raises:
         InvalidInputError: an id that is no group's, or another thread changed the ids meanwhile.
     """
-    cdef Py_buffer keys, numbers
+    cdef Buffer keys = buffer_of(ids), numbers = buffer_of(values)
     cdef Block offsets = new_block(8 * (n_groups + 1))
     cdef Block grouped
     cdef int64_t* at = <int64_t*>offsets.bytes_.data
@@ -213,47 +199,39 @@ def group(ids, values, size_t n_groups):
     cdef uint64_t* out
     cdef size_t i, n, g, bad
     cdef uint32_t id_
-    PyObject_GetBuffer(ids, &keys, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(values, &numbers, PyBUF_SIMPLE)
-        try:
-            n = <size_t>keys.len // 4
-            if <size_t>numbers.len // 8 < n:
-                raise ValueError(f"{n} ids and {numbers.len // 8} values")
-            bad = n
-            grouped = new_block(8 * n)
-            id_of = <const int32_t*>pointer(&keys)
-            value_of = <const uint64_t*>pointer(&numbers)
-            out = <uint64_t*>grouped.bytes_.data
-            with nogil:
-                memset(at, 0, 8 * (n_groups + 1))
-                for i in range(n):
-                    id_ = <uint32_t>id_of[i]        # a negative one is above all groups
-                    if id_ >= n_groups:
-                        bad = i
-                        break
-                    at[id_ + 1] += 1
-                if bad == n:
-                    for g in range(n_groups):
-                        at[g + 1] += at[g]
-                    for i in range(n):
-                        id_ = <uint32_t>id_of[i]
-                        if id_ >= n_groups or <size_t>at[id_] >= n:     # it was not when it was counted
-                            bad = i
-                            break
-                        out[at[id_]] = value_of[i]
-                        at[id_] += 1
-                    g = n_groups    # each start has moved to its end: move them back
-                    while g > 0:
-                        at[g] = at[g - 1]
-                        g -= 1
-                    at[0] = 0
-            if bad < n:
-                raise InvalidInputError(f"row {bad}: expected one of {n_groups} groups, found {id_of[bad]}")
-        finally:
-            PyBuffer_Release(&numbers)
-    finally:
-        PyBuffer_Release(&keys)
+    n = keys.size // 4
+    if numbers.size // 8 < n:
+        raise ValueError(f"{n} ids and {numbers.size // 8} values")
+    bad = n
+    grouped = new_block(8 * n)
+    id_of = <const int32_t*>keys.data
+    value_of = <const uint64_t*>numbers.data
+    out = <uint64_t*>grouped.bytes_.data
+    with nogil:
+        memset(at, 0, 8 * (n_groups + 1))
+        for i in range(n):
+            id_ = <uint32_t>id_of[i]        # a negative one is above all groups
+            if id_ >= n_groups:
+                bad = i
+                break
+            at[id_ + 1] += 1
+        if bad == n:
+            for g in range(n_groups):
+                at[g + 1] += at[g]
+            for i in range(n):
+                id_ = <uint32_t>id_of[i]
+                if id_ >= n_groups or <size_t>at[id_] >= n:     # it was not when it was counted
+                    bad = i
+                    break
+                out[at[id_]] = value_of[i]
+                at[id_] += 1
+            g = n_groups    # each start has moved to its end: move them back
+            while g > 0:
+                at[g] = at[g - 1]
+                g -= 1
+            at[0] = 0
+    if bad < n:
+        raise InvalidInputError(f"row {bad}: expected one of {n_groups} groups, found {id_of[bad]}")
     return grouped, offsets
 
 
@@ -273,9 +251,8 @@ cdef size_t check_all(const uint8_t* data, const int64_t* bounds, size_t n, int6
 cdef class _Blobs:
     """A column of blobs while a function works on it; where(i) says in errors which one blob i is."""
 
-    cdef Py_buffer data_view
-    cdef Py_buffer bounds_view
-    cdef int held
+    cdef Buffer source
+    cdef Buffer offsets
     cdef const uint8_t* data
     cdef const int64_t* bounds
     cdef Block cardinalities
@@ -285,13 +262,11 @@ cdef class _Blobs:
     def __cinit__(self, data, offsets, size_t n, where):
         self.n = n
         self.where = where
-        PyObject_GetBuffer(data, &self.data_view, PyBUF_SIMPLE)
-        self.held = 1
-        PyObject_GetBuffer(offsets, &self.bounds_view, PyBUF_SIMPLE)
-        self.held = 2
-        check_offsets(&self.bounds_view, n, <uint64_t>self.data_view.len)
-        self.data = pointer(&self.data_view)
-        self.bounds = <const int64_t*>pointer(&self.bounds_view)
+        self.source = buffer_of(data)
+        self.offsets = buffer_of(offsets)
+        check_offsets(self.offsets, n, self.source.size)
+        self.data = self.source.data
+        self.bounds = <const int64_t*>self.offsets.data
 
     cdef size_t size(self, size_t i) noexcept nogil:
         """Bytes of blob i."""
@@ -308,12 +283,6 @@ cdef class _Blobs:
         if code != 0:
             raise corrupt_blob(code, &fault, self.where(bad), 0)
         return 0
-
-    def __dealloc__(self):
-        if self.held > 0:
-            PyBuffer_Release(&self.data_view)
-        if self.held > 1:
-            PyBuffer_Release(&self.bounds_view)
 
 
 def cardinality(data, offsets, size_t n, where):
@@ -382,7 +351,7 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef Block out = Block()
     cdef Block ends = new_block(8 * (n + 1))
     cdef Block cardinalities = new_block(8 * n)
-    cdef Py_buffer groups
+    cdef Buffer groups = buffer_of(lists)
     cdef UnionScratch scratch
     cdef Writer writer
     cdef Vector* members = NULL
@@ -396,10 +365,9 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
     cdef UnionStatus united
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
-    PyObject_GetBuffer(lists, &groups, PyBUF_SIMPLE)
     try:
-        check_offsets(&groups, n, n_blobs)
-        bounds = <const int64_t*>pointer(&groups)
+        check_offsets(groups, n, n_blobs)
+        bounds = <const int64_t*>groups.data
         for i in range(n):
             largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
         members = <Vector*>malloc(largest * sizeof(Vector))
@@ -441,7 +409,6 @@ def union_blobs(data, offsets, size_t n_blobs, lists, size_t n, where):
         if status == TOO_LONG:
             raise too_long(i)
     finally:
-        PyBuffer_Release(&groups)
         free(members)
         union_free(&scratch)
         writer_free(&writer)
@@ -462,21 +429,17 @@ def contains_each(data, offsets, size_t n, positions, where):
     """Whether position i (8-byte integers) stands in blob i, as n bytes of 0 and 1."""
     cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Block answers = new_block(n)
-    cdef Py_buffer asked
+    cdef Buffer queries = buffer_of(positions)
     cdef size_t i
     blobs.check()
-    PyObject_GetBuffer(positions, &asked, PyBUF_SIMPLE)
-    try:
-        if <size_t>asked.len < 8 * n:
-            raise ValueError(f"{n} vectors and {asked.len // 8} positions")
-        with nogil:
-            for i in range(n):
-                answers.bytes_.data[i] = vector_has(
-                    blobs.data + blobs.bounds[i] + HEAD_BYTES, blobs.size(i) - FRAME_BYTES,
-                    (<const uint64_t*>asked.buf)[i]
-                )
-    finally:
-        PyBuffer_Release(&asked)
+    if queries.size // 8 < n:
+        raise ValueError(f"{n} vectors and {queries.size // 8} positions")
+    with nogil:
+        for i in range(n):
+            answers.bytes_.data[i] = vector_has(
+                blobs.data + blobs.bounds[i] + HEAD_BYTES, blobs.size(i) - FRAME_BYTES,
+                (<const uint64_t*>queries.data)[i]
+            )
     return answers
 
 
@@ -487,38 +450,33 @@ def mask_blobs(data, offsets, size_t n, rows, where):
         rows: n + 1 int64 offsets: vector i covers the rows 0 … rows[i + 1] - rows[i] - 1 of its file.
     """
     cdef _Blobs blobs = _Blobs(data, offsets, n, where)
-    cdef Py_buffer view
-    cdef const int64_t* bounds
+    cdef Buffer offsets_of_rows = buffer_of(rows)
+    cdef const int64_t* bounds = <const int64_t*>offsets_of_rows.data
     cdef Block bits
     cdef Block one = Block()
     cdef uint8_t* out
     cdef const uint8_t* vector
     cdef size_t i, total, largest = 0
     blobs.check()
-    PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
-    try:
-        check_offsets(&view, n, MOST_ROWS)
-        bounds = <const int64_t*>pointer(&view)
-        total = <size_t>bounds[n]
-        bits = new_block((total + 7) // 8)
-        out = bits.bytes_.data
+    check_offsets(offsets_of_rows, n, MOST_ROWS)
+    total = <size_t>bounds[n]
+    bits = new_block((total + 7) // 8)
+    out = bits.bytes_.data
+    for i in range(n):
+        if bounds[i] & 7:
+            largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
+    one = new_block((largest + 7) // 8)
+    with nogil:
+        memset(out, 0, bits.bytes_.size)
         for i in range(n):
+            vector = blobs.data + blobs.bounds[i] + HEAD_BYTES
+            if bounds[i + 1] == bounds[i]:
+                continue
             if bounds[i] & 7:
-                largest = max(largest, <size_t>(bounds[i + 1] - bounds[i]))
-        one = new_block((largest + 7) // 8)
-        with nogil:
-            memset(out, 0, bits.bytes_.size)
-            for i in range(n):
-                vector = blobs.data + blobs.bounds[i] + HEAD_BYTES
-                if bounds[i + 1] == bounds[i]:
-                    continue
-                if bounds[i] & 7:
-                    fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), one.bytes_.data)
-                    pf_append_bits(one.bytes_.data, <size_t>(bounds[i + 1] - bounds[i]), out, <size_t>bounds[i])
-                else:
-                    fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), out + (bounds[i] >> 3))
-    finally:
-        PyBuffer_Release(&view)
+                fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), one.bytes_.data)
+                pf_append_bits(one.bytes_.data, <size_t>(bounds[i + 1] - bounds[i]), out, <size_t>bounds[i])
+            else:
+                fill_bits(vector, blobs.size(i) - FRAME_BYTES, 0, <uint64_t>(bounds[i + 1] - bounds[i]), out + (bounds[i] >> 3))
     return bits
 
 

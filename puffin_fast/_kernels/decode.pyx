@@ -1,13 +1,12 @@
 """Serialised bytes back into positions: checked once, then read in place."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, summarised, validate,
 )
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "positions.h" nogil:
     int pf_choose_level()
@@ -32,17 +31,13 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
     Raises:
         CorruptDataError: a rule of the format is broken; nothing is allocated before this is known.
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(data)
     cdef Summary summary
     cdef Fault fault
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if start > stop or stop > <size_t>view.len:
-            raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
-        with nogil:
-            validate(pointer(&view) + start, stop - start, &summary, &fault)
-    finally:
-        PyBuffer_Release(&view)
+    if start > stop or stop > source.size:
+        raise ValueError(f"[{start}, {stop}) is not inside a buffer of {source.size} bytes")
+    with nogil:
+        validate(source.data + start, stop - start, &summary, &fault)
     if fault.code != 0:
         raise corrupt(&fault, path, base)
     return summarised(data, start, stop, &summary)
@@ -79,23 +74,13 @@ cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t*
 
 def decode_into(data, size_t start, out, uint64_t cardinality):
     """Writes the positions of checked bytes at data[start:] to `out`, a writable buffer of 8-byte integers."""
-    cdef Py_buffer view
-    cdef Py_buffer target
-    cdef uint64_t* first
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        try:
-            if <uint64_t>target.len < 8 * cardinality:
-                raise ValueError(f"out has {target.len} bytes, {8 * cardinality} are needed")
-            first = <uint64_t*>target.buf
-            if cardinality > 0:
-                with nogil:
-                    expand(pointer(&view) + start, view.len - start, first, first + cardinality)
-        finally:
-            PyBuffer_Release(&target)
-    finally:
-        PyBuffer_Release(&view)
+    cdef Buffer source = buffer_of(data), target = writable(out)
+    cdef uint64_t* first = <uint64_t*>target.data
+    if target.size // 8 < cardinality:
+        raise ValueError(f"out has {target.size} bytes, {8 * cardinality} are needed")
+    if cardinality > 0:
+        with nogil:
+            expand(source.data + start, source.size - start, first, first + cardinality)
 
 
 pf_choose_level()

@@ -14,7 +14,6 @@ changes them nevertheless, nothing is written outside of what was measured, and 
 that hold some other positions.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -28,7 +27,7 @@ from puffin_fast._kernels.containers cimport (
     writer_store,
 )
 from puffin_fast._kernels.order cimport sort_u32, sort_u64
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 from puffin_fast.errors import InvalidInputError
 
@@ -435,17 +434,16 @@ def encode(positions, uint64_t maximum):
     Raises:
         InvalidInputError: another thread changed the positions meanwhile (where that was noticed).
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(positions)
     cdef Encoder encoder
     cdef int status
     cdef uint8_t* out
     cdef const uint64_t* x
     cdef size_t n
-    PyObject_GetBuffer(positions, &view, PyBUF_SIMPLE)
     memset(&encoder, 0, sizeof(Encoder))
     try:
-        n = <size_t>view.len // 8
-        x = <const uint64_t*>pointer(&view)
+        n = source.size // 8
+        x = <const uint64_t*>source.data
         with nogil:
             status = encoder_measure(&encoder, x, n, maximum)
         if status == OUT_OF_RANGE:
@@ -462,7 +460,6 @@ def encode(positions, uint64_t maximum):
         return result, encoder.cardinality
     finally:
         encoder_free(&encoder)
-        PyBuffer_Release(&view)
 
 
 pf_choose_level()

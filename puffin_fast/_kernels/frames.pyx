@@ -5,7 +5,6 @@
 Source: the Puffin specification, "deletion-vector-v1 blob type".
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
@@ -13,7 +12,7 @@ from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport load32, load32_be, store32_be
 from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, summarised, validate
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 from puffin_fast._kernels import checksum
 from puffin_fast.errors import CorruptDataError, LimitExceededError
@@ -114,28 +113,24 @@ def frame(data, size_t start, size_t stop):
     Raises:
         LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(data)
     cdef uint8_t* out
     cdef size_t size = stop - start
     cdef bint done
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if start > stop or stop > <size_t>view.len:
-            raise ValueError(f"[{start}, {stop}) is not inside a buffer of {view.len} bytes")
-        if size > MAX_LENGTH - MAGIC_BYTES:
-            raise LimitExceededError(
-                f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}"
-            )
-        blob = new_bytes(FRAME_BYTES + size)
-        out = <uint8_t*>PyBytes_AsString(blob)
-        with nogil:
-            memcpy(out + HEAD_BYTES, pointer(&view) + start, size)
-            done = store_frame(out, size)
-        if not done:
-            raise MemoryError("checksum of a deletion vector")
-        return blob
-    finally:
-        PyBuffer_Release(&view)
+    if start > stop or stop > source.size:
+        raise ValueError(f"[{start}, {stop}) is not inside a buffer of {source.size} bytes")
+    if size > MAX_LENGTH - MAGIC_BYTES:
+        raise LimitExceededError(
+            f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}"
+        )
+    blob = new_bytes(FRAME_BYTES + size)
+    out = <uint8_t*>PyBytes_AsString(blob)
+    with nogil:
+        memcpy(out + HEAD_BYTES, source.data + start, size)
+        done = store_frame(out, size)
+    if not done:
+        raise MemoryError("checksum of a deletion vector")
+    return blob
 
 
 def check(blob, path=None, uint64_t offset=0):
@@ -147,18 +142,12 @@ def check(blob, path=None, uint64_t offset=0):
     Raises:
         CorruptDataError: the bytes are not a well-formed blob.
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(blob)
     cdef Summary summary
     cdef Fault fault
     cdef int code
-    cdef size_t size
-    PyObject_GetBuffer(blob, &view, PyBUF_SIMPLE)
-    size = <size_t>view.len
-    try:
-        with nogil:
-            code = check_blob(pointer(&view), size, &summary, &fault)
-    finally:
-        PyBuffer_Release(&view)
+    with nogil:
+        code = check_blob(source.data, source.size, &summary, &fault)
     if code != SOUND:
         raise corrupt_blob(code, &fault, path, offset)
-    return summarised(blob, HEAD_BYTES, size - CRC_BYTES, &summary)
+    return summarised(blob, HEAD_BYTES, source.size - CRC_BYTES, &summary)

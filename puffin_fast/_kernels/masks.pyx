@@ -1,6 +1,5 @@
 """Between serialised bytes and one flag per row, as bytes (NumPy bool) or bits, least significant first (Arrow)."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -9,7 +8,7 @@ from puffin_fast._kernels.containers cimport (
     Container, Cursor, Record, Writer, cursor_next, cursor_start, finish, reserve, writer_bitmap, writer_end,
     writer_runs, writer_start,
 )
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "bitmaps.h" nogil:
     int pf_choose_level()
@@ -94,19 +93,10 @@ cdef void fill_bits(const uint8_t* data, size_t size, uint64_t first, uint64_t n
 
 def mask_into(data, size_t start, out, uint64_t first, bint invert):
     """One byte a row, 1 for rows first, first + 1 … of checked bytes at data[start:] (0 and 1 change places with invert)."""
-    cdef Py_buffer view
-    cdef Py_buffer target
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        try:
-            if target.len > 0:
-                with nogil:
-                    fill_bytes(pointer(&view) + start, view.len - start, first, <uint64_t>target.len, invert, <uint8_t*>target.buf)
-        finally:
-            PyBuffer_Release(&target)
-    finally:
-        PyBuffer_Release(&view)
+    cdef Buffer source = buffer_of(data), target = writable(out)
+    if target.size > 0:
+        with nogil:
+            fill_bytes(source.data + start, source.size - start, first, target.size, invert, target.data)
 
 
 def bits_into(data, size_t start, out, uint64_t n_rows, uint64_t first=0):
@@ -115,23 +105,14 @@ def bits_into(data, size_t start, out, uint64_t n_rows, uint64_t first=0):
     Args:
         out: a writable buffer of (n_rows + 7) // 8 bytes.
     """
-    cdef Py_buffer view
-    cdef Py_buffer target
+    cdef Buffer source = buffer_of(data), target = writable(out)
     if first % CHUNK:
         raise ValueError(f"first row {first} is not a multiple of {CHUNK}")
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        try:
-            if <uint64_t>target.len < (n_rows + 7) // 8:
-                raise ValueError(f"out has {target.len} bytes, {(n_rows + 7) // 8} are needed")
-            if n_rows > 0:
-                with nogil:
-                    fill_bits(pointer(&view) + start, view.len - start, first, n_rows, <uint8_t*>target.buf)
-        finally:
-            PyBuffer_Release(&target)
-    finally:
-        PyBuffer_Release(&view)
+    if target.size < (n_rows + 7) // 8:
+        raise ValueError(f"out has {target.size} bytes, {(n_rows + 7) // 8} are needed")
+    if n_rows > 0:
+        with nogil:
+            fill_bits(source.data + start, source.size - start, first, n_rows, target.data)
 
 
 cdef bint take_flags(Writer* writer, const uint8_t* flags, size_t from_bit, size_t n, bint packed) noexcept nogil:
@@ -195,24 +176,22 @@ def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
     Returns:
         (bytes, cardinality).
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(flags)
     cdef Writer writer
     cdef bint done
     cdef size_t rows
-    PyObject_GetBuffer(flags, &view, PyBUF_SIMPLE)
     done = writer_start(&writer, 0)
     try:
-        rows = <size_t>view.len * 8 if packed else <size_t>view.len
+        rows = 8 * source.size if packed else source.size
         if from_bit > rows or n_rows > rows - from_bit:
-            raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {view.len} bytes")
+            raise ValueError(f"{n_rows} rows from {from_bit} on are not inside a buffer of {source.size} bytes")
         with nogil:
-            done = done and take_flags(&writer, pointer(&view) + (0 if packed else from_bit), from_bit, n_rows, packed)
+            done = done and take_flags(&writer, source.data + (0 if packed else from_bit), from_bit, n_rows, packed)
         if not done:
             raise MemoryError("encoding a mask")
         return finish(&writer)
     finally:
         writer_end(&writer)
-        PyBuffer_Release(&view)
 
 
 pf_choose_level()

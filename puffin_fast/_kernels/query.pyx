@@ -1,13 +1,12 @@
 """Questions to one checked bitmap: membership, rank, select; through a directory of its containers."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
 from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "arrays.h" nogil:
     int pf_choose_level()
@@ -73,8 +72,7 @@ cdef class Directory:
     Holds the bytes alive; 48 bytes a container, and at most 16 more once many questions are asked at a time.
     """
 
-    cdef Py_buffer view
-    cdef bint held
+    cdef Buffer source
     cdef Container* containers
     cdef uint64_t* before       # positions in the containers before this one
     cdef uint32_t* table        # container by hash of its key, or ABSENT; NULL: not built, search instead
@@ -90,14 +88,13 @@ cdef class Directory:
         if n_containers >= ABSENT:
             raise MemoryError(f"directory of {n_containers} containers")
         self.n = <uint32_t>n_containers
-        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
-        self.held = True
+        self.source = buffer_of(data)
         self.containers = <Container*>malloc(max(n_containers, 1) * sizeof(Container))
         self.before = <uint64_t*>malloc((n_containers + 1) * sizeof(uint64_t))
         if self.containers == NULL or self.before == NULL:
             raise MemoryError("directory of containers")
         with nogil:
-            cursor_start(&cursor, pointer(&self.view) + start, self.view.len - start)
+            cursor_start(&cursor, self.source.data + start, self.source.size - start)
             while i < self.n and cursor_next(&cursor, self.containers + i):
                 self.before[i] = total
                 total += self.containers[i].cardinality
@@ -109,8 +106,6 @@ cdef class Directory:
         free(self.containers)
         free(self.before)
         free(self.table)
-        if self.held:
-            PyBuffer_Release(&self.view)
 
     cdef uint32_t search(self, uint64_t key) noexcept nogil:
         """The first container whose key is >= key."""
@@ -213,28 +208,17 @@ cdef class Directory:
 
     def contains(self, queries, out):
         """out[i] = 1 if queries[i] (8-byte integers) is in the set, else 0."""
-        cdef Py_buffer asked, answers
+        cdef Buffer positions = buffer_of(queries), answers = writable(out)
+        cdef size_t n = positions.size // 8
         cdef const uint32_t* table
-        cdef bint done = True
-        PyObject_GetBuffer(queries, &asked, PyBUF_SIMPLE)
-        try:
-            PyObject_GetBuffer(out, &answers, PyBUF_SIMPLE | PyBUF_WRITABLE)
-            try:
-                if answers.len < asked.len // 8:
-                    raise ValueError(f"out has {answers.len} bytes, {asked.len // 8} are needed")
-                if asked.len > 0:
-                    if asked.len >= 8 * TABLE_MIN_QUERIES:
-                        done = self.make_table()
-                    if not done:
-                        raise MemoryError("table of containers")
-                    table = self.table
-                    with nogil:
-                        self.answer(<const uint64_t*>asked.buf, <size_t>asked.len // 8, table,
-                                    <uint8_t*>answers.buf)
-            finally:
-                PyBuffer_Release(&answers)
-        finally:
-            PyBuffer_Release(&asked)
+        if answers.size < n:
+            raise ValueError(f"out has {answers.size} bytes, {n} are needed")
+        if n > 0:
+            if n >= TABLE_MIN_QUERIES and not self.make_table():
+                raise MemoryError("table of containers")
+            table = self.table
+            with nogil:
+                self.answer(<const uint64_t*>positions.data, n, table, answers.data)
 
     def contains_one(self, uint64_t position):
         cdef uint32_t i = self.find(position >> 16, self.table)

@@ -1,9 +1,8 @@
 """The set bits of packed flags, least significant first (Arrow's booleans), as indexes for Arrow's take."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint32_t
 
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "rows.h" nogil:
     int pf_choose_level()
@@ -19,16 +18,12 @@ cdef int inside(size_t from_bit, size_t n_rows, size_t n_bytes) except -1:
 
 def count_runs(bits, size_t from_bit, size_t n_rows):
     """How many runs of set bits the n_rows bits from bit from_bit on have."""
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(bits)
     cdef size_t count = 0
-    PyObject_GetBuffer(bits, &view, PyBUF_SIMPLE)
-    try:
-        inside(from_bit, n_rows, view.len)
-        if n_rows > 0:
-            with nogil:
-                count = pf_count_runs(pointer(&view), from_bit, n_rows)
-    finally:
-        PyBuffer_Release(&view)
+    inside(from_bit, n_rows, source.size)
+    if n_rows > 0:
+        with nogil:
+            count = pf_count_runs(source.data, from_bit, n_rows)
     return count
 
 
@@ -41,21 +36,12 @@ def rows_into(bits, size_t from_bit, size_t n_rows, out):
         n_rows: how many rows, at most 2^31.
         out: a writable buffer with room for exactly or more than so many indexes as bits are set.
     """
-    cdef Py_buffer view
-    cdef Py_buffer target
+    cdef Buffer source = buffer_of(bits), target = writable(out)
     cdef size_t count = 0
-    PyObject_GetBuffer(bits, &view, PyBUF_SIMPLE)
-    try:
-        inside(from_bit, n_rows, view.len)
-        PyObject_GetBuffer(out, &target, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        try:
-            if n_rows > 0:
-                with nogil:
-                    count = pf_rows(pointer(&view), from_bit, n_rows, <uint32_t*>target.buf, target.len // 4)
-        finally:
-            PyBuffer_Release(&target)
-    finally:
-        PyBuffer_Release(&view)
+    inside(from_bit, n_rows, source.size)
+    if n_rows > 0:
+        with nogil:
+            count = pf_rows(source.data, from_bit, n_rows, <uint32_t*>target.data, target.size // 4)
     return count
 
 

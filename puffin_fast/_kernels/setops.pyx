@@ -1,6 +1,5 @@
 """Set operations from serialised bytes to serialised bytes, container by container."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -10,7 +9,7 @@ from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
     writer_room, writer_runs, writer_start,
 )
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 cdef extern from "bitmaps.h" nogil:
     int pf_choose_level()
@@ -186,33 +185,27 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
     Returns:
         (bytes, cardinality); with any_is_enough, whether the result is not empty.
     """
-    cdef Py_buffer a, b
+    cdef Buffer a = buffer_of(left), b = buffer_of(right)
     cdef Vector first, second
     cdef Writer writer
     cdef bint done
     cdef uint8_t* scratch = NULL
-    PyObject_GetBuffer(left, &a, PyBUF_SIMPLE)
     try:
-        PyObject_GetBuffer(right, &b, PyBUF_SIMPLE)
-        try:
-            scratch = <uint8_t*>malloc(3 * SCRATCH)
-            if not writer_start(&writer, 0 if any_is_enough else expected(op, <size_t>a.len, <size_t>b.len)) or scratch == NULL:
-                raise MemoryError("combining bitmaps")
-            first.data = pointer(&a) + left_start
-            first.size = a.len - left_start
-            second.data = pointer(&b) + right_start
-            second.size = b.len - right_start
-            with nogil:
-                done = combine_all(op, &first, &second, &writer, scratch, any_is_enough)
-            if not done:
-                raise MemoryError("combining bitmaps")
-            return writer.cardinality > 0 if any_is_enough else finish(&writer)
-        finally:
-            free(scratch)
-            writer_end(&writer)
-            PyBuffer_Release(&b)
+        scratch = <uint8_t*>malloc(3 * SCRATCH)
+        if not writer_start(&writer, 0 if any_is_enough else expected(op, a.size, b.size)) or scratch == NULL:
+            raise MemoryError("combining bitmaps")
+        first.data = a.data + left_start
+        first.size = a.size - left_start
+        second.data = b.data + right_start
+        second.size = b.size - right_start
+        with nogil:
+            done = combine_all(op, &first, &second, &writer, scratch, any_is_enough)
+        if not done:
+            raise MemoryError("combining bitmaps")
+        return writer.cardinality > 0 if any_is_enough else finish(&writer)
     finally:
-        PyBuffer_Release(&a)
+        free(scratch)
+        writer_end(&writer)
 
 
 # ---- union of many: a heap of cursors, all containers of one key at once ---------------------------------------
@@ -374,33 +367,31 @@ cdef void union_free(UnionScratch* scratch) noexcept nogil:
 
 def union_many(list buffers, list starts):
     """The union of any number of checked bitmaps; returns (bytes, cardinality)."""
-    cdef size_t n = len(buffers), i, held = 0, total = 0
+    cdef size_t n = len(buffers), i, total = 0
+    cdef list sources = [buffer_of(data) for data in buffers]
+    cdef Buffer source
     cdef UnionScratch scratch
     cdef Writer writer
     cdef bint done
-    cdef Py_buffer* views = <Py_buffer*>malloc(max(n, 1) * sizeof(Py_buffer))
     cdef Vector* vectors = <Vector*>malloc(max(n, 1) * sizeof(Vector))
     memset(&scratch, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
     try:
         for i in range(n):
-            total += len(buffers[i])
-        if views == NULL or vectors == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
+            source = sources[i]
+            total += source.size
+        if vectors == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
             raise MemoryError("uniting bitmaps")
         for i in range(n):
-            PyObject_GetBuffer(buffers[i], views + i, PyBUF_SIMPLE)
-            held += 1
-            vectors[i].data = pointer(views + i) + <size_t>starts[i]
-            vectors[i].size = views[i].len - <size_t>starts[i]
+            source = sources[i]
+            vectors[i].data = source.data + <size_t>starts[i]
+            vectors[i].size = source.size - <size_t>starts[i]
         with nogil:
             done = union_all(vectors, n, &writer, &scratch) == UNITED
         if not done:
             raise MemoryError("uniting bitmaps")
         return finish(&writer)
     finally:
-        for i in range(held):
-            PyBuffer_Release(views + i)
-        free(views)
         free(vectors)
         union_free(&scratch)
         writer_end(&writer)

@@ -1,6 +1,5 @@
 """One bitmap as several with disjoint ranges of positions, cut between containers."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
@@ -8,7 +7,7 @@ from puffin_fast._kernels.bytes cimport RUN, plain_size, run_size
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_copy, writer_free,
 )
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 cdef enum:
     OVERHEAD = 24               # bytes that a container adds at most beside its payload, its bitmap's head counted
@@ -37,26 +36,22 @@ def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
     Returns:
         (bytes, cardinality) of each part, in order; none of an empty bitmap.
     """
-    cdef Py_buffer view
+    cdef Buffer source = buffer_of(data)
     cdef Cursor cursor
     cdef Container container
     cdef Writer writer
     cdef bint more, done
     cdef list parts = []
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        cursor_start(&cursor, pointer(&view) + start, view.len - start)
-        more = cursor_next(&cursor, &container)
-        while more:
-            memset(&writer, 0, sizeof(Writer))
-            try:
-                with nogil:
-                    done = fill(&cursor, &container, &more, &writer, max_bytes, max_cardinality)
-                if not done:
-                    raise MemoryError("splitting a bitmap")
-                parts.append(finish(&writer))
-            finally:
-                writer_free(&writer)
-    finally:
-        PyBuffer_Release(&view)
+    cursor_start(&cursor, source.data + start, source.size - start)
+    more = cursor_next(&cursor, &container)
+    while more:
+        memset(&writer, 0, sizeof(Writer))
+        try:
+            with nogil:
+                done = fill(&cursor, &container, &more, &writer, max_bytes, max_cardinality)
+            if not done:
+                raise MemoryError("splitting a bitmap")
+            parts.append(finish(&writer))
+        finally:
+            writer_free(&writer)
     return parts

@@ -4,14 +4,13 @@ An `Accumulator` takes buffers of values and hashes of other sketches, in any or
 form's fields: theta and the hashes, ascending.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from puffin_fast._kernels.bytes cimport load64
 from puffin_fast._kernels.order cimport sort_u64
-from puffin_fast._kernels.views cimport pointer
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "theta.h" nogil:
     enum:
@@ -43,42 +42,25 @@ K = PF_THETA_K
 """How many hashes a sketch retains at most."""
 
 
-cdef class Views:
-    """Buffers that are held until `close`."""
+cdef const uint8_t* items(Buffer source, size_t width, size_t first, size_t n, str what) except NULL:
+    """The address of item `first` of n items of `width` bytes."""
+    if first > source.size // width or n > source.size // width - first:
+        raise ValueError(f"{what}: {n} items of {width} bytes from {first} on are not inside {source.size} bytes")
+    return source.data + width * first
 
-    cdef Py_buffer views[3]
-    cdef int n
 
-    def __cinit__(self):
-        self.n = 0
+cdef Buffer validity_of(object bits, size_t first, size_t n):
+    """The validity bits of n values from value `first` on; None when all values are valid."""
+    if bits is None:
+        return None
+    cdef Buffer source = buffer_of(bits)
+    if first > 8 * source.size or n > 8 * source.size - first:
+        raise ValueError(f"validity: {n} bits from {first} on are not inside {source.size} bytes")
+    return source
 
-    cdef const Py_buffer* open(self, buffer, int flags=PyBUF_SIMPLE) except NULL:
-        PyObject_GetBuffer(buffer, &self.views[self.n], flags)
-        self.n += 1
-        return &self.views[self.n - 1]
 
-    cdef const uint8_t* items(self, buffer, size_t width, size_t first, size_t n, str what) except NULL:
-        """Where item `first` of n items of so many bytes is."""
-        cdef const Py_buffer* view = self.open(buffer)
-        if first > <size_t>view.len // width or n > <size_t>view.len // width - first:
-            raise ValueError(f"{what}: {n} items of {width} bytes from {first} on are not inside {view.len} bytes")
-        return pointer(view) + width * first
-
-    cdef int validity(self, buffer, size_t first, size_t n, const uint8_t** bits) except -1:
-        """The bits from the first one of the buffer on; NULL when all values are valid."""
-        cdef const Py_buffer* view
-        bits[0] = NULL
-        if buffer is not None:
-            view = self.open(buffer)
-            if first > 8 * <size_t>view.len or n > 8 * <size_t>view.len - first:
-                raise ValueError(f"validity: {n} bits from {first} on are not inside {view.len} bytes")
-            bits[0] = pointer(view)
-        return 0
-
-    cdef void close(self):
-        while self.n > 0:
-            self.n -= 1
-            PyBuffer_Release(&self.views[self.n])
+cdef const uint8_t* bits_of(Buffer validity) noexcept:
+    return NULL if validity is None else validity.data
 
 
 cdef class Accumulator:
@@ -113,20 +95,18 @@ cdef class Accumulator:
             first: the first value.
             n: how many.
         """
-        cdef Views views = Views()
+        cdef Buffer source = buffer_of(values), valid = validity_of(validity, first, n)
+        cdef const uint8_t* bits = bits_of(valid)
         cdef const uint8_t* at
-        cdef const uint8_t* bits
         if width not in (4, 8, 16):
             raise ValueError(f"width: expected 4, 8 or 16, found {width}")
+        at = items(source, width, first, n, "values")
         self.claim()
         try:
-            at = views.items(values, width, first, n, "values")
-            views.validity(validity, first, n, &bits)
             with nogil:
                 pf_theta_add_words(self.sketch, at, width, bits, first, n)
         finally:
             self.busy = False
-            views.close()
 
     def add_strings(self, data, offsets, bint wide, validity, size_t first, size_t n):
         """Adds byte strings; empty ones are skipped. False when offsets leave the data.
@@ -137,25 +117,21 @@ cdef class Accumulator:
             wide: 8-byte offsets, else 4-byte ones.
             validity, first, n: as `add_words`.
         """
-        cdef Views views = Views()
-        cdef const Py_buffer* view
-        cdef const uint8_t* bits
+        cdef Buffer values = buffer_of(data), bounds = buffer_of(offsets), valid = validity_of(validity, first, n)
+        cdef const uint8_t* bits = bits_of(valid)
         cdef pf_strings source
         cdef int status
+        source.data = values.data
+        source.data_size = values.size
+        source.offsets = items(bounds, 8 if wide else 4, first, n + 1, "offsets")
+        source.wide = wide
         self.claim()
         try:
-            view = views.open(data)
-            source.data = pointer(view)
-            source.data_size = view.len
-            source.offsets = views.items(offsets, 8 if wide else 4, first, n + 1, "offsets")
-            source.wide = wide
-            views.validity(validity, first, n, &bits)
             with nogil:
                 status = pf_theta_add_strings(self.sketch, &source, bits, first, n)
             return status == 0
         finally:
             self.busy = False
-            views.close()
 
     def add_hashes(self, hashes, size_t start, uint64_t theta):
         """Adds the hashes of another sketch, ascending words at hashes[start:], and lowers theta to that sketch's.
@@ -165,24 +141,21 @@ cdef class Accumulator:
             start: a byte offset.
             theta: of that sketch; its hashes are below it.
         """
-        cdef Views views = Views()
-        cdef const uint8_t* at
-        cdef size_t n = (len(hashes) - start) // 8 if start <= len(hashes) else 0
+        cdef Buffer source = buffer_of(hashes)
+        cdef size_t n = (source.size - start) // 8 if start <= source.size else 0
         cdef size_t i
         cdef uint64_t hash
         self.claim()
         try:
-            at = pointer(views.open(hashes)) + start
             with nogil:
                 pf_theta_lower(self.sketch, theta)
                 for i in range(n):
-                    hash = load64(at + 8 * i)
+                    hash = load64(source.data + start + 8 * i)
                     if hash >= self.sketch.theta:
                         break
                     pf_theta_add(self.sketch, &hash, 1)
         finally:
             self.busy = False
-            views.close()
 
     def result(self):
         """(theta, the hashes as little-endian words, ascending)."""
@@ -216,22 +189,16 @@ def mark_used(indices, size_t width, validity, size_t first, size_t n, used):
         validity, first, n: as `Accumulator.add_words`.
         used: a writable buffer, one byte for each entry of the dictionary.
     """
-    cdef Views views = Views()
-    cdef const Py_buffer* target
+    cdef Buffer source = buffer_of(indices), valid = validity_of(validity, first, n), target = writable(used)
+    cdef const uint8_t* bits = bits_of(valid)
     cdef const uint8_t* at
-    cdef const uint8_t* bits
     cdef int status
     if width not in (1, 2, 4, 8):
         raise ValueError(f"width: expected 1, 2, 4 or 8, found {width}")
-    try:
-        at = views.items(indices, width, first, n, "indices")
-        views.validity(validity, first, n, &bits)
-        target = views.open(used, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        with nogil:
-            status = pf_mark_used(at, width, bits, first, n, <uint8_t*>target.buf, target.len)
-        return status == 0
-    finally:
-        views.close()
+    at = items(source, width, first, n, "indices")
+    with nogil:
+        status = pf_mark_used(at, width, bits, first, n, target.data, target.size)
+    return status == 0
 
 
 pf_choose_level()

@@ -1,10 +1,7 @@
-"""Python's buffers as pointers: the one place that speaks the buffer protocol for the kernels."""
-
+"""The buffers of Python objects as pointers. All kernels take buffers through this module."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t
-
-cdef uint8_t nothing[8]
 
 
 cdef class Buffer:
@@ -18,7 +15,7 @@ cdef class Buffer:
 cdef Buffer acquire(object source, int flags):
     cdef Buffer buffer = Buffer.__new__(Buffer)
     PyObject_GetBuffer(source, &buffer.view, flags)
-    buffer.data = <uint8_t*>buffer.view.buf if buffer.view.buf != NULL else nothing
+    buffer.data = <uint8_t*>buffer.view.buf if buffer.view.buf != NULL else <uint8_t*>pf_nothing
     buffer.size = <size_t>buffer.view.len
     return buffer
 
