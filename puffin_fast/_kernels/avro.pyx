@@ -1,6 +1,6 @@
 """Records of an Avro block walked without being decoded: whether they take exactly the block's bytes.
 
-A program of int64 words says what a record is; each operation stands before its operands:
+A program of int64 words describes a record. Each operation is followed by its operands:
 
     LONG | FLOAT | DOUBLE | BYTES | FIXED size | OPTIONAL index-of-null n-words words… | ARRAY n-words words…
 

@@ -2,12 +2,14 @@
 
 Each function takes contiguous buffers, works without the GIL, and returns `Block`s that Arrow wraps without a copy.
 Offsets are int64, n + 1 of them; each function checks that they ascend inside what they point into, since what comes
-through Arrow's C interface may say anything. Scratch is that of the largest single vector.
+through Arrow's C interface may have any offsets. Scratch is that of the largest single vector.
 
 Blobs are checked and then read where they lie. Arrow's buffers are immutable by its specification; where another
 thread writes to them during a call nevertheless, no memory but the result's is written to and no other is read, and
 the result is an error or holds some other positions: cursors stop at the blob's end, what is written is bounded by
 what was counted, and unions check what they have written.
+
+Past 400 lines: each function is one entry point over whole columns, and all share `Block`, `_Blobs` and their checks.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -33,9 +35,11 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, pf_nothing
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
-cdef extern from "bitmaps.h" nogil:
-    int pf_choose_level()
+cdef extern from "flags.h" nogil:
     void pf_append_bits(const uint8_t* bits, size_t n_bits, uint8_t* out, size_t at)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
 
 cdef enum Limit:
     MOST_ROWS = 0x0FFFFFFFFFFFFFFF      # of all masks of a call together
@@ -249,7 +253,7 @@ cdef size_t check_all(const uint8_t* data, const int64_t* bounds, size_t n, int6
 
 
 cdef class _Blobs:
-    """A column of blobs while a function works on it; where(i) says in errors which one blob i is."""
+    """A column of blobs for the time of one call; where(i) names blob i in errors."""
 
     cdef Buffer source
     cdef Buffer offsets
@@ -426,7 +430,7 @@ cdef bint vector_has(const uint8_t* vector, size_t size, uint64_t position) noex
 
 
 def contains_each(data, offsets, size_t n, positions, where):
-    """Whether position i (8-byte integers) stands in blob i, as n bytes of 0 and 1."""
+    """Whether blob i contains position i (8-byte integers), as n bytes of 0 and 1."""
     cdef _Blobs blobs = _Blobs(data, offsets, n, where)
     cdef Block answers = new_block(n)
     cdef Buffer queries = buffer_of(positions)

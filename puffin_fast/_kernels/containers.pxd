@@ -32,12 +32,12 @@ cdef struct Summary:
     uint64_t n_containers[3]    # by Kind
     uint64_t first              # positions; undefined when cardinality is 0
     uint64_t last
-    bint non_canonical          # well-formed, but in a form that is never written (`validate` says which)
+    bint non_canonical          # well-formed, but in a form that is never written (listed at `validate`)
 
 
 cdef class BitmapSummary:
     cdef readonly object data           # the bytes that were checked; None unless a kernel made this object of `bytes`
-    cdef readonly size_t start          # where the bitmap stands in them
+    cdef readonly size_t start          # the bitmap is data[start:stop]
     cdef readonly size_t stop
     cdef readonly uint64_t cardinality
     cdef readonly uint64_t n_arrays

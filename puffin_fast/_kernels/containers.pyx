@@ -13,6 +13,9 @@ and a 32-bit bitmap:
     array: u16 value *      bitmap: u64 word * 1024      run: u16 number | { u16 start, u16 length - 1 }*
 
 Source: https://github.com/RoaringBitmap/RoaringFormatSpec and the Puffin specification, `deletion-vector-v1`.
+
+Past 400 lines: the checks, the cursor's rules and the writer share the same structs, and calls between modules cannot be
+inlined.
 """
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -29,21 +32,27 @@ from puffin_fast._kernels.bytes cimport (
 
 from puffin_fast.errors import CorruptDataError
 
-cdef extern from "bitmaps.h" nogil:
-    int pf_choose_level()
-    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
-    uint32_t pf_bitmap_runs(const uint8_t* bits)
-    size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
-    void pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out, uint32_t n_runs)
-    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
-
-cdef extern from "memory.h" nogil:
-    void pf_ask_for_huge_pages(void* data, size_t size)
-
 cdef extern from "arrays.h" nogil:
     int pf_array_check(const uint8_t* values, size_t n, uint32_t* adjacent)
     uint32_t pf_runs_check(const uint8_t* pairs, size_t n, int* touching)
     uint32_t pf_runs_of_array(const uint8_t* values, size_t n, uint8_t* out)
+
+cdef extern from "bitmap_combine.h" nogil:
+    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+
+cdef extern from "bitmap_count.h" nogil:
+    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
+    uint32_t pf_bitmap_runs(const uint8_t* bits)
+
+cdef extern from "bitmap_expand.h" nogil:
+    size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
+    void pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out, uint32_t n_runs)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
+
+cdef extern from "memory.h" nogil:
+    void pf_ask_for_huge_pages(void* data, size_t size)
 
 cdef enum FaultCode:
     TRUNCATED = 1
@@ -83,11 +92,10 @@ _FAULTS = (
 
 
 cdef class BitmapSummary:
-    """What the check of a serialised bitmap found; only a check makes one that says anything.
+    """The result of the check of a serialised bitmap. Python code cannot make one with values.
 
     Attributes:
-        data, start, stop: the bitmap stands at data[start:stop]; data is None where it was not `bytes`, which cannot
-            change.
+        data, start, stop: the bitmap is data[start:stop]; data is None unless it is `bytes`, which cannot change.
         cardinality: positions.
         n_arrays, n_bitmaps, n_runs: containers.
         first, last: positions; meaningless for the empty set.
@@ -112,7 +120,7 @@ cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summ
 
 
 cdef object corrupt(const Fault* fault, object path, uint64_t base):
-    """The exception that says what a `Fault` holds; base is added to its offset."""
+    """The exception for a `Fault`; base is added to its offset."""
     return CorruptDataError(
         _FAULTS[fault.code], path=path, offset=fault.offset + base, expected=fault.expected, found=fault.found
     )
@@ -136,7 +144,7 @@ cdef struct Header:
 
 
 cdef struct Found:
-    # What the check of one container tells.
+    # The result of the check of one container.
     Kind kind
     size_t size
     uint32_t first              # values
@@ -431,7 +439,7 @@ cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil:
 
 
 cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind kind, size_t size) noexcept nogil:
-    """Takes the payload of `size` bytes that stands in the room."""
+    """Appends a container whose payload of `size` bytes is already in the reserved space."""
     cdef Record* record
     if not reserve(&writer.records, sizeof(Record)):
         return False
@@ -571,7 +579,7 @@ cdef uint32_t join_runs(const Container* container, uint8_t* pairs, bint* broken
 
 
 cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil:
-    """A container of somebody's bytes, brought into the form that a point-built set would have."""
+    """Appends a copy of a container, in the form that this package writes."""
     cdef Bytes scratch
     cdef uint8_t* out
     cdef bint done

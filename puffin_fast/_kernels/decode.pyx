@@ -8,17 +8,19 @@ from puffin_fast._kernels.containers cimport (
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
+cdef extern from "bitmap_expand.h" nogil:
+    size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
+
 cdef extern from "positions.h" nogil:
-    int pf_choose_level()
     void pf_widen(const uint8_t* values, size_t n, uint64_t base, uint64_t* out)
     void pf_sequence(uint64_t first, size_t n, uint64_t* out)
 
-cdef extern from "bitmaps.h" nogil:
-    size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
 
 
 def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
-    """Checks a serialised 64-bit bitmap that stands at data[start:stop].
+    """Checks the serialised 64-bit bitmap at data[start:stop].
 
     Args:
         data: any contiguous buffer.

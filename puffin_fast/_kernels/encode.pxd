@@ -17,8 +17,8 @@ cdef struct Encoder:
     Bytes sorted                # copies of positions that came unsorted
     Bytes spare
     Bytes marks                 # a byte for each position of a chunk
-    Writer writer               # what unsorted dense positions go through
-    const uint64_t* positions   # what `containers` speaks of
+    Writer writer               # of unsorted dense positions
+    const uint64_t* positions   # those that `containers` describes
     bint by_writer
     size_t size                 # exact size of the serialised bitmap
     uint64_t cardinality

@@ -12,6 +12,8 @@ once more with 16 each; sorted with repeats adds 8 a position. Buffers grow by d
 Positions are the caller's memory and are read more than once. They must not change during a call; if another thread
 changes them nevertheless, nothing is written outside of what was measured, and the result is either `CHANGED` or bytes
 that hold some other positions.
+
+Past 400 lines: `encoder_measure` and `encoder_store` follow the same plan of containers.
 """
 
 from cpython.bytes cimport PyBytes_AsString
@@ -31,16 +33,18 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 from puffin_fast.errors import InvalidInputError
 
+cdef extern from "flags.h" nogil:
+    void pf_pack_marks(uint8_t* marks, uint8_t* bits)
+
 cdef extern from "positions.h" nogil:
-    int pf_choose_level()
-    void pf_prefetch_to_write(void* at)
     size_t pf_scan_chunk(const uint64_t* x, size_t n, uint32_t* adjacent, uint64_t* disorder)
     void pf_narrow(const uint64_t* x, size_t n, uint8_t* out)
     void pf_scatter(const uint64_t* x, size_t n, uint8_t* marks)
     uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out, uint32_t room)
 
-cdef extern from "bitmaps.h" nogil:
-    void pf_pack_marks(uint8_t* marks, uint8_t* bits)
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
+    void pf_prefetch_to_write(void* at)
 
 cdef enum:
     BUCKET_BITS_MIN = 16        # a chunk
@@ -50,7 +54,7 @@ cdef enum:
     BUCKET_GOOD = 4096          # positions a bucket that make up for a further bucket
     BUCKET_MIN = 256            # fewer: sorting them all is cheaper
     DENSE_SHIFT = 6             # at one in 64, setting bits beats sorting
-    SAMPLED = 64                # positions that tell how wide buckets should be
+    SAMPLED = 64                # positions from which the width of buckets is estimated
     PARTITION_MIN = 4096
     AT_ONCE = 8                 # positions whose places fit into registers
     RUNS_SHIFT = 18             # of a container's runs in its plan: fewer than 2,048 where they are the smallest form
@@ -229,7 +233,7 @@ cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x,
 
 
 cdef struct Survey:
-    # What one pass over unsorted positions tells.
+    # The result of one pass over unsorted positions.
     uint64_t low
     uint64_t high
     bint ascending

@@ -19,7 +19,7 @@ cdef enum FrameFault:
     WRONG_MAGIC
     WRONG_LENGTH
     WRONG_CRC
-    WRONG_VECTOR                # the fault inside says which rule
+    WRONG_VECTOR                # the fault names the rule
     NOT_SUMMED                  # memory was out while the checksum was computed
 
 cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil

@@ -45,7 +45,7 @@ cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil:
 
 
 cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
-    """Frames the vector that stands at blob + HEAD_BYTES; False when memory is out."""
+    """Writes the frame around the vector at blob + HEAD_BYTES. False when memory is out."""
     cdef uint32_t sum
     store32_be(blob, <uint32_t>(MAGIC_BYTES + vector_size))
     memcpy(blob + LENGTH_BYTES, &magic_word, MAGIC_BYTES)
@@ -88,7 +88,7 @@ cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* f
 
 
 cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t offset):
-    """The exception that says what `check_blob` found."""
+    """The exception for a fault that `check_blob` found."""
     expected = fault.expected
     found = fault.found
     if code == NOT_SUMMED:
@@ -137,7 +137,7 @@ def check(blob, path=None, uint64_t offset=0):
     """Checks a whole blob: magic, length and checksum before meaning, then every rule of the vector.
 
     Returns:
-        The `BitmapSummary` of the vector, which stands at blob[8:-4].
+        The `BitmapSummary` of the vector, blob[8:-4].
 
     Raises:
         CorruptDataError: the bytes are not a well-formed blob.

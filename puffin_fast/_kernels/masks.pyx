@@ -10,12 +10,16 @@ from puffin_fast._kernels.containers cimport (
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
-cdef extern from "bitmaps.h" nogil:
-    int pf_choose_level()
+cdef extern from "bitmap_combine.h" nogil:
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+
+cdef extern from "flags.h" nogil:
     void pf_spread_bits(const uint8_t* bits, size_t n_bits, uint8_t flip, uint8_t* out)
     void pf_pack_flags(const uint8_t* flags, size_t n, uint8_t* bits)
     void pf_shift_bits(const uint8_t* bits, size_t from_bit, size_t n_bits, uint8_t* out)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
 
 
 cdef void fill_bytes(const uint8_t* data, size_t size, uint64_t first, uint64_t n_rows, uint8_t flip, uint8_t* out) noexcept nogil:

@@ -6,7 +6,7 @@
 
 /* How many of the n > 0 positions stand in the chunk of 65,536 of x[0], in one pass that also proves them
  * strictly ascending: *disorder >> 16 is non-zero if they are not; *adjacent counts steps of exactly 1.
- * (A step inside a chunk is below 65,536, and a step of zero or less wraps, so one OR of all steps - 1 tells.) */
+ * (A step inside a chunk is below 65,536, and a step of zero or less wraps, so the OR of all steps - 1 shows it.) */
 static size_t pf_scan_chunk_portable(const uint64_t *x, size_t n, uint32_t *adjacent, uint64_t *disorder) {
     const uint64_t last = x[0] | 0xFFFF;
     uint64_t spread = 0;
@@ -188,8 +188,8 @@ static void pf_scatter(const uint64_t *x, size_t n, uint8_t *scratch) {
 }
 
 /* The runs of n > 0 strictly ascending positions of one chunk as (start, length - 1) pairs; returns their number,
- * or room + 1 when there are more than the `room` that out has (they were counted before: somebody changed them).
- * Ascending without repeats, x[i + k] - x[i] == k says that all between is contiguous: long runs are leapt over. */
+ * or room + 1 when there are more than the `room` that out has (they were counted before: another thread has changed them).
+ * Ascending without repeats, x[i + k] - x[i] == k means that all between is contiguous: long runs are skipped in leaps. */
 static uint32_t pf_runs_of_positions(const uint64_t *x, size_t n, uint8_t *out, uint32_t room) {
     uint32_t runs = 0;
     size_t i = 0;

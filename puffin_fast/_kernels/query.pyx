@@ -1,4 +1,4 @@
-"""Questions to one checked bitmap: membership, rank, select; through a directory of its containers."""
+"""Queries of one checked bitmap: membership, rank and select, through a directory of its containers."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -8,17 +8,17 @@ from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
 from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
-cdef extern from "arrays.h" nogil:
-    int pf_choose_level()
+cdef extern from "bitmap_search.h" nogil:
+    uint32_t pf_bitmap_rank(const uint8_t* bits, uint32_t below)
+    uint32_t pf_bitmap_select(const uint8_t* bits, uint32_t index)
+
+cdef extern from "container_search.h" nogil:
     int pf_array_has(const uint8_t* values, size_t n, uint16_t value)
     int pf_runs_have(const uint8_t* pairs, size_t n, uint16_t value)
     size_t pf_array_lower_bound(const uint8_t* values, size_t n, uint16_t value)
 
-cdef extern from "bitmaps.h" nogil:
-    uint32_t pf_bitmap_rank(const uint8_t* bits, uint32_t below)
-    uint32_t pf_bitmap_select(const uint8_t* bits, uint32_t index)
-
 cdef extern from "simd.h" nogil:
+    int pf_choose_level()
     void pf_prefetch(const void* at)
 
 cdef enum:
@@ -67,9 +67,9 @@ cdef uint32_t select_in(const Container* c, uint32_t index) noexcept nogil:
 
 
 cdef class Directory:
-    """Where each container of a checked bitmap lies, and how many positions stand before it.
+    """The address of each container of a checked bitmap, and the number of positions before it.
 
-    Holds the bytes alive; 48 bytes a container, and at most 16 more once many questions are asked at a time.
+    Keeps a reference to the bytes. Takes 48 bytes for each container, and at most 16 more after a call with many queries.
     """
 
     cdef Buffer source

@@ -5,9 +5,11 @@ from libc.stdint cimport uint8_t, uint32_t
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "rows.h" nogil:
-    int pf_choose_level()
     size_t pf_count_runs(const uint8_t* bits, size_t start, size_t n)
     size_t pf_rows(const uint8_t* bits, size_t start, size_t n, uint32_t* out, size_t room)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
 
 
 cdef int inside(size_t from_bit, size_t n_rows, size_t n_bytes) except -1:

@@ -10,13 +10,13 @@ cdef struct Vector:
 
 cdef struct Input:
     Cursor cursor
-    Container container         # the one the cursor stands on
+    Container container         # the current one of the cursor
 
 cdef struct UnionScratch:
-    # Zeroed to start with; serves many unions in turn.
+    # Zeroed before its first use; many unions use it one after the other.
     size_t capacity
     Input* inputs
-    Input** heap                # of the inputs that have more, by key
+    Input** heap                # of the inputs that have containers left, by key
     Container* same             # containers of one key
     const uint8_t** bitmaps     # those of them that are bitmaps
     uint8_t* room

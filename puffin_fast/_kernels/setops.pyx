@@ -1,4 +1,7 @@
-"""Set operations from serialised bytes to serialised bytes, container by container."""
+"""Set operations from serialised bytes to serialised bytes, container by container.
+
+Past 400 lines: operations on two bitmaps and the union of many share the operations on containers.
+"""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -11,17 +14,11 @@ from puffin_fast._kernels.containers cimport (
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of
 
-cdef extern from "bitmaps.h" nogil:
-    int pf_choose_level()
-    enum:
-        PF_OR
-        PF_AND
-        PF_ANDNOT
-        PF_XOR
-    uint32_t pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
-    uint32_t pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
-    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
-    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+cdef extern from "array_merge.h" nogil:
+    size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
 
 cdef extern from "arrays.h" nogil:
     enum:
@@ -30,13 +27,25 @@ cdef extern from "arrays.h" nogil:
     void pf_sparse_set(const uint8_t* values, size_t n, uint8_t* sparse)
     size_t pf_sparse_take(uint8_t* sparse, uint8_t* out)
     uint32_t pf_runs_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
-    size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
-    size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
-    size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
-    size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_symmetric(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_filter(const uint8_t* values, size_t n, const uint8_t* bits, unsigned wanted, uint8_t* out)
     void pf_array_set(const uint8_t* values, size_t n, uint8_t* bits)
+
+cdef extern from "bitmap_combine.h" nogil:
+    enum:
+        PF_OR
+        PF_AND
+        PF_ANDNOT
+        PF_XOR
+    uint32_t pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
+    uint32_t pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
+    void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
+
+cdef extern from "bitmap_count.h" nogil:
+    uint32_t pf_bitmap_cardinality(const uint8_t* bits)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
 
 OR = PF_OR
 AND = PF_AND

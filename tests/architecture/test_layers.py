@@ -206,7 +206,7 @@ def test_public_names_are_explicit(path: Path) -> None:
 SOURCES = sorted(
     path
     for folder, patterns in {
-        PACKAGE: ("*.py",),
+        PACKAGE: ("*.py", "*.pyx", "*.pxd", "*.h"),
         PACKAGE.parent / "benchmarks": ("*.py",),
         PACKAGE.parent / "bench_data": ("*.py",),
     }.items()
