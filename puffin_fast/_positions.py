@@ -66,7 +66,7 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
 def checked_array(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
     """The same array, whose buffers hold what its length, offsets, views and indices say.
 
-    Arrow reads where these point to, and may crash; nobody checks them where an array is made. The offsets of lists
+    Arrow reads where these point to, and may crash. They are not checked when an array is made. The offsets of lists
     and of binary values are left out: they are checked where they are read.
 
     Raises:

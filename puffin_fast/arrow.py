@@ -41,7 +41,7 @@ _MOST_ROWS = (1 << 60) - 1
 
 
 def _column(source: Any, what: str) -> pa.Array:
-    """Any Arrow-speaking object, or a plain sequence, as one array without nulls; a dictionary stays one."""
+    """Any object with the Arrow C interface, or a sequence, as one array without nulls. Dictionaries stay encoded."""
     if isinstance(source, pa.Array | pa.ChunkedArray):
         column = source
     elif hasattr(source, "__arrow_c_array__"):
@@ -220,7 +220,7 @@ def union(lists: Any) -> pa.Array:
 
 
 def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
-    """Whether each position stands in the blob of its row; negative ones never do.
+    """Whether each position is in the blob of its row. Negative positions never are.
 
     A dictionary-encoded column of blobs (rows beside the vector of their file) decodes each blob once.
 
@@ -262,7 +262,7 @@ def _contains_by_dictionary(column: pa.DictionaryArray, asked: npt.NDArray[Any])
 
 
 def mask(blobs: Any, n_rows: Any) -> pa.Array:
-    """One flag a row of each blob's data file: true where the row is deleted.
+    """One flag for each row of each blob's data file: true where the row is deleted.
 
     Args:
         blobs: binary values, or one `bytes`.

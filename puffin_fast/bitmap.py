@@ -205,7 +205,7 @@ class PositionBitmap:
             path, offset: where the bytes came from, for errors.
 
         Raises:
-            CorruptDataError: a rule of the format is broken; it says which, where, and what was found.
+            CorruptDataError: a rule of the format is broken. The message names rule, offset and value.
         """
         data = as_bytes(data, "bitmap")
         return cls.of_checked(decode.check(data, 0, len(data), path, offset))
@@ -254,7 +254,7 @@ class PositionBitmap:
 
     @property
     def location(self) -> tuple[bytes, int, int]:
-        """For codecs: (data, start, stop) of the vector, which stands at data[start:stop]."""
+        """For codecs: (data, start, stop): the vector is data[start:stop]."""
         return self._data, self._start, self._stop
 
     @property

@@ -1,4 +1,4 @@
-"""The check that all codecs end with: as many positions as the metadata says."""
+"""The last check of all codecs: the number of positions equals the metadata's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def counted(
 
     Args:
         bitmap: what was read.
-        cardinality: what the metadata says; None: not known.
+        cardinality: number of positions in the metadata; None when it is not known.
         what: the vector's name in the error.
         path, offset: where it lies, for the error.
 

@@ -54,7 +54,7 @@ def convert(
     Args:
         blob: any contiguous buffer that holds exactly one vector.
         source, target: two of `FORMATS`.
-        cardinality: how many positions the metadata says there are; None: not known.
+        cardinality: number of positions in the metadata; None when it is not known.
         path, offset: where the vector lies, for errors.
 
     Raises:

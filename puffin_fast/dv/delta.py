@@ -66,7 +66,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds exactly one record, of either payload.
-        cardinality: what the descriptor says; None: not known.
+        cardinality: number of positions in the descriptor; None when it is not known.
         path, offset: where the record lies, for errors.
 
     Raises:
@@ -92,13 +92,13 @@ def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
 def decode_inline(
     text: str, size_in_bytes: int, *, cardinality: int | None = None, path: str | None = None
 ) -> PositionBitmap:
-    """The set of a vector that stands inline in the log.
+    """The positions of a vector that is stored inline in the log.
 
     Args:
         text: `pathOrInlineDv` of a descriptor of storage type `i`.
         size_in_bytes: `sizeInBytes` of it: the payload without padding.
-        cardinality: what the descriptor says; None: not known.
-        path: where the descriptor stands, for errors; offsets in them are of the payload.
+        cardinality: number of positions in the descriptor; None when it is not known.
+        path: the log file of the descriptor, for errors. Offsets in errors count from the payload's start.
 
     Raises:
         CorruptDataError: not Z85, of another size, or no well-formed payload.

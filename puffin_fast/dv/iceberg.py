@@ -44,7 +44,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds exactly one blob; `bytes` are read in place, others copied.
-        cardinality: how many positions the metadata says there are; None: not known.
+        cardinality: number of positions in the metadata; None when it is not known.
         path, offset: where the blob lies, for errors.
 
     Raises:

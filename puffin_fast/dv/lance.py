@@ -58,7 +58,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds the whole file.
-        cardinality: what the manifest says (`num_deleted_rows`); None: not known.
+        cardinality: `num_deleted_rows` of the manifest; None when it is not known.
         path, offset: where the file lies, for errors.
 
     Raises:

@@ -75,7 +75,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds exactly one bitmap.
-        cardinality: what the metadata says; None: not known.
+        cardinality: number of positions in the metadata; None when it is not known.
         path, offset: where it lies, for errors.
 
     Raises:
@@ -103,7 +103,7 @@ def decode(
 
 
 class _Reader:
-    """Takes bytes off the front, and says where something is wrong."""
+    """Reads bytes from the front, and raises errors with their offset."""
 
     def __init__(self, data: _Bytes, path: str | None, offset: int) -> None:
         self.data, self.at = data, 0

@@ -54,7 +54,7 @@ def decode(
 
     Args:
         blob: any contiguous buffer that holds exactly one record.
-        cardinality: what the index manifest says; None: not known.
+        cardinality: number of positions in the index manifest; None when it is not known.
         path, offset: where the record lies, for errors.
 
     Raises:
