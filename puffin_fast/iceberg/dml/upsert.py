@@ -249,17 +249,18 @@ def _find(table: Table, base: Snapshot, source: _Source, *, compared: bool, thre
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
     def work(split: Split) -> Iterator[tuple[Any, ...]]:
-        for batch in reader.read(split):
+        for read in reader.read(split):
+            batch = read.select(list(range(len(fields))))  # not by name: a table may have a `_pos` of its own
             columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
             places = source.places(columns)
             same = np.full(len(places), bool(given))
             for name, column in given.items():
                 same &= _same(column.take(pa.array(places)), batch.column(name))
             ids = np.full(len(places), -1)
-            if ROW_ID.name in batch.schema.names:
-                ids = batch.column(ROW_ID.name).fill_null(-1).to_numpy(zero_copy_only=False)
+            if len(extra) > 1:
+                ids = read.column(len(fields) + 1).fill_null(-1).to_numpy(zero_copy_only=False)
             number = np.full(len(places), numbers[id(split.task)])
-            yield number, batch.column("_pos").to_numpy(), places, same, ids
+            yield number, read.column(len(fields)).to_numpy(), places, same, ids
 
     splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
     found = list(in_order(splits, work, workers))

@@ -231,6 +231,20 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["_pos", "_row_id"])
+def test_columns_named_as_metadata_columns_are_columns(
+    shared_catalog: SqlCatalog, namespace: str, name: str
+) -> None:
+    """Rows are compared by the table's own column, and found by the real position."""
+    rows = pa.table({"id": [1, 2, 3], name: pa.array([7, 7, 7])})
+    table = create_table(shared_catalog, f"{namespace}.metadata", rows.schema)
+    append(table, rows)
+    assert upsert(table, pa.table({"id": [1, 3], name: [7, 8]}), "id").rows_updated == 1
+    assert rows_of(table).column(name).to_pylist() == [7, 7, 8]
+    assert upsert(table, pa.table({"id": [4], name: [8]}), name).rows_updated == 1
+    assert rows_of(table).to_pylist() == [{"id": i, name: 7 if i < 4 else 8} for i in (1, 2, 4)]
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_bad_rows_are_refused_and_change_nothing(
     shared_catalog: SqlCatalog, namespace: str, version: int
