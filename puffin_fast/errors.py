@@ -1,4 +1,4 @@
-"""The exception tree: the type says whose fault it is, the message where, what was expected and found."""
+"""Exceptions. The type is the kind of cause; the message has the location, what was expected and what was found."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = [
 
 
 class PuffinFastError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base class of the errors that this package raises."""
 
 
 class InvalidInputError(PuffinFastError, ValueError):
-    """The caller passed something that cannot be right: a null, a negative position, a wrong dtype."""
+    """An argument is invalid: a null, a negative position, a wrong dtype."""
 
 
 class CorruptDataError(PuffinFastError, ValueError):
-    """Bytes that are not what their format says.
+    """Bytes do not conform to their format.
 
     Args:
-        what: the check that failed, in the specification's words.
-        path: the file, when known.
-        offset: the byte offset in that file (or buffer) of the failed check, when known.
-        expected: what the format demands there.
-        found: what stands there.
+        what: the checked value, in the terms of the specification.
+        path: the file, if known.
+        offset: the byte offset of the value in the file or buffer, if known.
+        expected: the value or range that the format allows.
+        found: the value that was found.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class CorruptDataError(PuffinFastError, ValueError):
 def _corrupt(
     what: str, path: str | None, offset: int | None, expected: object, found: object
 ) -> CorruptDataError:
-    """Rebuilds a `CorruptDataError` after pickling: errors travel from Spark's workers to the driver."""
+    """Rebuilds a `CorruptDataError` after pickling, which Spark uses to send errors to the driver."""
     return CorruptDataError(what, path=path, offset=offset, expected=expected, found=found)
 
 
 class LimitExceededError(PuffinFastError, ValueError):
-    """A stated limit of this package or of a format would be passed."""
+    """A limit of this package or of a format would be exceeded."""
 
 
 class UnsupportedError(PuffinFastError):
-    """A feature, codec or version that exists elsewhere and is not handled here."""
+    """A valid feature, codec or version that this package does not support."""
 
 
 class MissingExtraError(PuffinFastError, ImportError):
@@ -80,7 +80,7 @@ class MissingExtraError(PuffinFastError, ImportError):
 
     Args:
         package: the package that could not be imported.
-        extra: the extra of puffin-fast that brings it.
+        extra: the extra of puffin-fast that installs it.
     """
 
     def __init__(self, package: str, extra: str) -> None:
@@ -93,12 +93,12 @@ class MissingExtraError(PuffinFastError, ImportError):
 
 
 class NotFoundError(PuffinFastError, LookupError):
-    """A file, table, column or snapshot that is not there."""
+    """A file, table, column or snapshot does not exist."""
 
 
 class ConflictError(PuffinFastError):
-    """A commit lost against another writer whose changes it cannot stand beside; the table is unchanged."""
+    """Another commit made a conflicting change. This commit did not happen."""
 
 
 class CommitUnknownError(PuffinFastError):
-    """The catalog did not say whether a commit happened; nothing was deleted, the message says what to do."""
+    """It is unknown whether a commit happened. No file was removed; the message describes what to do."""

@@ -1,9 +1,9 @@
-"""Deletion vectors in Puffin files: where the blob's codec and the container meet.
+"""Reads and writes deletion vectors in Puffin files.
 
-A vector is found in two ways: through the footer (`read_vectors`, all of a file), or by the path, offset and
-length that a manifest entry names (`read_vector`, `read_ranges`), which needs no footer and also works where
-the file is no Puffin file at all. Blob type, fields and properties are those of the Puffin specification,
-"deletion-vector-v1 blob type".
+There are two ways to read vectors. `read_vectors` reads the footer and all vectors of a file. `read_vector` and
+`read_ranges` read vectors by the path, offset and length of a manifest entry; they do not need a footer, so the file
+may have another format. Blob type, fields and properties follow the Puffin specification, "deletion-vector-v1 blob
+type".
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _DIGITS = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorLocation:
-    """Where a written vector lies: what a manifest entry needs.
+    """The location of a deletion vector, as in a manifest entry.
 
     Attributes:
-        data_file: location of the data file whose rows it deletes.
+        data_file: the location of the referenced data file.
         path: the Puffin file.
-        offset: first byte of the blob (field 144, content_offset).
-        length: bytes of the blob (field 145, content_size_in_bytes).
-        cardinality: deleted rows (field 103, record_count).
-        file_size: bytes of the whole Puffin file (field 104, file_size_in_bytes).
+        offset: the offset of the blob (field 144, content_offset).
+        length: the length of the blob in bytes (field 145, content_size_in_bytes).
+        cardinality: the number of deleted rows (field 103, record_count).
+        file_size: the size of the Puffin file in bytes (field 104, file_size_in_bytes).
     """
 
     data_file: str
@@ -68,13 +68,13 @@ class DeletionVectorLocation:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong with a Puffin file of vectors.
+    """A problem of a Puffin file of deletion vectors.
 
     Attributes:
         path: the file.
-        offset: of the blob, None where the file as a whole is meant.
-        data_file: whose vector it is, where that is known.
-        message: what is wrong, with expected and found.
+        offset: the offset of the blob; None for a problem of the whole file.
+        data_file: the referenced data file, if known.
+        message: describes the problem, with the expected and the found value.
     """
 
     path: str
@@ -91,23 +91,23 @@ def write_vectors(
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
 ) -> list[DeletionVectorLocation]:
-    """Writes one Puffin file of deletion vectors; when anything fails, none.
+    """Writes a Puffin file of deletion vectors. If an error is raised, no file is left.
 
     Args:
-        path: as `PuffinWriter` takes it.
-        vectors: (location of the data file, its deleted positions) as bitmaps or as encoded
-            ``deletion-vector-v1`` blobs, which are decoded to check them; consumed one by one. A mapping, as
-            `read_vectors` returns it, or pairs.
-        filesystem: as `PuffinWriter` takes it.
-        properties: of the file, besides ``created-by``.
-        overwrite: replace a file of that name.
+        path: as for `PuffinWriter`.
+        vectors: a mapping (such as the result of `read_vectors`) or pairs of data file location and deleted
+            positions. The positions are a bitmap or an encoded ``deletion-vector-v1`` blob, which is decoded to
+            check it. Pairs are consumed one by one.
+        filesystem: as for `PuffinWriter`.
+        properties: properties of the file; ``created-by`` is added.
+        overwrite: whether to replace an existing file.
 
     Returns:
-        One entry per vector, in their order.
+        the location of each vector, in the given order.
 
     Raises:
-        InvalidInputError: two vectors for one data file, no bitmap or blob, a file that exists.
-        CorruptDataError: a blob that is not a deletion vector.
+        InvalidInputError: a data file has two vectors, a value is neither bitmap nor blob, or the file exists.
+        CorruptDataError: a blob is not a deletion vector.
     """
     name = _name_of(path)
     written: list[tuple[str, BlobMetadata, int]] = []
@@ -115,10 +115,10 @@ def write_vectors(
     with PuffinWriter(path, filesystem=filesystem, properties=properties, overwrite=overwrite) as writer:
         for data_file, vector in _pairs(vectors):
             if not isinstance(data_file, str) or not data_file:
-                raise InvalidInputError(f"vectors: expected a data file's location, found {data_file!r}")
+                raise InvalidInputError(f"vectors: expected the location of a data file, found {data_file!r}")
             if data_file in seen:
                 raise InvalidInputError(
-                    f"vectors: {data_file} twice; a data file has one vector, unite them first"
+                    f"vectors: expected one vector per data file, found two for {data_file}; unite them first"
                 )
             seen.add(data_file)
             if isinstance(vector, PositionBitmap):
@@ -155,7 +155,7 @@ def _checked_blob(data_file: str, blob: Buffer) -> tuple[bytes, int]:
         data = bytes(memoryview(blob))
     except TypeError:
         raise InvalidInputError(
-            f"vectors: {data_file}: expected a PositionBitmap or a blob's bytes, found {type(blob).__name__}"
+            f"vectors: {data_file}: expected a PositionBitmap or the bytes of a blob, found {type(blob).__name__}"
         ) from None
     return data, len(codec.decode(data, path=f"vector of {data_file}"))
 
@@ -170,20 +170,20 @@ def read_vector(
     file_size: int | None = None,
     decode: Callable[..., PositionBitmap] = codec.decode,
 ) -> PositionBitmap:
-    """Reads one vector from where a manifest entry says it is; the footer is neither needed nor read.
+    """Reads one vector by the range in a manifest entry. The footer is not read.
 
     Args:
-        path: local path, URI, path on `filesystem`, or open binary file object that can seek.
-        offset: first byte of the blob, 0 in a file that is nothing but a blob.
-        length: bytes of the blob.
-        cardinality: what the entry says (record_count); checked.
+        path: a local path, a URI, a path on `filesystem`, or an open, seekable binary file object.
+        offset: the offset of the blob; 0 if the file is only a blob.
+        length: the length of the blob in bytes.
+        cardinality: record_count of the entry, compared with the vector's.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
-        file_size: bytes of the file where known.
-        decode: of another format than Iceberg's: the `decode` of its codec in `dv`.
+        file_size: the size of the file in bytes, if known.
+        decode: the `decode` of a codec in `dv`, for other formats than Iceberg's.
 
     Raises:
         NotFoundError: there is no such file.
-        CorruptDataError: the range is not a whole ``deletion-vector-v1`` blob, or not of this cardinality.
+        CorruptDataError: the range is not a complete ``deletion-vector-v1`` blob, or has another cardinality.
     """
     ((_, vector),) = read_ranges(
         path,
@@ -203,14 +203,14 @@ def read_ranges(
     file_size: int | None = None,
     decode: Callable[..., PositionBitmap] = codec.decode,
 ) -> Iterator[tuple[int, PositionBitmap]]:
-    """Reads several vectors of one file by their ranges, neighbours in one read, without the footer.
+    """Reads several vectors of one file by their ranges. Near ranges are joined to one read; the footer is not read.
 
     Args:
-        path: as `read_vector` takes it.
-        ranges: (offset, length, cardinality or None) of each, in any order.
-        filesystem: as `read_vector` takes it.
-        file_size: bytes of the file where known.
-        decode: as `read_vector` takes it.
+        path: as for `read_vector`.
+        ranges: (offset, length, cardinality or None) of each vector, in any order.
+        filesystem: as for `read_vector`.
+        file_size: the size of the file in bytes, if known.
+        decode: as for `read_vector`.
 
     Yields:
         (index in `ranges`, vector), in the order of the file.
@@ -230,21 +230,21 @@ def read_ranges(
 def read_vectors(
     path: Path, *, filesystem: Any = None, file_size: int | None = None
 ) -> dict[str, PositionBitmap]:
-    """Reads all vectors of a Puffin file, through its footer; blobs of other types are passed over.
+    """Reads the footer and all vectors of a Puffin file; blobs of other types are skipped.
 
-    A table's manifest decides which vectors of a file count: where it is at hand, use `read_ranges`.
+    A file may have vectors that no manifest references. If there is a manifest, use `read_ranges`.
 
     Args:
-        path: as `read_vector` takes it.
-        filesystem: as `read_vector` takes it.
-        file_size: bytes of the file where known.
+        path: as for `read_vector`.
+        filesystem: as for `read_vector`.
+        file_size: the size of the file in bytes, if known.
 
     Returns:
-        The vectors by location of their data file, in the order of the file.
+        the vectors by location of the referenced data file, in the order of the file.
 
     Raises:
-        CorruptDataError: no Puffin file, a broken vector, a property that misses or is wrong, or two vectors
-            for one data file, of which only a manifest could say which one counts.
+        CorruptDataError: the file is not a Puffin file, a vector is damaged, a property is missing or wrong, or a
+            data file has two vectors.
     """
     vectors: dict[str, PositionBitmap] = {}
     with PuffinReader(path, filesystem=filesystem, file_size=file_size) as reader:
@@ -266,27 +266,27 @@ def read_vectors(
 
 
 def _check_overlap(path: str, lengths: Iterable[int], file_size: int) -> None:
-    """Refuses vectors that take more bytes than the file has: reading each would take time without bound."""
+    """Checks that vectors take no more bytes than the file has, which bounds the time to read them."""
     total = sum(lengths)
     if total > file_size:
         expected = f"at most {file_size} bytes"
-        raise CorruptDataError("vectors that overlap", path=path, expected=expected, found=total)
+        raise CorruptDataError("bytes of all vectors", path=path, expected=expected, found=total)
 
 
 def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Problem]:
-    """Reads a Puffin file to the last byte and tells all that is wrong with it and its vectors.
+    """Reads all blobs of a Puffin file and yields all problems of the file and its vectors.
 
-    Checked: magic and footer; for each vector its range, codec (there must be none), properties, length,
-    magic, CRC, containers and cardinality; ranges that overlap (only the first blob is read); two vectors for
-    one data file. Other blobs are read and decompressed.
+    The checks: magic and footer; the range, codec (none is allowed), properties, length, magic, CRC, containers and
+    cardinality of each vector; overlapping ranges (only the first blob is read); two vectors of one data file. Other
+    blobs are read and decompressed.
 
     Args:
-        path: as `read_vector` takes it.
-        filesystem: as `read_vector` takes it.
-        file_size: what a manifest says, where known.
+        path: as for `read_vector`.
+        filesystem: as for `read_vector`.
+        file_size: the size of the file in a manifest, if known.
 
     Yields:
-        Problems in the order of the file; none when all is right.
+        the problems, in the order of the file.
 
     Raises:
         NotFoundError: there is no such file.
@@ -309,17 +309,24 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
             for message in _blob_problems(read, blob, name):
                 yield Problem(name, blob.offset, data_file, message)
             if read is None:
-                yield Problem(name, blob.offset, data_file, f"overlaps a blob before it, which ends at {end}")
+                yield Problem(
+                    name, blob.offset, data_file, f"overlaps the previous blob, which ends at {end}"
+                )
             if data_file is not None:
                 other = owners.setdefault(data_file, blob.offset)
                 if other != blob.offset:
-                    yield Problem(name, blob.offset, data_file, f"a second vector, the first is at {other}")
+                    yield Problem(
+                        name,
+                        blob.offset,
+                        data_file,
+                        f"a second vector, the first is at {other}",
+                    )
 
 
 def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
-    """All blobs in the order of the file: each with the end of those before it, and how to read it.
+    """Yields each blob in the order of the file, with the end of all blobs before it and a function that reads it.
 
-    Neighbours are read together as long as none is broken. A blob that overlaps one before it is not read.
+    Near blobs are read together until one of them fails. For a blob that overlaps a previous one there is no function.
     """
     ordered, end, whole = [], 0, True
     for blob in sorted(reader.blobs, key=lambda blob: (blob.offset, blob.length)):
@@ -344,7 +351,7 @@ def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Calla
 
 
 def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: str) -> Iterator[str]:
-    """What is wrong with a blob by itself; its bytes are left out where they are not read."""
+    """Yields the problems of one blob; `read` is None if its bytes are not to be read."""
     is_vector = blob.type == codec.BLOB_TYPE
     checks: list[Callable[[], object]] = []
     if is_vector:
@@ -359,7 +366,7 @@ def _blob_problems(read: Callable[[], bytes] | None, blob: BlobMetadata, path: s
 
 
 def _decode(blob: BlobMetadata, data: bytes, path: str) -> PositionBitmap:
-    """A vector that a footer describes, with what the specification says that must be there."""
+    """Decodes a vector of a footer, and checks its codec and properties."""
     if blob.compression_codec is not None:
         raise CorruptDataError(
             "compression-codec of a deletion vector",

@@ -170,7 +170,7 @@ def test_nothing_is_left_when_a_vector_is_refused(tmp_path: Path) -> None:
         raise ZeroDivisionError("vectors")
 
     cases: list[tuple[Any, type[Exception], str]] = [
-        ([good, ("a", bitmap(2))], InvalidInputError, "a twice"),
+        ([good, ("a", bitmap(2))], InvalidInputError, "two for a"),
         ([good, ("b", [1, 2])], InvalidInputError, "b: expected a PositionBitmap"),
         ([good, ("", bitmap(2))], InvalidInputError, "location"),
         ([good, (None, bitmap(2))], InvalidInputError, "location"),
@@ -323,7 +323,7 @@ def test_checking_overlapping_vectors_reads_no_byte_twice(shift: int) -> None:
     data = raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob)
     file = _Counted(data)
     problems = list(check_vectors(file))
-    assert sum("overlaps a blob before it" in problem.message for problem in problems) == n - 1
+    assert sum("overlaps the previous blob" in problem.message for problem in problems) == n - 1
     assert file.n_read < 2 * len(data)
-    with pytest.raises(CorruptDataError, match=f"vectors that overlap: expected at most {len(data)} bytes"):
+    with pytest.raises(CorruptDataError, match=f"bytes of all vectors: expected at most {len(data)} bytes"):
         read_vectors(io.BytesIO(data))

@@ -1,9 +1,9 @@
-"""How a path, URI, file object or filesystem becomes a source to read ranges of, or a sink to append to.
+"""File access, threads and garbage-collector pauses.
 
-The only home of file access for formats: a `Source` reads byte ranges, a `Sink` takes bytes in order and then
-becomes visible (`commit`) or vanishes (`abort`). Filesystems are those of pyarrow.fs, of fsspec, and
-PyIceberg's FileIO; they are told apart by what they can do, so none of these packages is imported for the
-others' sake.
+All formats read and write files through this package. A `Source` reads byte ranges of a file. A `Sink` writes bytes in
+order; the file becomes visible on `commit` and is removed on `abort`. Both accept paths, URIs, file objects, and the
+filesystems of pyarrow.fs, fsspec and PyIceberg (FileIO). The kind of a filesystem is recognised without importing the
+packages of the other kinds.
 """
 
 from puffin_fast._runtime.file_set import FileSet

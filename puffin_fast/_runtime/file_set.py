@@ -1,4 +1,4 @@
-"""A set of files, found again by any spelling of their locations."""
+"""A set of files that recognises different spellings of a location."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["FileSet"]
 
 
 class FileSet:
-    """Files by location, for callers that remove files: `in` answers "perhaps" with True.
+    """Files by location, for callers that remove files: `in` returns True if a location may be in the set.
 
-    Two locations are taken for the same file when their normalised paths are equal: without repeated slashes,
-    ``.`` and ``..``, percent-encoding decoded, whatever the scheme is (``s3`` and ``s3a``, ``file:/x`` and
-    ``/x``), with or without the authority (``hdfs://host/x`` and ``/x``). Local files are also the same when
-    the operating system says so: links, or names that differ in case only.
+    Two locations are treated as the same file if their normalised paths are equal. Normalisation removes repeated
+    slashes, ``.`` and ``..``, decodes percent-encoding, and ignores the scheme (``s3`` and ``s3a``, ``file:/x``
+    and ``/x``). The authority may be missing in one of them (``hdfs://host/x`` and ``/x``). Two local files are also
+    the same if they have the same inode: links, or names that differ only by case.
 
     Args:
-        locations: of the files; they need not exist.
+        locations: the locations of the files, which need not exist.
     """
 
     def __init__(self, locations: Iterable[str]) -> None:
@@ -51,7 +51,7 @@ def _keys(location: str) -> Iterator[str]:
 
 
 def _inode(location: str) -> tuple[int, int] | None:
-    """Device and inode of a local file, through links; None for what is not there, or not local."""
+    """Device and inode of a local file, following links; None if it does not exist or is not local."""
     scheme, _, path = split_location(location)
     if scheme not in ("", "file"):
         return None

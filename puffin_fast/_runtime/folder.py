@@ -1,4 +1,4 @@
-"""What lies in a folder: the names in it that begin with some letters, or all files below it."""
+"""Lists folders: the names in a folder with a prefix, or all files below it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class FileInfo(NamedTuple):
 
     Attributes:
         path: relative to the folder.
-        n_bytes: its size.
-        modified: in UTC; None where the filesystem does not say.
+        n_bytes: the size in bytes.
+        modified: the time of the last modification in UTC; None if the filesystem does not have it.
     """
 
     path: str
@@ -28,16 +28,16 @@ class FileInfo(NamedTuple):
 
 
 def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any = None) -> list[str]:
-    """Names of the files in a folder that begin with `prefix`, sorted; none where there is no such folder.
+    """Lists the sorted names of the files in a folder that start with `prefix`; empty if there is no such folder.
 
     Args:
         folder: a local path, a URI, or a path on `filesystem`.
-        prefix: the first letters of a name.
-        folders: the folders in it instead; local links to folders are left out, as they may lead elsewhere.
+        prefix: the start of the names.
+        folders: whether to list folders instead of files. Local links to folders are omitted.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
 
     Raises:
-        UnsupportedError: a PyIceberg FileIO, which cannot list.
+        UnsupportedError: `filesystem` is a PyIceberg FileIO, which cannot list.
     """
     kind, handle, key = resolve(folder, filesystem)
     with errors_of(folder):
@@ -60,14 +60,14 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
 
 
 def files_below(folder: str, *, filesystem: Any = None) -> Iterator[FileInfo]:
-    """All files below a folder, at any depth; none where there is no such folder. Local links are left out.
+    """Yields all files below a folder, at any depth; none if there is no such folder. Local links are omitted.
 
     Args:
         folder: a local path, a URI, or a path on `filesystem`.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
 
     Raises:
-        UnsupportedError: a PyIceberg FileIO, which cannot list.
+        UnsupportedError: `filesystem` is a PyIceberg FileIO, which cannot list.
     """
     kind, handle, key = resolve(folder, filesystem)
     with errors_of(folder):
@@ -103,12 +103,12 @@ def _local_files(folder: str, prefix: str) -> Iterator[FileInfo]:
 
 def _below(path: str, root: str) -> str:
     if not path.startswith(root):
-        raise UnsupportedError(f"{path}: listed as a file below {root}")
+        raise UnsupportedError(f"listing of {root}: expected only paths below it, found {path}")
     return path[len(root) :]
 
 
 def _modified(handle: Any, path: str, info: dict[str, Any]) -> datetime | None:
-    """When a file of an fsspec filesystem was modified: each has a name of its own for it."""
+    """The modification time of a file on an fsspec filesystem; its key depends on the filesystem."""
     for name in ("LastModified", "last_modified", "mtime"):
         if isinstance(value := info.get(name), datetime):
             return value

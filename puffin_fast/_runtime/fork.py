@@ -1,4 +1,4 @@
-"""Locks that a forked child finds free."""
+"""Locks that are free in a forked child process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["lock_across_fork"]
 
 
 def lock_across_fork() -> threading.Lock:
-    """A lock that is taken while this process forks, so that no other thread holds its copy in the child."""
+    """Makes a lock that is acquired during a fork, so that no other thread holds it in the child process."""
     lock = threading.Lock()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

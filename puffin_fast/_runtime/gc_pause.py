@@ -1,4 +1,4 @@
-"""No search for reference cycles while very many objects without any are made at once."""
+"""Pauses the cyclic garbage collector while very many objects without reference cycles are made."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["paused_gc"]
 _lock = lock_across_fork()
 _pauses = 0
 _was_enabled = False
-_mine = threading.local()
-"""How many of the pauses are of this thread."""
+_thread = threading.local()
+"""The number of pauses of this thread."""
 
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """Pauses the cyclic garbage collector of this process, for all threads; as it was after the last of them.
+    """Pauses the cyclic garbage collector of this process, for all threads. The last pause to end restores it.
 
-    Reading 200,000 manifest entries takes a third less time: each new generation would be searched in vain.
-    What was made in the pause joins the oldest generation, unless somebody has frozen objects.
+    Reading 200,000 manifest entries takes a third less time, because collections would find no cycles in them.
+    Objects that were made in the pause move to the oldest generation, unless the process has frozen objects.
     """
     global _pauses, _was_enabled
     with _lock:
@@ -32,18 +32,18 @@ def paused_gc() -> Iterator[None]:
             _was_enabled = gc.isenabled()
             gc.disable()
         _pauses += 1
-        _mine.pauses = getattr(_mine, "pauses", 0) + 1
+        _thread.pauses = getattr(_thread, "pauses", 0) + 1
     try:
         yield
     finally:
         with _lock:
             _pauses -= 1
-            _mine.pauses -= 1
+            _thread.pauses -= 1
             _resume()
 
 
 def _resume() -> None:
-    """Starts the garbage collector after the last pause."""
+    """Restores the garbage collector if no pause is left."""
     if _pauses == 0 and _was_enabled:
         if not gc.get_freeze_count():
             gc.freeze()
@@ -52,10 +52,10 @@ def _resume() -> None:
 
 
 def _after_fork() -> None:
-    """A child process has one thread: the pauses of the others ended with them."""
+    """Drops the pauses of the threads that do not exist in the child process."""
     global _pauses
     if _pauses:
-        _pauses = getattr(_mine, "pauses", 0)
+        _pauses = getattr(_thread, "pauses", 0)
         _resume()
 
 

@@ -1,7 +1,7 @@
-"""A location: which file a path, a URI or a file object means, and through which filesystem.
+"""Locations: resolves a path or URI to a filesystem and a key on it.
 
-Locations follow Iceberg's habit: ``file:/a``, ``file:///a`` and ``/a`` are the same local file, other
-locations are ``scheme://authority/key``; characters stand for themselves, no percent-decoding.
+As in Iceberg, ``file:/a``, ``file:///a`` and ``/a`` are the same local file. Other locations have the form
+``scheme://authority/key``. Characters are taken literally, without percent-decoding.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ __all__ = [
 ]
 
 Location: TypeAlias = "str | os.PathLike[str] | BinaryIO"
-"""What a caller may pass: a path or URI, or an open binary file object."""
+"""A path or URI, or an open binary file object."""
 
 PLAIN_FILE_IO = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
 PLAIN_FSSPEC = "fsspec.implementations.local"
-"""Where the classes live whose local files are just that. Another class, or one derived from these, may
-encrypt or count: it is asked for every byte."""
+"""Modules of the filesystem classes whose local files are opened directly. Other classes, also subclasses of these, may
+encrypt or count, so their files are read and written through them."""
 
 ALIASES = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's names of a scheme, and what the rest of the world calls it."""
+"""Hadoop's names of schemes, and their usual names."""
 
 
 def split_location(location: str) -> tuple[str, str, str]:
-    """Scheme, authority and key of a location, its characters as they stand; a local path has no scheme."""
+    """Splits a location into scheme, authority and key, without decoding. A local path has no scheme."""
     if location.startswith("file:"):
         rest = location[5:]
         if rest.startswith("//"):
@@ -56,10 +56,10 @@ def split_location(location: str) -> tuple[str, str, str]:
 
 
 def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
-    """Which way leads to a file: ("local" | "arrow" | "fsspec" | "pyiceberg", handle, key)."""
+    """Resolves a path to ("local" | "arrow" | "fsspec" | "pyiceberg", filesystem, key)."""
     scheme, authority, key = split_location(path)
     if scheme == "file" and authority not in ("", "localhost"):
-        raise UnsupportedError(f"{path}: a file on another machine ({authority})")
+        raise UnsupportedError(f"{path}: expected a file of this machine, found authority {authority}")
     if filesystem is None:
         if scheme in ("", "file"):
             return "local", None, key
@@ -71,7 +71,7 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         ):
             return "local", None, key
         return "pyiceberg", filesystem, path
-    arrow = sys.modules.get("pyarrow.fs")  # whoever holds one of its filesystems has imported it
+    arrow = sys.modules.get("pyarrow.fs")  # without this import, `filesystem` cannot be of pyarrow.fs
     if arrow is not None and isinstance(filesystem, arrow.FileSystem):
         if scheme:
             path = key if scheme in ("file", "hdfs", "viewfs") else authority + key
@@ -82,7 +82,7 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
             return "local", None, filesystem.base_path + path.lstrip("/")
         return "arrow", filesystem, path
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "_strip_protocol"):
-        key = filesystem._strip_protocol(path)  # fsspec's hook for this, on every filesystem
+        key = filesystem._strip_protocol(path)  # private, but each fsspec filesystem implements it
         if type(filesystem).__module__ == PLAIN_FSSPEC:
             return "local", None, key
         return "fsspec", filesystem, key
@@ -93,13 +93,13 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
 
 
 def is_local(path: str, filesystem: Any) -> bool:
-    """Whether a path is that of a local file, which is read without the filesystem."""
+    """Whether a path is a local file, which is opened without the filesystem."""
     return resolve(path, filesystem)[0] == "local"
 
 
 @lru_cache(maxsize=64)
 def _filesystem_of(scheme: str, authority: str) -> tuple[str, Any, str]:
-    """The filesystem of a URI, pyarrow's or else fsspec's; cached, since finding one may ask a server."""
+    """The filesystem of a URI: pyarrow's, else fsspec's. Cached, because finding it may need a request."""
     import pyarrow as pa
     import pyarrow.fs
 
@@ -120,7 +120,11 @@ def _filesystem_of(scheme: str, authority: str) -> tuple[str, Any, str]:
 
 
 def is_file_object(file: Location, filesystem: Any, method: str) -> TypeGuard[BinaryIO]:
-    """Whether it is a file object that has `method`; text files and a stray filesystem are refused."""
+    """Whether `file` is a binary file object with `method`, not a path.
+
+    Raises:
+        InvalidInputError: a text file, an object without `method`, or a file object with a filesystem.
+    """
     if isinstance(file, (str, os.PathLike)):
         return False
     if isinstance(file, io.TextIOBase):
@@ -130,7 +134,7 @@ def is_file_object(file: Location, filesystem: Any, method: str) -> TypeGuard[Bi
             f"expected a path, a URI or a binary file object with .{method}(), found {type(file).__name__}"
         )
     if filesystem is not None:
-        raise InvalidInputError("a filesystem goes with a path, not with an open file object")
+        raise InvalidInputError("filesystem: expected None for an open file object")
     return True
 
 
@@ -140,7 +144,7 @@ def name_of(file: Any) -> str | None:
 
 
 def path_of(location: Location) -> str:
-    path: Any = os.fspath(location)  # type: ignore[arg-type]  # a file object never comes here
+    path: Any = os.fspath(location)  # type: ignore[arg-type]  # never a file object
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInputError(f"expected a path or URI as text, found {path!r}")
     return path
@@ -148,13 +152,13 @@ def path_of(location: Location) -> str:
 
 @contextlib.contextmanager
 def errors_of(path: str | None) -> Iterator[None]:
-    """Turns what the caller can mend into our errors; a broken disk or network stays an OSError."""
+    """Converts errors that the caller can correct to errors of this package. Other OSErrors are raised unchanged."""
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: there is no such file") from error
+        raise NotFoundError(f"{path}: no such file") from error
     except FileExistsError as error:
-        raise InvalidInputError(f"{path}: exists already, and is not to be overwritten") from error
+        raise InvalidInputError(f"{path}: the file exists already, and overwrite is False") from error
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise InvalidInputError(f"{path}: {error.strerror or error}") from error
     except OSError as error:

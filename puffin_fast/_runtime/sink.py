@@ -1,4 +1,4 @@
-"""A sink: bytes in order into a file that becomes visible when it is whole."""
+"""Sinks: write the bytes of a file in order; the file becomes visible when it is complete."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Sink", "open_sink", "put_if_absent", "remove"]
 
-LONGEST_STEM = 232
-"""Bytes of a file's name that its temporary name repeats: with ``.``, ``.``, 16 digits and ``.tmp`` at most 254."""
+MAX_NAME_BYTES = 232
+"""Maximum bytes of a file's name in its temporary name, which has at most 254: ``.name.16-digits.tmp``."""
 
 
 class Sink:
-    """Bytes in order into a file that nobody sees, or may take for whole, before `commit`."""
+    """Writes the bytes of a file in order. Before `commit`, no reader sees a complete file."""
 
     path: str | None
 
@@ -32,19 +32,19 @@ class Sink:
         raise NotImplementedError
 
     def commit(self) -> None:
-        """Makes the file visible under its name."""
+        """Completes the file, which becomes visible under its name."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """Leaves no file behind, as far as the filesystem allows."""
+        """Removes the incomplete file, as far as the filesystem allows."""
         raise NotImplementedError
 
 
 class _StreamSink(Sink):
-    """A stream that somebody else opened: an object store's upload, or the caller's file object.
+    """A stream: the upload to an object store, or the caller's file object.
 
-    Object stores show a file only once it is closed, but their streams cannot be told to drop what they have:
-    `abort` closes and then removes it. What was there before an `overwrite=True` is gone then.
+    An object becomes visible when its stream is closed. The streams have no way to discard an upload, so `abort`
+    closes the stream and then removes the object. With `overwrite=True` the previous object is lost then.
     """
 
     def __init__(self, path: str | None, stream: Any, remove: Callable[[], object] | None) -> None:
@@ -73,17 +73,17 @@ class _StreamSink(Sink):
 
 
 class _LocalSink(Sink):
-    """A local file, written under a hidden temporary name in the same folder and renamed when it is whole."""
+    """A local file, written under a temporary dot name in the same folder and renamed when it is complete."""
 
     def __init__(self, path: str, overwrite: bool) -> None:
         self.path = path
         self._overwrite = overwrite
         folder, name = os.path.split(path)
         if not name:
-            raise InvalidInputError(f"{path!r}: a file to write needs a name")
-        # the file's name in it tells whose it is when its writer was killed; cut, so that it fits where that fits
-        whose = os.fsdecode(os.fsencode(name)[:LONGEST_STEM])
-        self._temporary = os.path.join(folder, f".{whose}.{uuid.uuid4().hex[:16]}.tmp")
+            raise InvalidInputError(f"{path!r}: expected the path of a file, found a folder")
+        # has the file's name, so that orphans of a killed writer are recognised; cut to the limit of a name
+        stem = os.fsdecode(os.fsencode(name)[:MAX_NAME_BYTES])
+        self._temporary = os.path.join(folder, f".{stem}.{uuid.uuid4().hex[:16]}.tmp")
         with errors_of(path):
             if os.path.isdir(path) or (not overwrite and os.path.lexists(path)):
                 raise FileExistsError(errno.EEXIST, "exists", path)
@@ -101,13 +101,13 @@ class _LocalSink(Sink):
                 os.replace(self._temporary, str(self.path))
                 return
             try:
-                os.link(self._temporary, str(self.path))  # unlike a rename, fails where a name exists
+                os.link(self._temporary, str(self.path))  # unlike a rename, fails if the name exists
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                     raise
                 if os.path.lexists(str(self.path)):
                     raise FileExistsError(errno.EEXIST, "exists", self.path) from error
-                os.rename(self._temporary, str(self.path))  # a filesystem without hard links
+                os.rename(self._temporary, str(self.path))  # the filesystem has no hard links
             else:
                 os.unlink(self._temporary)
 
@@ -118,29 +118,29 @@ class _LocalSink(Sink):
             os.unlink(self._temporary)
 
     def __del__(self) -> None:
-        # dropped by an interrupt before its owner had it
+        # an interrupt dropped the sink before its owner received it
         if hasattr(self, "_stream") and not self._stream.closed:
             self.abort()
 
 
 def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False) -> Sink:
-    """A file to write from its first byte; folders on the way are made, as object stores need none.
+    """Opens a new file for writing. Missing folders of a local path are created.
 
     Args:
-        sink: a local path, a URI, a path on `filesystem`, or an open binary file object (need not seek).
+        sink: a local path, a URI, a path on `filesystem`, or an open binary file object (need not be seekable).
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
-        overwrite: replace a file of that name; without it, a name that exists is refused. Local files are
-            checked again, atomically, when they become visible; object stores offer no such promise.
+        overwrite: whether to replace an existing file. If False, a local file that appears before `commit` is
+            never replaced, because `commit` checks again atomically; object stores have no such check.
 
     Raises:
-        InvalidInputError: the name exists, the sink is of no kind above, or may not be written.
-        UnsupportedError: a URI of a scheme that nobody here knows.
+        InvalidInputError: the file exists, `sink` is of another type, or must not be written.
+        UnsupportedError: the scheme of the URI is unknown.
     """
     if is_file_object(sink, filesystem, "write"):
         if hasattr(sink, "seekable") and sink.seekable() and sink.tell() != 0:
             raise InvalidInputError(
-                f"{name_of(sink) or sink!r}: offsets count from the first byte of a file, and this file "
-                f"object stands at {sink.tell()}"
+                f"{name_of(sink) or sink!r}: expected a file object at position 0, because offsets count "
+                f"from the first byte; found position {sink.tell()}"
             )
         return _StreamSink(name_of(sink), sink, None)
     path = path_of(sink)
@@ -159,32 +159,32 @@ def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False
 
 
 def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
-    """Writes a small file unless one of that name exists; of several writers at once exactly one does.
+    """Writes a small file unless it exists. Of several concurrent writers, exactly one succeeds.
 
-    Local files appear whole under their name by a hard link, object stores are asked for a conditional write
+    A complete local file gets its name by a hard link. On object stores it is a conditional write
     (`If-None-Match: *`).
 
     Args:
         path: a local path, a URI or a path on `filesystem`.
-        data: what to write.
-        filesystem: a local one, or an fsspec filesystem whose `pipe_file` takes `mode="create"`.
+        data: the content of the file.
+        filesystem: a local filesystem, or an fsspec filesystem whose `pipe_file` accepts `mode="create"`.
 
     Returns:
-        Whether it was written; False where a file of that name exists.
+        True if the file was written, False if it existed.
 
     Raises:
-        UnsupportedError: a filesystem without conditional writes.
-        InvalidInputError: the file may not be written.
+        UnsupportedError: the filesystem has no conditional writes.
+        InvalidInputError: the file must not be written.
     """
     kind, handle, key = resolve(path_of(path), filesystem)
     try:
         if kind == "local":
             _write_new(key, data)
             return True
-        if kind != "fsspec" or "mode" not in inspect.signature(_plain_pipe(handle)).parameters:
+        if kind != "fsspec" or "mode" not in inspect.signature(_pipe_method(handle)).parameters:
             raise UnsupportedError(
-                f"{path}: {type(handle).__name__} cannot write a file only where there is none; pass an fsspec "
-                "filesystem that can (s3fs, gcsfs, adlfs)"
+                f"{path}: {type(handle).__name__} has no conditional writes; pass an fsspec "
+                "filesystem that has them (s3fs, gcsfs, adlfs)"
             )
         with errors_of(path):
             handle.pipe_file(key, bytes(data), mode="create")
@@ -196,6 +196,7 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
 
 
 def _write_new(path: str, data: Buffer) -> None:
+    """Writes a local file that must not exist."""
     sink = _LocalSink(path, overwrite=False)
     try:
         sink.write(data)
@@ -205,16 +206,16 @@ def _write_new(path: str, data: Buffer) -> None:
         raise
 
 
-def _plain_pipe(handle: Any) -> Any:
-    """What an fsspec filesystem writes whole files with; asynchronous ones have it under another name."""
+def _pipe_method(handle: Any) -> Any:
+    """The method of an fsspec filesystem that writes a file; its name differs in asynchronous filesystems."""
     return getattr(handle, "_pipe_file", None) or handle.pipe_file
 
 
 def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:
-    """Deletes one file; one that is not there is fine.
+    """Deletes a file if it exists.
 
     Raises:
-        InvalidInputError: it is a directory, or may not be removed.
+        InvalidInputError: the path is a directory, or must not be removed.
     """
     name = path_of(path)
     kind, handle, key = resolve(name, filesystem)
@@ -235,7 +236,7 @@ def _exists(kind: str, handle: Any, key: str) -> bool:
 
 
 def _write_all(stream: Any, data: Buffer) -> None:
-    """Raw file objects may take less than they are given."""
+    """Writes a whole buffer: one `write` of a raw file object may accept only a part."""
     view = memoryview(data).cast("B")
     while len(view):
         written = stream.write(view)

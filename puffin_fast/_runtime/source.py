@@ -1,4 +1,4 @@
-"""A source: byte ranges of one file, wherever it is."""
+"""Sources: read byte ranges of a file on any filesystem."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceede
 __all__ = ["Source", "open_source", "unbuffered"]
 
 MAX_RANGE = 2**31 - 1
-"""Bytes of one range: what a Java array, and so every blob that Java reads, can hold."""
+"""Maximum bytes of one range: the size of a Java array, which limits each blob that Java reads."""
 
 MAX_SPAN = 16 << 20
 """Neighbouring ranges are joined into reads of at most this many bytes."""
 
 REMOTE_GAP = 64 << 10
-"""Bytes worth reading in vain to save a request, on an object store."""
+"""On an object store, ranges are joined if at most this many bytes lie between them: it saves a request."""
 
 LOCAL_GAP = 4 << 10
-"""The same for a local file, where a request is a system call."""
+"""The same for a local file, where it saves a system call."""
 
 
 class Source:
-    """Byte ranges of one file.
+    """Reads byte ranges of one file.
 
     Attributes:
-        path: what errors call the file, None for a nameless file object.
-        nearby: whether a further small read costs next to nothing.
+        path: the path for error messages, None for a file object without name.
+        is_local: whether a small read is cheap.
+        gap: ranges are joined if at most this many bytes lie between them.
     """
 
     path: str | None
-    nearby = False
+    is_local = False
     gap = REMOTE_GAP
 
     def __init__(self, path: str | None, size: int | None = None) -> None:
@@ -45,14 +46,14 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes of the file; asked for once, and not at all where the caller has said it."""
+        """The size of the file in bytes: given by the caller, or read once."""
         if self._size is None:
             with errors_of(self.path):
-                self._size = self._ask_size()
+                self._size = self._read_size()
         return self._size
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Exactly the bytes of one range.
+        """Reads one range.
 
         Raises:
             CorruptDataError: the file ends before the range does.
@@ -61,12 +62,12 @@ class Source:
         """
         if offset < 0 or length < 0:
             raise InvalidInputError(
-                f"{self.path}: a range needs offset and length >= 0: ({offset}, {length})"
+                f"{self.path}: expected a range of offset and length >= 0, found ({offset}, {length})"
             )
         if length > MAX_RANGE:
             raise LimitExceededError(f"{self.path}: a range of {length} bytes, the limit is {MAX_RANGE}")
         if self._size is not None and offset + length > self._size:
-            raise self._ends_early(offset, length, max(self._size - offset, 0))
+            raise self._beyond_end(offset, length, max(self._size - offset, 0))
         start, cached = self._cached
         if start <= offset and offset + length <= start + len(cached):
             return cached[offset - start : offset - start + length]
@@ -75,24 +76,25 @@ class Source:
         with errors_of(self.path):
             data = self._fetch(offset, length)
         if len(data) != length:
-            raise self._ends_early(offset, length, len(data))
+            raise self._beyond_end(offset, length, len(data))
         return data
 
     def read_tail(self, length: int) -> bytes:
-        """The last bytes of the file, at most `length`; later reads inside them are served from memory."""
+        """Reads at most the last `length` bytes of the file. Later reads of these bytes use the copy in memory."""
         length = min(length, self.size)
         data = self.read_at(self.size - length, length)
         self._cached = (self.size - length, data)
         return data
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-        """Many ranges, neighbours in one read: yields (index of the range, its bytes) in the file's order.
+        """Reads many ranges; near ranges are joined to one read.
 
         Args:
             ranges: (offset, length) pairs, in any order; they may repeat and overlap.
 
         Yields:
-            each range once; memory holds one read of at most `MAX_SPAN` bytes, or one larger range.
+            (index of the range, its bytes), in the order of the file. Memory holds one read: at most `MAX_SPAN`
+            bytes, or one larger range.
         """
         ranges = list(ranges)
         order = sorted(range(len(ranges)), key=ranges.__getitem__)
@@ -115,7 +117,7 @@ class Source:
             first = last
 
     def close(self) -> None:
-        """Closes what `open_source` opened; a caller's file object stays open."""
+        """Closes the file. A file object of the caller stays open."""
 
     def __enter__(self) -> Source:
         return self
@@ -123,34 +125,34 @@ class Source:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ends_early(self, offset: int, length: int, found: int) -> CorruptDataError:
+    def _beyond_end(self, offset: int, length: int, found: int) -> CorruptDataError:
         return CorruptDataError(
-            "the file ends inside a range",
+            "range beyond the end of the file",
             path=self.path,
             offset=offset,
             expected=f"{length} bytes",
             found=found,
         )
 
-    def _ask_size(self) -> int:
+    def _read_size(self) -> int:
         raise NotImplementedError
 
     def _fetch(self, offset: int, length: int) -> bytes:
-        """The bytes of a range, fewer only where the file ends."""
+        """Reads a range; the result is shorter only if the file ends in the range."""
         raise NotImplementedError
 
 
 class _LocalSource(Source):
-    """A local file through positional reads: threads may share it."""
+    """A local file, read with positional reads, so that threads may share it."""
 
-    nearby = True
+    is_local = True
     gap = LOCAL_GAP
 
     def __init__(self, path: str, size: int | None) -> None:
         with errors_of(path):
             found = os.stat(path)
-            if not stat.S_ISREG(found.st_mode):  # before opening: a pipe would wait for its writer
-                raise InvalidInputError(f"{path}: is not a regular file")
+            if not stat.S_ISREG(found.st_mode):  # checked before opening: opening a pipe waits for its writer
+                raise InvalidInputError(f"{path}: expected a regular file")
             if size not in (None, found.st_size):
                 raise CorruptDataError("file size", path=path, expected=size, found=found.st_size)
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -160,7 +162,7 @@ class _LocalSource(Source):
         data = os.pread(self._descriptor, length, offset)
         if not data or len(data) == length:
             return data
-        # Linux returns at most 2^31 - 4096 bytes at once, network filesystems fewer
+        # a read may be short: Linux returns at most 2^31 - 4096 bytes, network filesystems fewer
         parts = [data]
         have = len(data)
         while have < length and (data := os.pread(self._descriptor, length - have, offset + have)):
@@ -179,14 +181,14 @@ class _LocalSource(Source):
 
 
 class _ArrowSource(Source):
-    """A pyarrow NativeFile, which has positional reads of its own."""
+    """A pyarrow NativeFile, which has positional reads."""
 
     def __init__(self, path: str | None, size: int | None, file: Any, *, owned: bool) -> None:
         super().__init__(path, size)
         self._file = file
         self._owned = owned
 
-    def _ask_size(self) -> int:
+    def _read_size(self) -> int:
         return int(self._file.size())
 
     def _fetch(self, offset: int, length: int) -> bytes:
@@ -199,14 +201,14 @@ class _ArrowSource(Source):
 
 
 class _FsspecSource(Source):
-    """A path on an fsspec filesystem: range requests, without its read-ahead caches."""
+    """A path on an fsspec filesystem, read with range requests instead of its read-ahead caches."""
 
     def __init__(self, path: str, size: int | None, filesystem: Any, key: str) -> None:
         super().__init__(path, size)
         self._filesystem = filesystem
         self._key = key
 
-    def _ask_size(self) -> int:
+    def _read_size(self) -> int:
         return int(self._filesystem.size(self._key))
 
     def _fetch(self, offset: int, length: int) -> bytes:
@@ -215,7 +217,7 @@ class _FsspecSource(Source):
 
 
 class _ObjectSource(Source):
-    """An open binary file object that can seek."""
+    """An open, seekable binary file object."""
 
     def __init__(self, path: str | None, size: int | None, file: Any, *, owned: bool) -> None:
         super().__init__(path, size)
@@ -223,7 +225,7 @@ class _ObjectSource(Source):
         self._owned = owned
         self._lock = threading.Lock()
 
-    def _ask_size(self) -> int:
+    def _read_size(self) -> int:
         with self._lock:
             return int(self._file.seek(0, os.SEEK_END))
 
@@ -242,7 +244,7 @@ class _ObjectSource(Source):
 
 
 def unbuffered(file: Any) -> Any:
-    """The same file; one of fsspec's no longer reads ahead, by default up to 50 MB, of what it is asked for."""
+    """Turns off the read-ahead of an fsspec file (up to 50 MB by default); returns the same file."""
     cache: Any = getattr(file, "cache", None)
     if hasattr(cache, "fetcher"):
         from fsspec.caching import BaseCache
@@ -252,28 +254,26 @@ def unbuffered(file: Any) -> Any:
 
 
 def open_source(source: Location, *, filesystem: Any = None, size: int | None = None) -> Source:
-    """A file to read ranges of.
+    """Opens a file for reading ranges.
 
     Args:
-        source: a local path, a URI, a path on `filesystem`, or an open binary file object that can seek.
+        source: a local path, a URI, a path on `filesystem`, or an open, seekable binary file object.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
-        size: the file's size in bytes where it is known: saves asking for it.
+        size: the size of the file in bytes, if known; saves a request.
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: the source is of no kind above, a directory, or may not be read.
-        UnsupportedError: a URI of a scheme that nobody here knows.
+        InvalidInputError: `source` is of another type, is not a regular file, or must not be read.
+        UnsupportedError: the scheme of the URI is unknown.
     """
     if size is not None and size < 0:
-        raise InvalidInputError(f"a file size must be 0 or more: {size}")
+        raise InvalidInputError(f"file size: expected 0 or more, found {size}")
     if is_file_object(source, filesystem, "read"):
         name = name_of(source)
         if hasattr(source, "read_at"):
             return _ArrowSource(name, size, source, owned=False)
         if hasattr(source, "seekable") and not source.seekable():
-            raise InvalidInputError(
-                f"{name or source!r}: a file object to read ranges of must be able to seek"
-            )
+            raise InvalidInputError(f"{name or source!r}: expected a seekable file object")
         return _ObjectSource(name, size, source, owned=False)
     path = path_of(source)
     kind, handle, key = resolve(path, filesystem)
@@ -285,5 +285,5 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
         if kind == "fsspec":
             return _FsspecSource(path, size, handle, key)
         file = unbuffered(handle.new_input(key).open())
-        kind_of_source = _ArrowSource if hasattr(file, "read_at") else _ObjectSource
-        return kind_of_source(path, size, file, owned=True)
+        source_type = _ArrowSource if hasattr(file, "read_at") else _ObjectSource
+        return source_type(path, size, file, owned=True)

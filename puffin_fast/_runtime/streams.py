@@ -1,4 +1,4 @@
-"""Ordered results of many jobs from a few threads, with bounded memory: each job fills a small channel."""
+"""Runs jobs on threads and yields their results in order, with bounded memory: each job has a bounded queue."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 CAPACITY = 4
-"""Results that a job may be ahead of the reader."""
+"""Maximum number of results in a queue."""
 
 
 class _Channel(Generic[R]):
-    """Results of one job: a bounded queue that either side can end."""
+    """A bounded queue for the results of one job; the worker and the reader can both end it."""
 
     def __init__(self) -> None:
         self._items: deque[R] = deque()
@@ -33,7 +33,7 @@ class _Channel(Generic[R]):
         self._error: BaseException | None = None
 
     def fill(self, results: Callable[[], Iterable[R]]) -> None:
-        """Runs in a worker: puts what the job yields, until the reader stops."""
+        """Runs the job and puts its results, until it ends or the reader stops. Called in a worker thread."""
         try:
             for item in results():
                 with self._changed:
@@ -51,7 +51,7 @@ class _Channel(Generic[R]):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """The reader wants no more, or the interpreter exits."""
+        """Ends the queue, because the reader stops or the interpreter exits."""
         with self._changed:
             self._stopped = True
             self._items.clear()
@@ -62,7 +62,7 @@ class _Channel(Generic[R]):
             with self._changed:
                 while not (self._items or self._done or self._stopped):
                     self._changed.wait()
-                if self._stopped:  # by the interpreter's exit: what follows is missing
+                if self._stopped:  # by the exit of the interpreter: the results are incomplete
                     raise RuntimeError("the interpreter is shutting down")
                 if not self._items:
                     break
@@ -74,12 +74,12 @@ class _Channel(Generic[R]):
 
 
 def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) -> Iterator[R]:
-    """What `work` yields for each job, in the order of the jobs, worked on by several threads.
+    """Runs `work` for each job on several threads; yields the results in the order of the jobs.
 
     Args:
-        jobs: taken as they are needed.
-        work: called in a worker thread; what it yields is bounded to a few items ahead of the reader.
-        threads: number of workers; below 2 everything runs in the caller's thread.
+        jobs: consumed as they are started.
+        work: called in a worker thread. It yields at most `CAPACITY` items ahead of the reader.
+        threads: the number of worker threads; below 2, all jobs run in the caller's thread.
     """
     if threads < 2:
         for job in jobs:

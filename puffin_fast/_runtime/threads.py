@@ -1,8 +1,8 @@
-"""Threads that work for one reader: they end with it, and with the interpreter.
+"""Thread pools whose pending work is cancelled when their reader ends or the interpreter exits.
 
-Python joins the threads of a pool before it exits, after they have worked off all that is pending. A reader that
-is still referenced then (a partly read stream, the frames of an uncaught exception) would keep it waiting, so at
-exit all pending work is cancelled first.
+Before it exits, Python waits until the threads of a pool have done all pending work. If a reader is still referenced
+then (a partly read stream, the frames of an uncaught exception), this would take long or never end. So all pending
+work is cancelled first.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _stops: set[Callable[[], object]] = set()
 def thread_pool(
     threads: int, name: str, stop: Callable[[], object] | None = None
 ) -> Iterator[ThreadPoolExecutor]:
-    """A pool whose pending work is cancelled when the block or the interpreter ends.
+    """Makes a thread pool; its pending work is cancelled at the end of the block or of the interpreter.
 
     Args:
-        threads: how many.
-        name: begins the threads' names.
-        stop: makes those end that wait for the reader.
+        threads: the number of threads.
+        name: the prefix of the threads' names.
+        stop: called to end the workers that wait for the reader.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
@@ -56,17 +56,17 @@ def _stop_all() -> None:
         cancel()
 
 
-# Not `atexit`: its functions run after the threads were joined. These run in reverse order, so before
-# concurrent.futures' own, which was registered when it was imported above.
+# `atexit` functions run too late, after the threads were joined. These functions run in reverse order of registration:
+# `_stop_all` before the one of concurrent.futures, which was registered by the import above.
 threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
-os.register_at_fork(after_in_child=_stops.clear)  # a child has none of these threads
+os.register_at_fork(after_in_child=_stops.clear)  # these threads do not exist in the child process
 
 
 def check_threads(threads: int | None) -> None:
-    """Refuses a number of threads below 1.
+    """Checks a number of threads; None is valid.
 
     Raises:
-        InvalidInputError: it is below 1, or no integer.
+        InvalidInputError: the number is below 1 or not an integer.
     """
     if threads is not None and (not isinstance(threads, int) or threads < 1):
         raise InvalidInputError(f"threads: expected at least 1, or None, found {threads!r}")
@@ -75,12 +75,12 @@ def check_threads(threads: int | None) -> None:
 def on_threads(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int | None
 ) -> Iterator[Result]:
-    """Results in the order of the items.
+    """Calls `work` for each item on threads; yields the results in the order of the items.
 
     Args:
-        work: called on threads.
-        items: all of them.
-        threads: at most so many; the number of processors by default.
+        work: called in a worker thread.
+        items: the items.
+        threads: the maximum number of threads; the number of processors by default.
     """
     workers = min(threads or os.cpu_count() or 1, len(items))
     if workers <= 1:

@@ -1,4 +1,4 @@
-"""Puffin files: a container of blobs, whatever they mean.
+"""Reads and writes Puffin files, which contain blobs of any type.
 
 PFA1 | blob 1 … blob n | PFA1 | payload | payload size: i32 LE | flags: 4 bytes | PFA1
 """

@@ -1,6 +1,6 @@
-"""Footers as msgspec reads them, where it is installed (extra `fast`): parsed and checked in one typed pass.
+"""Parses footers with msgspec, if it is installed (extra `fast`): parses and checks them in one typed pass.
 
-It says yes or nothing: what it is not sure of, `metadata` reads again, which refuses with a message or accepts.
+It only accepts. If it does not accept a footer, `metadata` parses the footer again, and accepts it or raises an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["read"]
 Columns = list[tuple[Any, ...]]
 
 BLOB_KEYS = 6
-"""Keys that every blob has; one of them, the type, is a string as well."""
+"""The number of keys that each blob has. The value of one of them, the type, is a string."""
 
 if msgspec is not None:
     _Id = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -44,9 +44,10 @@ if msgspec is not None:
 
 
 def read(text: str) -> tuple[Columns, dict[str, str]] | None:
-    """The fields of all blobs, a column each in their order, and the file's properties; None for "not sure".
+    """Parses a footer to the fields of all blobs, one column per field, and the properties of the file.
 
-    Sure is a text without escapes, of which every string is in the result: no key was unknown or came twice.
+    Returns None if the text is invalid, has escapes, or has strings that are not in the result, which means that a
+    key is unknown or repeated.
     """
     if msgspec is None or "\\" in text:
         return None

@@ -1,11 +1,11 @@
-"""The two codecs of a Puffin file: one frame each, with the content size in its header.
+"""The two codecs of Puffin files. Compressed data is one frame with the content size in its header.
 
     zstd  28 B5 2F FD | descriptor | [window] | [dictionary id] | content size | blocks | [checksum]
     lz4   04 22 4D 18 | FLG | BD | content size: u64 LE | [dictionary id] | HC | blocks | end | [checksum]
 
-Specification, "Compression codecs": a single frame, content size present; no other codec is supported. What
-the header declares is checked against a limit, and against what so few bytes can possibly hold, before memory
-is asked for; decompression never yields more than declared, and bytes after the frame are refused.
+Specification, "Compression codecs": a single frame with the content size; there are no other codecs. Before memory is
+allocated, the declared size is compared with a limit and with the maximum for the length of the frame. Decompression
+never yields more bytes than declared. Bytes after the frame are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ZSTD = "zstd"
 CODECS = (LZ4, ZSTD)
 
 MAX_CONTENT_BYTES = 2**31 - 1
-"""Bytes of one blob or footer after decompression: what a Java array can hold."""
+"""Maximum decompressed bytes of one blob or footer: the size of a Java array."""
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_FLG_OFFSET = len(LZ4_MAGIC)
@@ -38,19 +38,19 @@ LZ4_MOST_PER_BYTE = 255
 """One length byte of a match stands for at most 255 bytes (LZ4 block format)."""
 
 LZ4_EMPTY = bytes.fromhex("04224d18 68 40 0000000000000000 05 00000000")
-"""The frame of nothing, with its size: liblz4's own leaves the size out when it is 0."""
+"""The frame of empty content, with its size: liblz4 omits a size of 0."""
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_LEAST_BLOCK = 4
-"""Bytes of the smallest block that yields any content: a header of 3 and one to repeat (RFC 8878)."""
+"""Bytes of the smallest block with content: 3 bytes of header and 1 byte that is repeated (RFC 8878)."""
 ZSTD_MOST_PER_BLOCK = 128 << 10
 
 
 def check_codec(codec: str | None, *, path: str | None = None, offset: int | None = None) -> None:
-    """Refuses a codec that the specification does not have.
+    """Checks that a codec is in the specification.
 
     Raises:
-        UnsupportedError: neither None, ``lz4`` nor ``zstd``.
+        UnsupportedError: the codec is not None, ``lz4`` or ``zstd``.
     """
     if codec is not None and codec not in CODECS:
         where = "".join(f"{part}: " for part in (path, offset is not None and f"offset {offset}") if part)
@@ -60,11 +60,11 @@ def check_codec(codec: str | None, *, path: str | None = None, offset: int | Non
 
 
 def compress(data: Buffer, codec: str) -> bytes:
-    """One frame with its content size.
+    """Compresses data to one frame with its content size.
 
     Raises:
-        InvalidInputError: no such codec.
-        LimitExceededError: more than 2^31 - 1 bytes, which no reader would take back.
+        InvalidInputError: there is no such codec.
+        LimitExceededError: the data has more than 2^31 - 1 bytes, which readers do not accept.
     """
     view = memoryview(data).cast("B")
     if len(view) > MAX_CONTENT_BYTES:
@@ -85,19 +85,19 @@ def decompress(
     path: str | None = None,
     offset: int | None = None,
 ) -> bytes:
-    """The content of exactly one frame.
+    """Decompresses one frame.
 
     Args:
-        frame: the stored bytes, all of them.
+        frame: the frame, without other bytes.
         codec: ``lz4`` or ``zstd``.
-        limit: content of more bytes is refused.
-        path: the file, for errors.
-        offset: where in the file the frame starts, for errors.
+        limit: the maximum number of decompressed bytes.
+        path: the file, for error messages.
+        offset: the offset of the frame in the file, for error messages.
 
     Raises:
-        CorruptDataError: no such frame, its content size misses or is wrong, or bytes follow it.
+        CorruptDataError: the frame is invalid, its content size is missing or wrong, or bytes follow it.
         LimitExceededError: the content is larger than `limit`.
-        UnsupportedError: no such codec.
+        UnsupportedError: there is no such codec.
     """
     check_codec(codec, path=path, offset=offset)
     size, most = _zstd_sizes(frame) if codec == ZSTD else _lz4_sizes(frame)
@@ -119,14 +119,14 @@ def decompress(
             f"{codec} content size",
             path=path,
             offset=offset,
-            expected=f"at most {most} bytes out of a frame of {len(frame)}",
+            expected=f"at most {most} bytes for a frame of {len(frame)} bytes",
             found=size,
         )
     try:
         content, used = _zstd_content(frame, size) if codec == ZSTD else _lz4_content(frame)
     except (zstandard.ZstdError, RuntimeError, ValueError) as error:
         raise CorruptDataError(
-            f"{codec} frame", path=path, offset=offset, expected="one whole frame", found=error
+            f"{codec} frame", path=path, offset=offset, expected="one complete frame", found=error
         ) from None
     if len(content) != size:
         raise CorruptDataError(
@@ -138,13 +138,13 @@ def decompress(
             path=path,
             offset=None if offset is None else offset + used,
             expected="the end of the blob after a single frame",
-            found=f"{len(frame) - used} bytes more",
+            found=f"{len(frame) - used} more bytes",
         )
     return content
 
 
 def _zstd_sizes(frame: bytes) -> tuple[int | None, int]:
-    """The declared content size, None without one, and the most that a frame of this length can hold."""
+    """The declared content size (None if missing), and the maximum content size for the length of the frame."""
     most = len(frame) // ZSTD_LEAST_BLOCK * ZSTD_MOST_PER_BLOCK
     if not frame.startswith(ZSTD_MAGIC):
         return None, most
@@ -156,13 +156,13 @@ def _zstd_sizes(frame: bytes) -> tuple[int | None, int]:
 
 
 def _zstd_content(frame: bytes, size: int) -> tuple[bytes, int]:
-    # for a declared size of 0 the single call returns b"" without a look at the blocks
+    # for a declared size of 0, this call would return b"" without reading the blocks
     if size:
         return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False), len(frame)
     stream = zstandard.ZstdDecompressor().decompressobj()
     content = stream.decompress(frame)
     if not stream.eof:
-        raise ValueError("a frame without its end")
+        raise ValueError("the frame is truncated")
     return content, len(frame) - len(stream.unused_data)
 
 

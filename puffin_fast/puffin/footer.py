@@ -1,10 +1,10 @@
-"""The footer of a Puffin file, bytes to metadata and back; no I/O here.
+"""Encodes and decodes the footer of a Puffin file; does no I/O.
 
     PFA1 | payload | payload size: i32 LE | flags: 4 bytes | PFA1
            JSON, or one LZ4 frame of it (flags byte 0, bit 0)
          ^ start   ^------------- trailer: 12 bytes ----------^ end of the file
 
-Specification, "Footer structure"; the payload is `metadata`'s business.
+Specification, "Footer structure". `metadata` encodes and decodes the payload.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ TRAILER = struct.Struct(f"<i4s{MAGIC_SIZE}s")
 TRAILER_SIZE = TRAILER.size
 FLAGS_SIZE = 4
 FOOTER_OVERHEAD = MAGIC_SIZE + TRAILER_SIZE
-"""Bytes of a footer besides its payload."""
+"""Bytes of a footer without its payload."""
 
 LEAST_FILE_SIZE = MAGIC_SIZE + FOOTER_OVERHEAD
 FLAG_COMPRESSED = 1
 """Byte 0, bit 0; all other bits are reserved."""
 
 MAX_PAYLOAD_SIZE = 2**31 - 1
-"""What the size field can say."""
+"""The maximum of the size field."""
 
 
 class Trailer(NamedTuple):
     """The last 12 bytes of a file, checked.
 
     Attributes:
-        payload_size: bytes of the payload as stored.
+        payload_size: the size of the payload in bytes, as stored.
         compressed: whether the payload is an LZ4 frame.
-        footer_offset: where in the file the footer starts, with its magic.
-        footer_size: bytes of the whole footer, both magics counted.
+        footer_offset: the offset of the footer, which starts with its magic.
+        footer_size: the size of the footer in bytes, including both magics.
     """
 
     payload_size: int
@@ -60,14 +60,14 @@ class Trailer(NamedTuple):
 
 
 def encode(content: FileMetadata, *, compress: bool = False) -> bytes:
-    """The whole footer, from its magic to the end of the file.
+    """Encodes the footer, from its magic to the end of the file.
 
     Args:
-        content: what it says.
-        compress: LZ4 (peers: neither Java nor PyIceberg can read it).
+        content: the metadata.
+        compress: whether to compress the payload with LZ4, which neither Java nor PyIceberg can read.
 
     Raises:
-        LimitExceededError: the payload is larger than its size field can say.
+        LimitExceededError: the payload is larger than the maximum of its size field.
     """
     payload = metadata.to_json(content)
     if compress:
@@ -84,13 +84,13 @@ def read_trailer(tail: bytes, file_size: int, *, path: str | None = None) -> Tra
     """Reads and checks the last bytes of a file.
 
     Args:
-        tail: the end of the file, at least its last 12 bytes where it has as many.
-        file_size: bytes of the whole file.
-        path: the file, for errors.
+        tail: the end of the file, at least its last 12 bytes if it has so many.
+        file_size: the size of the file in bytes.
+        path: the file, for error messages.
 
     Raises:
-        CorruptDataError: too short a file, foreign magic, a payload size that the file cannot hold.
-        UnsupportedError: a flag that is reserved.
+        CorruptDataError: the file is too short, has another magic, or a payload size larger than the file.
+        UnsupportedError: a reserved flag is set.
     """
     if file_size < LEAST_FILE_SIZE:
         raise CorruptDataError(
@@ -114,7 +114,7 @@ def read_trailer(tail: bytes, file_size: int, *, path: str | None = None) -> Tra
             "footer payload size",
             path=path,
             offset=start,
-            expected=f"0 to {most}, the file's size",
+            expected=f"0 to {most}, by the size of the file",
             found=size,
         )
     return Trailer(size, bool(flags[0]), start - size - MAGIC_SIZE, size + FOOTER_OVERHEAD)
@@ -127,19 +127,19 @@ def decode(
     limit: int = compression.MAX_CONTENT_BYTES,
     path: str | None = None,
 ) -> FileMetadata:
-    """Reads and checks a whole footer; each blob's range lies between the head's magic and the footer.
+    """Decodes and checks a footer. The range of each blob must be between the first magic and the footer.
 
     Args:
-        footer: `trailer.footer_size` bytes from `trailer.footer_offset` on.
-        trailer: what `read_trailer` found.
-        limit: a compressed payload that becomes more bytes is refused.
-        path: the file, for errors.
+        footer: `trailer.footer_size` bytes from `trailer.footer_offset`.
+        trailer: the result of `read_trailer`.
+        limit: the maximum number of bytes of a compressed payload after decompression.
+        path: the file, for error messages.
 
     Raises:
-        CorruptDataError: foreign magic, a broken frame, wrong JSON, a range outside the blobs' part of the
-            file.
-        UnsupportedError: a blob's codec that does not exist.
-        LimitExceededError: a compressed payload of more than `limit` bytes.
+        CorruptDataError: another magic, an invalid frame, invalid JSON, or a range outside of the blobs' part of
+            the file.
+        UnsupportedError: the codec of a blob is unknown.
+        LimitExceededError: a compressed payload has more than `limit` bytes.
     """
     check_magic(
         footer[:MAGIC_SIZE], "magic at the start of the footer", path=path, offset=trailer.footer_offset
@@ -162,7 +162,7 @@ def decode(
 def range_error(
     what: str, blob: metadata.BlobMetadata, trailer: Trailer, path: str | None
 ) -> CorruptDataError:
-    """A blob that is not where blobs can be."""
+    """Makes the error for a blob outside of the blobs' part of the file."""
     return CorruptDataError(
         what,
         path=path,
@@ -173,6 +173,6 @@ def range_error(
 
 
 def check_magic(found: bytes, what: str, *, path: str | None = None, offset: int | None = None) -> None:
-    """Refuses anything but ``PFA1``."""
+    """Checks that the magic is ``PFA1``."""
     if found != MAGIC:
         raise CorruptDataError(what, path=path, offset=offset, expected=MAGIC.hex(" "), found=found.hex(" "))

@@ -1,12 +1,12 @@
-"""What a Puffin footer says: the file's blobs and properties, as plain data and as JSON.
+"""The metadata in a Puffin footer: the blobs and properties of the file, as objects and as JSON.
 
     {"blobs": [{"type": "…", "fields": [1], "snapshot-id": 2, "sequence-number": 1, "offset": 4, "length": 9,
                 "compression-codec": "zstd", "properties": {"…": "…"}}, …],
      "properties": {"created-by": "…"}}
 
-Keys in the order above (the Java writer's); the last key of a blob and the file's ``properties`` are
-optional, so is ``compression-codec``. Reading is strict about what the specification's tables say (sections
-FileMetadata and BlobMetadata), and silent about keys that they do not name: a later version may.
+Keys are written in this order, as by the Java writer. ``compression-codec`` and both ``properties`` are optional.
+Reading enforces the tables of the specification (sections FileMetadata and BlobMetadata), and ignores other keys,
+which a later version may define.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 PAUSE_COLLECTOR_BYTES = 1 << 20
-"""From this size of JSON on, the collector pauses while objects are made that all stay: 3x faster."""
+"""From this size of JSON, the garbage collector is paused while the objects are made: 3x faster."""
 
 SHOWN_CHARACTERS = 60
-"""How much of a wrong value an error shows."""
+"""Maximum characters of a wrong value in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class BlobMetadata:
     """One blob of a Puffin file (specification, BlobMetadata).
 
     Attributes:
-        type: kind of the blob, such as ``deletion-vector-v1``.
-        fields: ids of the table's fields that it was computed for.
-        snapshot_id: the table's snapshot that it was computed from, -1 for deletion vectors.
-        sequence_number: the sequence number of that snapshot, -1 for deletion vectors.
-        offset: first byte of the blob in the file.
-        length: bytes in the file, after compression.
+        type: the type of the blob, such as ``deletion-vector-v1``.
+        fields: the ids of the table's fields that the blob was computed for.
+        snapshot_id: the snapshot that the blob was computed from; -1 for deletion vectors.
+        sequence_number: the sequence number of that snapshot; -1 for deletion vectors.
+        offset: the offset of the blob in the file.
+        length: the stored length in bytes, after compression.
         compression_codec: ``lz4``, ``zstd`` or None.
-        properties: whatever else, by name; do not change them.
+        properties: other properties by name; must not be modified.
     """
 
     type: str
@@ -63,11 +63,11 @@ class BlobMetadata:
 
 @dataclass(frozen=True, slots=True)
 class FileMetadata:
-    """What the footer of a Puffin file holds (specification, FileMetadata).
+    """The content of a Puffin footer (specification, FileMetadata).
 
     Attributes:
-        blobs: in the order of the footer.
-        properties: of the file, such as ``created-by``; do not change them.
+        blobs: the blobs, in the order of the footer.
+        properties: the properties of the file, such as ``created-by``; must not be modified.
     """
 
     blobs: tuple[BlobMetadata, ...] = ()
@@ -80,7 +80,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators
 
 
 def to_json(metadata: FileMetadata) -> bytes:
-    """The footer's payload, uncompressed; empty properties of a blob are left out."""
+    """Encodes the uncompressed payload of a footer; empty properties of a blob are omitted."""
     with _collector_paused(len(metadata.blobs) * 100):
         document: dict[str, Any] = {"blobs": [_blob_to_json(blob) for blob in metadata.blobs]}
         if metadata.properties:
@@ -107,10 +107,10 @@ def _blob_to_json(blob: BlobMetadata) -> dict[str, Any]:
 def check_writable(
     *, type: str, fields: tuple[int, ...], snapshot_id: int, sequence_number: int, properties: dict[str, str]
 ) -> None:
-    """Refuses what the specification's tables do not allow, by name.
+    """Checks the fields of a blob by the tables of the specification.
 
     Raises:
-        InvalidInputError: a wrong type, an integer out of range, text that is not Unicode.
+        InvalidInputError: a value has a wrong type, is an integer out of range, or text that is not Unicode.
     """
     if not isinstance(type, str) or not type:
         raise InvalidInputError(f"type: expected a blob type, found {type!r}")
@@ -128,10 +128,14 @@ def check_writable(
 
 
 def check_properties(properties: dict[str, str]) -> None:
-    """Names and values of properties are strings that UTF-8 can hold, else InvalidInputError."""
+    """Checks that names and values of properties are strings that UTF-8 can encode.
+
+    Raises:
+        InvalidInputError: a name or value is not.
+    """
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidInputError(f"properties: expected text for text, found {name!r}: {value!r}")
+            raise InvalidInputError(f"properties: expected strings, found {name!r}: {value!r}")
         _check_text("properties", name)
         _check_text(f"properties[{name!r}]", value)
 
@@ -142,7 +146,7 @@ def _check_text(what: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"{what}: UTF-8 cannot hold {text!r}: {error.reason}") from None
+        raise InvalidInputError(f"{what}: UTF-8 cannot encode {text!r}: {error.reason}") from None
 
 
 # Reading -------------------------------------------------------------------------------------------------
@@ -151,16 +155,16 @@ def _check_text(what: str, text: str) -> None:
 def from_json(
     payload: bytes | memoryview, *, path: str | None = None, offset: int | None = None
 ) -> FileMetadata:
-    """Reads and checks the footer's payload, uncompressed.
+    """Decodes and checks the uncompressed payload of a footer.
 
     Args:
         payload: UTF-8 JSON.
-        path: the file, for errors.
-        offset: where in the file the payload starts, for errors; None where it was compressed there, and
-            offsets in errors count from the start of the JSON.
+        path: the file, for error messages.
+        offset: the offset of the payload in the file, for error messages. None if the payload was compressed;
+            offsets in messages then count from the start of the JSON.
 
     Raises:
-        CorruptDataError: not UTF-8, not JSON, a repeated key, a field that misses or is of a wrong kind.
+        CorruptDataError: invalid UTF-8 or JSON, a repeated key, or a field that is missing or has a wrong type.
     """
     start = offset or 0
     with _collector_paused(len(payload)):
@@ -170,8 +174,8 @@ def from_json(
             return FileMetadata(_blobs(*quick[0]), quick[1])
         reader = _Reader(path, start)
         metadata = reader.read(_parse(text, path, start))
-        # Python keeps the last of repeated keys. Without escapes each string has two quotation marks: as
-        # many strings in the result as in the text, and none was dropped. Else look at each object, slower.
+        # Of repeated keys, Python's parser returns the last one. Without escapes each string has two quotation marks:
+        # if the result has as many strings as the text, no key was repeated. Else check each object, which is slower.
         if "\\" in text or 2 * reader.n_strings != text.count('"'):
             _parse(text, path, start, hook=_unique)
         return metadata
@@ -191,10 +195,10 @@ def _decode(payload: bytes | memoryview, path: str | None, start: int) -> str:
 
 
 def _parse(text: str, path: str | None, start: int, *, hook: Callable[[Any], Any] | None = None) -> Any:
-    """JSON without the liberties of Python's parser: NaN, lone surrogates, any depth, any exception."""
+    """Parses JSON. Refuses NaN and lone surrogates, which Python accepts; all errors are CorruptDataError."""
     try:
         document = json.loads(text, object_pairs_hook=hook, parse_constant=_no_constant)
-        if "\\" in text and "\\u" in text:  # one character is looked for 30 times as fast as two
+        if "\\" in text and "\\u" in text:  # the search for one character is 30 times as fast as for two
             _check_surrogates(text, document)
     except json.JSONDecodeError as error:
         at = start + len(text[: error.pos].encode())
@@ -203,7 +207,11 @@ def _parse(text: str, path: str | None, start: int, *, hook: Callable[[Any], Any
         ) from None
     except RecursionError:
         raise CorruptDataError(
-            "footer payload", path=path, offset=start, expected="JSON of few levels", found="too many levels"
+            "footer payload",
+            path=path,
+            offset=start,
+            expected="JSON of few levels",
+            found="JSON nested too deeply",
         ) from None
     except ValueError as error:  # a repeated key, a constant, an integer of thousands of digits, a surrogate
         raise CorruptDataError(
@@ -219,7 +227,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise ValueError(f"the key {key[:SHOWN_CHARACTERS]!r} twice in one object")
+            raise ValueError(f"repeated key {key[:SHOWN_CHARACTERS]!r} in an object")
         seen.add(key)
     return found
 
@@ -232,17 +240,17 @@ def _check_surrogates(text: str, document: Any) -> None:
     try:
         _ENCODER.encode(document).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"an escape of half a character (of {text.count(chr(92) + 'u')} escapes)") from None
+        raise ValueError(f"a lone surrogate in one of {text.count(chr(92) + 'u')} escapes") from None
 
 
-# A frozen dataclass fills its slots by name; through the slots themselves, for all blobs at once, it takes a third.
+# Setting the slots of all blobs at once takes a third of the time of the constructor of a frozen dataclass.
 _SETTERS = [getattr(BlobMetadata, name).__set__ for name in BlobMetadata.__slots__]
 
 _Raw = dict[str, Any]
 
 
 def _blobs(*columns: Sequence[Any]) -> tuple[BlobMetadata, ...]:
-    """Blobs of checked values, a column for each field; none makes no blobs."""
+    """Makes blobs from checked values, one column per field; no columns make no blobs."""
     if not columns:
         return ()
     kinds, fields, *others = columns
@@ -253,16 +261,16 @@ def _blobs(*columns: Sequence[Any]) -> tuple[BlobMetadata, ...]:
 
 
 def _shared(values: Sequence[Any]) -> list[Any]:
-    """Equal values as one object: types and fields of 100,000 blobs are kept once."""
+    """Replaces equal values by one object, so that the types and fields of 100,000 blobs are stored once."""
     known: dict[Any, Any] = {}
     return list(map(known.setdefault, values, values))
 
 
 class _Reader:
-    """Checks what was parsed, field by field of all blobs, and remembers where it came from.
+    """Checks parsed JSON, each field for all blobs at once.
 
     Attributes:
-        n_strings: keys and string values in what `read` returned, keys that nobody knows counted.
+        n_strings: the number of keys and string values in the result of `read`, including unknown keys.
     """
 
     def __init__(self, path: str | None, start: int) -> None:
@@ -293,7 +301,7 @@ class _Reader:
         integer = "an integer from 0 to 2^63 - 1"
         offsets = self._integers(raw, "offset", integer, 0)
         lengths = self._integers(raw, "length", integer, 0)
-        # null counts as missing, as Java's and PyIceberg's readers have it
+        # null counts as missing, as in the readers of Java and PyIceberg
         codecs = [blob.get("compression-codec") for blob in raw]
         self._check("blobs[{}].compression-codec", codecs, "a string", {str, type(None)})
         properties = [blob.get("properties", {}) for blob in raw]
@@ -305,7 +313,7 @@ class _Reader:
         return _blobs(kinds, fields, snapshot_ids, sequence_numbers, offsets, lengths, codecs, properties)
 
     def _column(self, raw: list[_Raw], name: str, expected: str, kind: type) -> list[Any]:
-        """What every blob must have, each of one type."""
+        """Reads a required field of all blobs and checks its type."""
         try:
             column = list(map(itemgetter(name), raw))
         except KeyError:
@@ -315,7 +323,7 @@ class _Reader:
         return column
 
     def _integers(self, raw: list[_Raw], name: str, expected: str, low: int) -> list[int]:
-        """Integers from low to LONG_MAX."""
+        """Reads a required field of integers from `low` to LONG_MAX."""
         column = self._column(raw, name, expected, int)
         if column and not low <= min(column) <= max(column) <= LONG_MAX:
             index = next(index for index, value in enumerate(column) if not low <= value <= LONG_MAX)
@@ -344,7 +352,7 @@ class _Reader:
                     self._refuse(f"{where.format(index)}[{name[:SHOWN_CHARACTERS]!r}]", "a string", value)
 
     def _check(self, where: str, column: list[Any], expected: str, kinds: set[type]) -> None:
-        """Refuses the first of a column that is of another type; `where` has a place for its index."""
+        """Checks the types of a column; `where` is the name of the field, with a placeholder for the index."""
         if not set(map(type, column)) <= kinds:
             index = next(index for index, value in enumerate(column) if type(value) not in kinds)
             self._refuse(where.format(index), expected, column[index])
@@ -363,14 +371,14 @@ def _shown(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) > 10**SHOWN_CHARACTERS:
-        return f"an integer of {value.bit_length()} bits"  # str() of a huge one is refused by Python
+        return f"an integer of {value.bit_length()} bits"  # Python refuses str() of a very large integer
     text = json.dumps(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 @contextmanager
 def _collector_paused(n_bytes: int) -> Iterator[None]:
-    """No garbage collection while many objects are made that all stay: it would walk them again and again."""
+    """Pauses the garbage collector while many objects are made, which it would traverse repeatedly."""
     if n_bytes < PAUSE_COLLECTOR_BYTES or not gc.isenabled():
         yield
         return

@@ -1,4 +1,4 @@
-"""Reads a Puffin file by ranges: its end first, then only the blobs that are asked for.
+"""Reads a Puffin file by ranges: first its end, then only the requested blobs.
 
 PFA1 | blob 1 … blob n | footer
                 ^------ first read ------^ end of the file
@@ -17,33 +17,32 @@ from puffin_fast.puffin.metadata import BlobMetadata, FileMetadata
 __all__ = ["PuffinReader"]
 
 TAIL_SIZE = 64 << 10
-"""First read, from the end: the footer of some 250 vectors, and a small file as a whole."""
+"""Size of the first read, at the end of the file: enough for the footer of about 250 vectors, or a small file."""
 
 
 FOOTER_RATIO = 20
-"""Bytes that one stored byte of a footer may become, where `max_blob_bytes` says nothing: as Python objects they
-take 25 times as many again."""
+"""Maximum ratio of decompressed to stored bytes of a footer, unless `max_blob_bytes` is given. The Python objects of a
+footer take another 25 times as many bytes."""
 
 
 class PuffinReader:
-    """A Puffin file, its footer read and checked; blobs are read when they are asked for.
+    """Reads a Puffin file. The footer is read and checked at once; blobs are read when they are requested.
 
-    The first read takes the last 64 KiB, a larger footer a second one. Blobs inside those bytes cost no
-    further read; no other blob is touched before it is asked for. The magic at the head is checked where that
-    costs no request: on local files, on small ones, and when the first blob is read.
+    The first read takes the last 64 KiB; a larger footer needs a second read. Blobs in these bytes need no further
+    read. The magic at the start of the file is checked if this costs no request: for local files, for small files,
+    and together with the first blob.
 
     Args:
-        source: local path, URI, path on `filesystem`, or open binary file object that can seek.
+        source: a local path, a URI, a path on `filesystem`, or an open, seekable binary file object.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
-        file_size: bytes of the file where known (a manifest says it): saves a request on object stores.
-        max_blob_bytes: a blob or footer with more bytes, stored or decompressed, is refused. By default one that
-            is stored in more than 2^31 - 1 bytes, or decompressed is more than 100 times what is stored, and more
-            than 1 MiB.
+        file_size: the size of the file in bytes, if known (from a manifest): saves a request on object stores.
+        max_blob_bytes: the maximum size of a blob or footer, both stored and decompressed. By default, the maximum
+            is 2^31 - 1 stored bytes, and the larger of 1 MiB and 100 times the stored bytes when decompressed.
 
     Raises:
         NotFoundError: there is no such file.
-        CorruptDataError: it is no Puffin file, or a broken one.
-        UnsupportedError: reserved flags, or a codec that the specification does not have.
+        CorruptDataError: the file is not a valid Puffin file.
+        UnsupportedError: a reserved flag is set, or a codec is not in the specification.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class PuffinReader:
         tail = source.read_tail(TAIL_SIZE)
         tail_offset = source.size - len(tail)
         trailer = footer.read_trailer(tail, source.size, path=source.path)
-        if tail_offset == 0 or source.nearby:
+        if tail_offset == 0 or source.is_local:
             self._check_head(source.read_at(0, footer.MAGIC_SIZE), source.path)
         most = min(
             self._most(trailer.payload_size), max(FOOTER_RATIO * trailer.payload_size, limits.LEAST_INFLATED)
@@ -82,51 +81,51 @@ class PuffinReader:
 
     @property
     def metadata(self) -> FileMetadata:
-        """What the footer says."""
+        """The content of the footer."""
         return self._metadata
 
     @property
     def blobs(self) -> tuple[BlobMetadata, ...]:
-        """The footer's blobs, in its order."""
+        """The blobs, in the order of the footer."""
         return self._metadata.blobs
 
     @property
     def file_size(self) -> int:
-        """Bytes of the file."""
+        """The size of the file in bytes."""
         return self._trailer.footer_offset + self._trailer.footer_size
 
     @property
     def footer_size(self) -> int:
-        """Bytes of the whole footer, both magics counted."""
+        """The size of the footer in bytes, including both magics."""
         return self._trailer.footer_size
 
     def read(self, blob: BlobMetadata | int) -> bytes:
-        """One blob, decompressed.
+        """Reads and decompresses one blob.
 
         Args:
             blob: its metadata, or its index in `blobs`.
 
         Raises:
-            CorruptDataError: its frame is broken, or its range is not one of this file's blobs' part.
-            LimitExceededError: more than `max_blob_bytes`.
-            InvalidInputError: no such index, or the reader is closed.
+            CorruptDataError: its frame is invalid, or its range is outside of the blobs' part of the file.
+            LimitExceededError: the blob has more than `max_blob_bytes` bytes.
+            InvalidInputError: there is no such index, or the reader is closed.
         """
         return next(self.read_many((blob,)))[1]
 
     def read_many(
         self, blobs: Iterable[BlobMetadata | int] | None = None
     ) -> Iterator[tuple[BlobMetadata, bytes]]:
-        """Several blobs, neighbours in one read.
+        """Reads and decompresses several blobs. Near blobs are joined to one read.
 
         Args:
-            blobs: metadata or indexes, in any order; all of the file by default.
+            blobs: metadata or indexes, in any order; all blobs by default.
 
         Returns:
-            An iterator of (metadata, decompressed bytes) in the order of the file; it holds one read at a
-            time, 16 MiB at most unless a single blob is larger.
+            an iterator of (metadata, decompressed bytes) in the order of the file. It holds one read at a time: at
+            most 16 MiB, unless a single blob is larger.
 
         Raises:
-            As `read` does: for the arguments at once, for the bytes when they are reached.
+            The errors of `read`: for invalid arguments at once, for the bytes when they are read.
         """
         chosen = [self._find(blob) for blob in (self.blobs if blobs is None else blobs)]
         return self._read_chosen(self._check_source(), chosen)
@@ -136,7 +135,7 @@ class PuffinReader:
     ) -> Iterator[tuple[BlobMetadata, bytes]]:
         ranges = [(blob.offset, blob.length) for blob in chosen]
         if not self._head_checked and any(offset == footer.MAGIC_SIZE for offset, _ in ranges):
-            ranges.append((0, footer.MAGIC_SIZE))  # right before the first blob: part of the same read
+            ranges.append((0, footer.MAGIC_SIZE))  # adjacent to the first blob, so part of the same read
         for index, data in source.read_ranges(ranges):
             if index == len(chosen):
                 self._check_head(data, source.path)
@@ -153,7 +152,7 @@ class PuffinReader:
             yield blob, data
 
     def close(self) -> None:
-        """Closes the file; a caller's file object stays open. The metadata stays readable."""
+        """Closes the file. A file object of the caller stays open, and the metadata stays available."""
         if self._source is not None:
             self._source.close()
             self._source = None
@@ -165,7 +164,7 @@ class PuffinReader:
         self.close()
 
     def _check_head(self, head: bytes, path: str | None) -> None:
-        footer.check_magic(head, "magic at the head of the file", path=path, offset=0)
+        footer.check_magic(head, "magic at the start of the file", path=path, offset=0)
         self._head_checked = True
 
     def _check_source(self) -> _runtime.Source:
@@ -174,14 +173,16 @@ class PuffinReader:
         return self._source
 
     def _find(self, blob: BlobMetadata | int) -> BlobMetadata:
-        """The metadata meant, with a range that this file can have: it may come from elsewhere."""
+        """Returns the metadata of a blob, after checks of its range and size: it may be of another file."""
         path = self._check_source().path
         if isinstance(blob, int) and not isinstance(blob, bool):
             if not 0 <= blob < len(self.blobs):
-                raise InvalidInputError(f"{path}: blob {blob} of {len(self.blobs)}")
+                raise InvalidInputError(
+                    f"{path}: expected the index of a blob below {len(self.blobs)}, found {blob}"
+                )
             blob = self.blobs[blob]
         elif not isinstance(blob, BlobMetadata):
-            raise InvalidInputError(f"expected a blob's metadata or index, found {blob!r}")
+            raise InvalidInputError(f"blob: expected its metadata or index, found {blob!r}")
         elif (
             blob.offset < footer.MAGIC_SIZE
             or blob.length < 0
@@ -196,7 +197,7 @@ class PuffinReader:
         return blob
 
     def _most(self, n_bytes: int) -> int:
-        """The most bytes that `n_bytes` compressed ones may become."""
+        """The maximum number of bytes after decompression of `n_bytes` stored bytes."""
         return self._max_blob_bytes or min(
             limits.most_inflated(n_bytes, self._filesystem), compression.MAX_CONTENT_BYTES
         )

@@ -1,8 +1,8 @@
-"""Writes a Puffin file front to back: head magic, blobs as they come, footer.
+"""Writes a Puffin file sequentially: magic, blobs, footer.
 
     PFA1 | blob 1 … blob n | footer
 
-Specification, "File structure". Nothing of a blob is kept after it is written, and the sink need not seek.
+Specification, "File structure". Only the metadata of a written blob stays in memory. The sink need not be seekable.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ if TYPE_CHECKING:
 __all__ = ["PuffinWriter"]
 
 CREATED_BY = "created-by"
-"""Common property of a file: the application that wrote it (specification, "Common properties")."""
+"""Property of a file: the application that wrote it (specification, "Common properties")."""
 
 
 class PuffinWriter:
-    """A Puffin file in the making; as a context manager it finishes, or aborts when an exception leaves.
+    """Writes a Puffin file. As a context manager it calls `finish`, or `abort` if an exception is raised.
 
-    A local file is written under a hidden temporary name and gets its own when it is whole, so nobody ever
-    sees half of one. On an object store nothing shows before the end; an abort there has to close the upload
-    and then deletes the object. A caller's file object is never closed; after an abort it holds a file
-    without footer.
+    A local file is written under a temporary dot name and renamed when it is complete, so that no reader sees an
+    incomplete file. On an object store the file becomes visible at the end; an abort closes the upload and then
+    deletes the object. A file object of the caller is never closed; after an abort it has a file without footer.
 
     Args:
-        sink: local path, URI, path on `filesystem`, or open binary file object that stands at its start.
+        sink: a local path, a URI, a path on `filesystem`, or an open binary file object at position 0.
         filesystem: a pyarrow.fs.FileSystem, an fsspec filesystem or a PyIceberg FileIO.
-        properties: of the file; ``created-by`` is added unless it is among them.
-        compress_footer: as an LZ4 frame; peers (Java, Rust, PyIceberg) cannot read such a file.
-        overwrite: replace a file of that name; without it, one that exists is refused.
+        properties: the properties of the file; ``created-by`` is added if it is missing.
+        compress_footer: whether to compress the footer with LZ4. Java, Rust and PyIceberg cannot read such a file.
+        overwrite: whether to replace an existing file.
 
     Raises:
-        InvalidInputError: properties that are not text, a sink that exists or is not one.
+        InvalidInputError: properties that are not strings, an existing file, or an invalid sink.
     """
 
     def __init__(
@@ -69,13 +68,13 @@ class PuffinWriter:
 
     @property
     def file_size(self) -> int:
-        """Bytes of the file, after `finish`."""
+        """The size of the file in bytes, after `finish`."""
         self._check_finished()
         return self._offset
 
     @property
     def footer_size(self) -> int:
-        """Bytes of the whole footer, both magics counted, after `finish`."""
+        """The size of the footer in bytes, including both magics, after `finish`."""
         self._check_finished()
         return self._footer_size
 
@@ -93,20 +92,20 @@ class PuffinWriter:
         """Appends one blob.
 
         Args:
-            data: its bytes, contiguous.
-            type: kind of the blob, such as ``deletion-vector-v1``.
-            fields: ids of the table's fields that it was computed for.
-            snapshot_id: the snapshot that it was computed from.
-            sequence_number: that snapshot's.
-            properties: text by name.
+            data: the bytes of the blob, contiguous.
+            type: the type of the blob, such as ``deletion-vector-v1``.
+            fields: the ids of the table's fields that the blob was computed for.
+            snapshot_id: the snapshot that the blob was computed from.
+            sequence_number: the sequence number of that snapshot.
+            properties: the properties of the blob.
             compression: ``lz4``, ``zstd`` or None.
 
         Returns:
-            What the footer will say of it: offset and length are those of the stored bytes.
+            the metadata of the blob in the footer, with the offset and length of the stored bytes.
 
         Raises:
-            InvalidInputError: a wrong argument, and nothing was written; or the writer is closed.
-            LimitExceededError: more than 2^31 - 1 bytes.
+            InvalidInputError: an argument is invalid, and nothing was written; or the writer is closed.
+            LimitExceededError: the blob has more than 2^31 - 1 bytes.
         """
         self._check_open()
         view = _bytes_of(data)
@@ -124,11 +123,11 @@ class PuffinWriter:
         return blob
 
     def finish(self) -> FileMetadata:
-        """Writes the footer and makes the file visible; a second call returns the same.
+        """Writes the footer and makes the file visible. A second call returns the same metadata.
 
         Raises:
-            InvalidInputError: the writer was aborted, or the file's name was taken meanwhile.
-            LimitExceededError: a footer of more than 2^31 - 1 bytes.
+            InvalidInputError: the writer was aborted, or another file of this name was written meanwhile.
+            LimitExceededError: the footer has more than 2^31 - 1 bytes.
         """
         if self._metadata is not None:
             return self._metadata
@@ -147,7 +146,7 @@ class PuffinWriter:
         return metadata
 
     def abort(self) -> None:
-        """Gives the file up and leaves none behind; does nothing after `finish`."""
+        """Removes the incomplete file; does nothing after `finish`."""
         if self._open:
             self._open = False
             self._sink.abort()
@@ -160,17 +159,17 @@ class PuffinWriter:
     ) -> None:
         if error is not None:
             self.abort()
-        elif self._open or self._failed:  # a failure that the caller swallowed must not pass for a file
+        elif self._open or self._failed:  # also after an error that the caller caught: `finish` raises
             self.finish()
 
     def __del__(self) -> None:
-        # a writer that was dropped: its temporary file must not stay
+        # remove the temporary file of a writer that was never finished
         if getattr(self, "_open", False):
             with contextlib.suppress(Exception):
                 self.abort()
 
     def _write(self, data: Buffer) -> None:
-        """After a failed write nobody knows what the sink holds: no footer may follow."""
+        """Writes bytes. After a failed write the content of the sink is unknown, so the writer is aborted."""
         try:
             self._sink.write(data)
         except BaseException:

@@ -68,7 +68,7 @@ def test_verify_fails_on_any_altered_blob_and_names_it(run: Run, file: Path, off
 
 WRONG: dict[str, list[dict[str, object]]] = {
     "a second vector": [{}, {"properties": {"referenced-data-file": "a", "cardinality": "1"}}],
-    "overlaps a blob before it": [{}, {"offset": 10}],
+    "overlaps the previous blob": [{}, {"offset": 10}],
     "property cardinality": [{"properties": {"referenced-data-file": "a"}}],
     "property referenced-data-file": [{"properties": {"cardinality": "1"}}],
     "zstd": [{"compression-codec": "zstd"}],

@@ -128,8 +128,8 @@ def test_any_contiguous_buffer_is_taken() -> None:
         ({"fields": ["1"]}, r"fields\[0\]: expected"),
         ({"snapshot_id": 2**63}, "snapshot_id: expected an integer of 64 bits"),
         ({"sequence_number": 1.0}, "sequence_number: expected"),
-        ({"properties": {"a": 1}}, "properties: expected text"),
-        ({"properties": {1: "a"}}, "properties: expected text"),
+        ({"properties": {"a": 1}}, "properties: expected strings"),
+        ({"properties": {1: "a"}}, "properties: expected strings"),
         ({"properties": {"a": "\udc00"}}, r"properties\['a'\]: UTF-8"),
         ({"compression": "gzip"}, "compression: expected None"),
     ],
@@ -260,7 +260,7 @@ def test_finish_twice_is_once(tmp_path: Path) -> None:
 def test_a_file_object_must_stand_at_its_start() -> None:
     sink = io.BytesIO(b"head")
     sink.seek(4)
-    with pytest.raises(InvalidInputError, match="stands at 4"):
+    with pytest.raises(InvalidInputError, match="found position 4"):
         PuffinWriter(sink)
     with pytest.raises(InvalidInputError, match="text"):
         PuffinWriter(io.StringIO())  # type: ignore[arg-type]
