@@ -57,7 +57,7 @@ def test_a_filesystem_that_cannot_promise_it_is_refused() -> None:
     filesystem = pyarrow.fs.PyFileSystem(
         pyarrow.fs.FSSpecHandler(require_module("fsspec").filesystem("memory"))
     )
-    with pytest.raises(errors.UnsupportedError, match="only where there is none"):
+    with pytest.raises(errors.UnsupportedError, match="no conditional writes"):
         put_if_absent("bucket/x", b"1", filesystem=filesystem)
 
 
