@@ -2,8 +2,7 @@
 
 There are two ways to read vectors. `read_vectors` reads the footer and all vectors of a file. `read_vector` and
 `read_ranges` read vectors by the path, offset and length of a manifest entry; they do not need a footer, so the file
-may have another format. Blob type, fields and properties follow the Puffin specification, "deletion-vector-v1 blob
-type".
+may have another format. Type, fields and properties follow the Puffin specification, "deletion-vector-v1 blob type".
 """
 
 from __future__ import annotations
@@ -309,18 +308,11 @@ def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None =
             for message in _blob_problems(read, blob, name):
                 yield Problem(name, blob.offset, data_file, message)
             if read is None:
-                yield Problem(
-                    name, blob.offset, data_file, f"overlaps the previous blob, which ends at {end}"
-                )
+                yield Problem(name, blob.offset, data_file, f"overlaps the previous blob, its end is {end}")
             if data_file is not None:
                 other = owners.setdefault(data_file, blob.offset)
                 if other != blob.offset:
-                    yield Problem(
-                        name,
-                        blob.offset,
-                        data_file,
-                        f"a second vector, the first is at {other}",
-                    )
+                    yield Problem(name, blob.offset, data_file, f"a second vector, the first is at {other}")
 
 
 def _read_ahead(reader: PuffinReader) -> Iterator[tuple[BlobMetadata, int, Callable[[], bytes] | None]]:
