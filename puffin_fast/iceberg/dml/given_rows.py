@@ -74,7 +74,7 @@ class RowWriterSchema:
         for field, step in self._steps:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
-                _check_nulls(arrays[-1], field, field.name)
+                _check_values(arrays[-1], field, field.name)
             except (ProjectionError, pa.ArrowInvalid) as error:
                 raise InvalidInputError(f"data: column {field.name}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
@@ -90,7 +90,7 @@ class RowWriterSchema:
         return pa.Table.from_batches(self.batches(rows), self.arrow_schema)
 
 
-def _check_nulls(array: Any, field: NestedField, name: str) -> None:
+def _check_values(array: Any, field: NestedField, name: str) -> None:
     if field.required and array.null_count:
         raise ProjectionError(f"{name} is required; expected no null, found {array.null_count}")
     kind = field.field_type
@@ -98,13 +98,36 @@ def _check_nulls(array: Any, field: NestedField, name: str) -> None:
         valid = array.is_valid() if array.null_count else None
         for at, child in enumerate(kind.fields):
             values = array.field(at)
-            _check_nulls(values if valid is None else values.filter(valid), child, f"{name}.{child.name}")
+            _check_values(values if valid is None else values.filter(valid), child, f"{name}.{child.name}")
     elif isinstance(kind, ListType):
-        _check_nulls(list_parts(array)[1], kind.element_field, f"{name}.element")
+        _check_values(list_parts(array)[1], kind.element_field, f"{name}.element")
     elif isinstance(kind, MapType):
         _, keys, values = map_parts(array)
-        _check_nulls(keys, kind.key_field, f"{name}.key")
-        _check_nulls(values, kind.value_field, f"{name}.value")
+        _check_values(keys, kind.key_field, f"{name}.key")
+        _check_values(values, kind.value_field, f"{name}.value")
+    elif pa.types.is_temporal(array.type) and not pa.types.is_time(array.type):
+        _check_years(array, name)
+
+
+_DAY_RANGE = (-719_162, 2_932_896)
+"""0001-01-01 and 9999-12-31 in days since 1970: PyIceberg cannot write the bounds or partitions of other years."""
+
+
+def _check_years(array: Any, name: str) -> None:
+    kind = array.type
+    first, last = _DAY_RANGE
+    integer = pa.int32()
+    if pa.types.is_timestamp(kind):
+        integer = pa.int64()
+        per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+        first, last = max(first * per_day, 1 - 2**63), min((last + 1) * per_day, 2**63) - 1
+    found = pc.min_max(array.cast(integer))
+    for value in (found["min"], found["max"]):
+        if value.is_valid and not first <= value.as_py() <= last:
+            unit = getattr(kind, "unit", "days")
+            raise ProjectionError(
+                f"{name}: {kind}; expected a time in the years 1 to 9999, found {value.as_py()} ({unit} since 1970)"
+            )
 
 
 # Lossless conversions ----------------------------------------------------------------------------------------

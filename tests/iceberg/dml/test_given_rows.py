@@ -280,6 +280,40 @@ def test_a_value_that_would_change_is_refused_with_its_column(
     assert table.metadata.snapshots == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "last"),
+    [
+        (pa.date32(), -719_162, 2_932_896),
+        (pa.timestamp("us"), -62_135_596_800_000_000, 253_402_300_799_999_999),
+        (pa.timestamp("us", "UTC"), -62_135_596_800_000_000, 253_402_300_799_999_999),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("spec", [None, "day(c)", "year(c)", "c"])
+def test_times_that_pyiceberg_cannot_write_are_refused_with_their_column(
+    shared_catalog: SqlCatalog, namespace: str, kind: pa.DataType, first: int, last: int, spec: str | None
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("c", kind), ("many", pa.list_(kind))])
+    options: dict[str, Any] = {} if spec is None else {"partition_spec": [spec]}
+    table = create_table(shared_catalog, f"{namespace}.t", schema, **options)
+    integer = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    limits = pa.array([first, last, None], integer)
+    append(table, pa.table({"id": [1, 2, 3], "c": limits.cast(kind)}))
+    assert rows_of(table)["c"].combine_chunks().cast(integer).equals(limits)
+    for value in (first - 1, last + 1):
+        moment = pa.array([value], integer).cast(kind)
+        nested = pa.array([[value]], pa.list_(integer)).cast(pa.list_(kind))
+        for rows in (
+            pa.table({"id": [1], "c": moment, "many": pa.nulls(1, pa.list_(kind))}),
+            pa.table({"id": [1], "c": limits.slice(0, 1).cast(kind), "many": nested}),
+        ):
+            with pytest.raises(InvalidInputError, match=r"data: column (c|many): .* years 1 to 9999"):
+                append(table, rows)
+            with pytest.raises(InvalidInputError, match=r"data: column (c|many): .* years 1 to 9999"):
+                upsert(table, rows, ["id"])
+    assert len(table.refresh().metadata.snapshots) == 1
+
+
 def test_values_are_stored_in_the_types_of_the_table(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
