@@ -8,17 +8,21 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from uuid import UUID
+
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["needed_files", "orphan_files"]
@@ -44,9 +48,12 @@ def orphan_files(
     merged or compacted. No file is removed: the caller does that.
 
     In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if
-    the filesystem does not report its age, or if it belongs to another table whose location is below this
-    one's. Local links are not followed. Files outside of the table's location (``write.data.path``) are not
-    listed.
+    the filesystem does not report its age, or if it belongs to another table whose metadata is at or below this
+    one's location, also to a table that was dropped and created again there. Local links are not followed. Files
+    outside of the table's location (``write.data.path``) are not listed.
+
+    A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
+    table's location, cannot be recognised: give such tables folders of their own.
 
     Args:
         table: refreshed first.
@@ -60,18 +67,23 @@ def orphan_files(
         in UTC; sorted by path.
 
     Raises:
+        InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: a snapshot of `keep` or a manifest does not exist.
         CorruptDataError: a manifest cannot be read.
         UnsupportedError: the FileIO cannot list files.
     """
     check_threads(threads)
     metadata_of(table)
+    if not isinstance(older_than, timedelta):
+        raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     table.refresh()
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
     table.refresh()  # after the listing: files that were committed since are needed
     needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))
-    rows = sorted(row for row in old if row[0] not in needed)
+    unused = [row for row in old if row[0] not in needed]
+    others = FileSet(_needed_by_others(table, [path for path, _, _ in unused], threads))
+    rows = sorted(row for row in unused if row[0] not in others)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.table(arrays, schema=SCHEMA)
@@ -119,6 +131,36 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     found |= manifests.keys()
     for paths in on_threads(files, list(manifests.values()), threads):
         found.update(paths)
+    return found
+
+
+def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -> set[str]:
+    """Returns the files that other tables need whose metadata files are among some paths.
+
+    Metadata that cannot be read is not listed: it may be another table's.
+    """
+
+    def load(path: str) -> tuple[str, TableMetadata | None]:
+        try:
+            return path, FromInputFile.table_metadata(table.io.new_input(path))
+        except Exception:
+            return path, None
+
+    found: set[str] = set()
+    newest: dict[UUID, tuple[str, TableMetadata]] = {}
+    own = table.metadata.table_uuid
+    candidates = [path for path in paths if METADATA_FILE.search(path)]
+    for path, metadata in on_threads(load, candidates, threads):
+        if metadata is None:
+            found.add(path)
+        elif metadata.table_uuid != own:
+            found.add(path)
+            before = newest.get(metadata.table_uuid)
+            if before is None or before[1].last_updated_ms < metadata.last_updated_ms:
+                newest[metadata.table_uuid] = path, metadata
+    for path, metadata in newest.values():
+        other = Table(table.name(), metadata, path, table.io, table.catalog)
+        found |= needed_files(other, metadata.snapshots, threads)
     return found
 
 

@@ -14,6 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, iceberg
+from puffin_fast.errors import InvalidInputError
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
@@ -154,3 +155,42 @@ def test_young_files_are_not_listed_through_any_file_io(file_io: str, tmp_path: 
     os.utime(old, (1e9, 1e9))
     assert iceberg.orphan_files(table)["path"].to_pylist() == [f"file://{old}"]
     catalog.engine.dispose()
+
+
+def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    tables = []
+    for name in ("a", "b"):
+        table = iceberg.create_table(
+            catalog, f"n.{name}", pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
+        )
+        iceberg.append(table, pa.table({"id": range(100)}))
+        iceberg.delete(table, "id < 10")
+        tables.append(table)
+    for table in tables:
+        assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
+    orphan = tmp_path / "same" / "data" / "orphan.parquet"
+    orphan.write_bytes(b"")
+    (found,) = iceberg.orphan_files(tables[0], older_than=AT_ONCE)["path"].to_pylist()
+    assert found == f"file://{orphan}"
+
+
+def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    first = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(first, pa.table({"id": range(10)}))
+    location = first.metadata_location
+    catalog.drop_table("n.t")
+    second = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    assert iceberg.orphan_files(second, older_than=AT_ONCE).num_rows == 0
+    assert iceberg.scan(catalog.register_table("n.again", location)).to_arrow().num_rows == 10
+
+
+def test_an_age_that_is_no_timedelta_is_refused(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    with pytest.raises(InvalidInputError, match="expected a timedelta, found 0"):
+        iceberg.orphan_files(table, older_than=0)  # type: ignore[arg-type]
