@@ -22,7 +22,7 @@ from tests.iceberg.maintenance.test_maintain import add_vector, tasks
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def to_write(catalog: SqlCatalog, version: int = 3) -> Table:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JOB = "nightly"
 
 NO_TWINS = {"spark.speculation.quantile": "1", "spark.speculation.task.duration.threshold": "1h"}
