@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
@@ -31,6 +33,8 @@ IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
 
 METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
+
+GZIP_MAGIC = b"\x1f\x8b"
 
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
@@ -70,7 +74,8 @@ def orphan_files(
         InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: a snapshot of `keep` or a manifest does not exist.
         CorruptDataError: a manifest cannot be read.
-        UnsupportedError: the FileIO cannot list files.
+        UnsupportedError: the FileIO cannot list files, or another table in the location has metadata that
+            PyIceberg cannot read.
     """
     check_threads(threads)
     metadata_of(table)
@@ -137,23 +142,31 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
 def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -> set[str]:
     """Returns the files that other tables need whose metadata files are among some paths.
 
-    Metadata that cannot be read is not listed: it may be another table's.
+    Raises:
+        UnsupportedError: the metadata of another table cannot be read, so its files are not known.
     """
 
     def load(path: str) -> tuple[str, TableMetadata | None]:
+        with table.io.new_input(path).open() as stream:
+            data = stream.read()
         try:
-            return path, FromInputFile.table_metadata(table.io.new_input(path))
-        except Exception:
+            stated = json.loads(gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data)
+        except (ValueError, EOFError, OSError):
+            return path, None  # of a writer that was killed
+        if not isinstance(stated, dict) or stated.get("table-uuid") == str(table.metadata.table_uuid):
             return path, None
+        try:
+            return path, TableMetadataUtil.parse_obj(stated)
+        except Exception as error:
+            raise UnsupportedError(
+                f"{path}: metadata of another table in this table's location that PyIceberg cannot read, so "
+                f"its files cannot be told from orphans: {error}"
+            ) from error
 
     found: set[str] = set()
     newest: dict[UUID, tuple[str, TableMetadata]] = {}
-    own = table.metadata.table_uuid
-    candidates = [path for path in paths if METADATA_FILE.search(path)]
-    for path, metadata in on_threads(load, candidates, threads):
-        if metadata is None:
-            found.add(path)
-        elif metadata.table_uuid != own:
+    for path, metadata in on_threads(load, [p for p in paths if METADATA_FILE.search(p)], threads):
+        if metadata is not None:
             found.add(path)
             before = newest.get(metadata.table_uuid)
             if before is None or before[1].last_updated_ms < metadata.last_updated_ms:
