@@ -33,7 +33,7 @@ def test_right_tables_have_no_problem(table: Path) -> None:
     [
         (lambda add: add["deletionVector"].update(cardinality=22), "cardinality"),
         (lambda add: add["deletionVector"].update(pathOrInlineDv="x"), "Z85"),
-        (lambda add: add["deletionVector"].update(offset=2), "ends|magic|length"),
+        (lambda add: add["deletionVector"].update(offset=2), "beyond the end|magic|length"),
         (lambda add: add.update(stats='{"numRecords":99}'), "numRecords: expected 100"),
         (lambda add: add.pop("stats"), "numRecords: expected a number"),
         (lambda add: add.update(size=5), "size: expected"),

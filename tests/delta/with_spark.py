@@ -7,13 +7,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from puffin_fast import delta
@@ -216,38 +214,6 @@ def checkpoints(spark: SparkSession, table: Path) -> None:
 
 
 @case
-def racing(spark: SparkSession, table: Path) -> None:
-    """We and Spark delete from one file at the same time: no delete is lost."""
-    spark.sql(f"CREATE TABLE delta.`{table}` (id long) USING delta TBLPROPERTIES ({FEATURES})")
-    spark.sql(f"INSERT INTO delta.`{table}` SELECT /*+ COALESCE(1) */ id FROM range(1000)")
-    failed: list[BaseException] = []
-
-    def ours() -> None:
-        try:
-            for row in range(0, 60, 2):
-                assert delta.delete(table, f"id = {row}", on_conflict="merge").rows_deleted == 1
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=ours)
-    thread.start()
-    refused = 0
-    for row in range(1, 12, 2):
-        while True:
-            try:
-                spark.sql(f"DELETE FROM delta.`{table}` WHERE id = {row}")
-                break
-            except PySparkException as error:
-                if "oncurrent" not in str(error):
-                    raise
-                refused += 1
-    thread.join()
-    assert not failed, failed
-    gone = set(range(0, 60, 2)) | set(range(1, 12, 2))
-    assert {row["id"] for row in agreed(spark, table)} == set(range(1000)) - gone
-    print(f"racing: Spark was refused {refused} times, version {delta.snapshot(table).version}")
-
-
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     spark = session(folder / "spark")

@@ -37,7 +37,6 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.spark.session.sessions import own_errors
-from puffin_fast.spark.table import scan
 from tests.iceberg.conftest import local, racing
 from tests.iceberg.maintenance.test_convert import random_table
 from tests.iceberg.scan.test_scan import ROWS, table
@@ -162,8 +161,8 @@ def test_a_large_file_is_read_by_several_tasks(
 ) -> None:
     from pyspark.sql import functions
 
-    monkeypatch.setattr(scan, "TASK_BYTES", 1000)
-    monkeypatch.setattr(scan, "OPEN_BYTES", 32 << 20)
+    monkeypatch.setattr("puffin_fast.spark.table.job.TASK_BYTES", 1000)
+    monkeypatch.setattr("puffin_fast.spark.table.job.OPEN_BYTES", 32 << 20)
     iceberg.delete(table, "id >= 100 and id < 350")
     df = ps.scan(spark, table).withColumn("task", functions.spark_partition_id())
     found = df.toArrow()

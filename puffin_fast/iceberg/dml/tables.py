@@ -78,9 +78,9 @@ def create_table(
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
     partition_spec = checked_partition_spec(partition_spec, schema)
-    check_new_location(catalog, name, location, settings)
     with v3_metadata(catalog):
         try:
+            check_new_location(catalog, name, location, settings)
             return catalog.create_table(
                 name, schema, location=location, partition_spec=partition_spec, properties=settings
             )
