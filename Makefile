@@ -8,8 +8,9 @@ MAKEFLAGS += --no-builtin-rules
 
 VENV := .venv
 NEWEST := .venv-newest
+PAIMON := .venv-paimon
 PY := $(VENV)/bin/python
-KERNELS := $(wildcard puffin_fast/_kernels/*.pyx puffin_fast/_kernels/*.pxd puffin_fast/_kernels/*.h)
+KERNELS := $(wildcard puffin_fast/_kernels/*.pyx puffin_fast/_kernels/*.pxd puffin_fast/_kernels/*.h puffin_fast/_kernels/*/*.h)
 STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
 PYTEST := $(PY) -m pytest
 args ?=
@@ -34,7 +35,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +49,10 @@ test: build java jars  ## all tests, Spark and the foreign engines too (args="-k
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
 	$(NEWEST)/bin/python -m pytest $(PARALLEL) -m "spark and not jar" $(args)
+
+test-paimon: $(PAIMON)/.installed  ## the tests of Paimon tables through pypaimon, which needs an older PyArrow
+	@$(PAIMON)/bin/python -c 'from importlib.metadata import version; print("pypaimon", version("pypaimon"))'
+	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon $(args)
 
 bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with targets and plots (args="-k union" narrows)
 	@mkdir -p build/bench
@@ -117,9 +122,16 @@ $(NEWEST)/.installed: pyproject.toml $(VENV)/.built
 	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
 	touch $@
 
+$(PAIMON)/.installed: pyproject.toml $(VENV)/.built
+	test -x $(PAIMON)/bin/python || $(PYTHON) -m venv $(PAIMON)
+	$(PAIMON)/bin/python -m pip install -q pytest hypothesis -r <($(PY) -c 'import tomllib; \
+		project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		print(*project["dependencies"], *project["optional-dependencies"]["pypaimon"], sep="\n")')
+	touch $@
+
 clean:  ## remove what was built (environments and the jar cache stay)
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .benchmarks spark-warehouse metastore_db derby.log
 	rm -f puffin_fast/_kernels/*.so puffin_fast/_kernels/*.c $(VENV)/.built
 
 distclean: clean  ## remove the environments too
-	rm -rf $(VENV) $(NEWEST) .hypothesis
+	rm -rf $(VENV) $(NEWEST) $(PAIMON) .hypothesis

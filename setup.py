@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent
 KERNELS = Path("puffin_fast/_kernels")
 ABI3 = "0x030B0000"
 CYTHON_WARNINGS = ("unused-function", "sign-compare", "maybe-uninitialized")
-"""What compilers say of the C that Cython writes and of nothing else."""
+"""Warnings that compilers report only for the C code that Cython generates."""
 
 debug = os.environ.get("PUFFIN_FAST_DEBUG") == "1"
 sanitize = os.environ.get("PUFFIN_FAST_SANITIZE") == "1"
@@ -32,7 +32,7 @@ if sys.byteorder != "little" or sys.maxsize < 2**63 - 1:
 
 
 def extension(source: Path) -> Extension:
-    """One abi3 extension per .pyx; headers are dependencies so that a change rebuilds."""
+    """Declares one abi3 extension for a .pyx file. A changed header rebuilds it."""
     name = ".".join(source.with_suffix("").parts)
     macros = [("Py_LIMITED_API", ABI3), ("CYTHON_LIMITED_API", "1")]
     compile_args = ["-O3", "-fno-strict-aliasing", "-std=c11", *(f"-Wno-{name}" for name in CYTHON_WARNINGS)]
@@ -58,7 +58,7 @@ def extension(source: Path) -> Extension:
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         include_dirs=[str(KERNELS)],
-        depends=[str(path) for pattern in ("*.h", "*.pxd") for path in sorted(KERNELS.glob(pattern))],
+        depends=[str(path) for pattern in ("*.h", "*.pxd") for path in sorted(KERNELS.rglob(pattern))],
         py_limited_api=True,
     )
 

@@ -54,11 +54,13 @@ def tables(folder: Path, n_rows: int) -> dict[str, Table]:
             iceberg.append(table, rows)
             if name in SHARES:
                 (task,) = iceberg.plan_files(table).tasks
-                gone = rng.choice(n_rows, int(n_rows * SHARES[name]), replace=False)
+                deleted = rng.choice(n_rows, int(n_rows * SHARES[name]), replace=False)
                 paths = pa.DictionaryArray.from_arrays(
-                    pa.array(np.zeros(len(gone), np.int32)), [task.data.file_path]
+                    pa.array(np.zeros(len(deleted), np.int32)), [task.data.file_path]
                 )
-                iceberg.delete_positions(table, pa.table({"file_path": paths.cast(pa.string()), "pos": gone}))
+                iceberg.delete_positions(
+                    table, pa.table({"file_path": paths.cast(pa.string()), "pos": deleted})
+                )
         (root / "done").touch()
     return {name: catalog.load_table(identifier) for name, identifier in names.items()}
 

@@ -120,13 +120,13 @@ JOBS: dict[str, tuple[str, int, float, dict[str, Job]]] = {
 
 
 def check(tables: Tables, name: str, every: int) -> None:
-    """DuckDB's count and sum of the rows that are left: exactly every so manieth is gone."""
+    """Checks DuckDB's count and sum of the live rows: one row in every `every` is deleted."""
     location = tables.catalog.load_table(f"n.{name}").metadata_location
     with duckdb_with_iceberg() as connection:
         found = connection.execute(f"SELECT count(*), sum(id) FROM iceberg_scan('{location}')").fetchone()
     n = tables.n_files * ROWS_PER_FILE
-    gone = range(0, n, every)
-    assert found == (n - len(gone), n * (n - 1) // 2 - sum(gone)), (name, found)
+    deleted = range(0, n, every)
+    assert found == (n - len(deleted), n * (n - 1) // 2 - sum(deleted)), (name, found)
 
 
 def warm_workers(spark: SparkSession) -> None:

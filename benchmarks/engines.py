@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ __all__ = ["Stopwatch", "duckdb_with_iceberg", "rest_catalog", "spark_with_icebe
 
 
 class Stopwatch:
-    """Wall and CPU seconds of this process and of Spark's JVM, while there is one."""
+    """Wall and CPU seconds of this process, and of Spark's JVM and its Python workers, while there are any."""
 
     jvm: ClassVar[int | None] = None
 
@@ -35,9 +35,23 @@ class Stopwatch:
     def _clocks(self) -> tuple[float, float]:
         cpu = time.process_time()
         if self.jvm is not None:
-            fields = Path(f"/proc/{self.jvm}/stat").read_text().rpartition(")")[2].split()
-            cpu += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            cpu += _cpu_below(self.jvm)
         return time.perf_counter(), cpu
+
+
+def _cpu_below(root: int) -> float:
+    """CPU seconds of a process and of those below it, also of the ones that have ended."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    inside = {root}
+    while more := {pid for pid, parent in parents.items() if parent in inside} - inside:
+        inside |= more
+    return sum(ticks[pid] for pid in inside) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

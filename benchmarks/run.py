@@ -9,6 +9,9 @@
 cases of two threads need two free cores; beside other work, ``chrt -f 5 python -m benchmarks.run -k threads`` gives
 them two.
 
+Cases whose name holds ``NDV`` are those of `bench_theta` on a table; they need Iceberg's jar for Spark and take
+minutes.
+
 The part ``portable`` runs the cases that have targets once more in a process whose kernels are held to the
 portable C path; half of each target is asked of it.
 """
@@ -36,6 +39,7 @@ from benchmarks.timing import Case, Result, measure
 
 HERE = Path(__file__).parent
 PORTABLE = "portable"
+NDV = "NDV"
 PORTABLE_SHARE = 0.5
 """The share of a target that the portable path must reach."""
 
@@ -130,6 +134,20 @@ def _portable(words: list[str]) -> dict[str, Any]:
         )
 
 
+def ndv(out: Path, *, quick: bool) -> list[dict[str, Any]]:
+    """NDV statistics of a table, in a process that may start Spark; the results stand in ``tables.json``."""
+    written = out / "tables.json"
+    options = ["--scale", "0.05", "--rounds", "1"] if quick else []
+    command = [sys.executable, "-m", "benchmarks.bench_theta", "--into", str(written), *options]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+        return [{"job": NDV, "workload": "lineitem", "error": "no result"}]
+    jobs = {name: job for name, job in json.loads(written.read_text()).items() if name.startswith(NDV)}
+    return [
+        {"job": name, "workload": "", **job, **({"targets": []} if quick else {})}
+        for name, job in jobs.items()
+    ]
+
+
 def summary(title: str, rows: list[dict[str, Any]]) -> tuple[int, int]:
     """Prints every target in one list; returns how many are met, and of how many."""
     judged = [(row, target) for row in rows for target in row.get("targets", ())]
@@ -178,6 +196,10 @@ def main() -> None:
 
         report["growth"] = growth.measure(quick=options.quick)
     (out / "results.json").write_text(json.dumps(report, indent=1) + "\n")
+    on_tables: list[dict[str, Any]] = []
+    if not options.part and all(word in NDV for word in options.words):
+        print(f"\n=== {NDV} of lineitem", flush=True)
+        on_tables = ndv(out, quick=options.quick)
     if not options.part:
         from benchmarks import plots
 
@@ -185,8 +207,9 @@ def main() -> None:
             print(f"wrote {path}")
         summary("Kernels", report["rows"])
         summary("Portable kernels", report.get("portable", []))
+        summary("Tables", on_tables)
         print(f"\n{len(report['rows'])} cases in {time.perf_counter() - began:.0f} s, {out / 'results.json'}")
-    failed = [row for row in [*report["rows"], *report.get("portable", [])] if "error" in row]
+    failed = [row for row in [*report["rows"], *report.get("portable", []), *on_tables] if "error" in row]
     if failed:
         raise SystemExit(f"{len(failed)} cases failed")
 

@@ -218,8 +218,8 @@ def read_ranges(
         As `read_vector` does.
     """
     wanted = list(ranges)
-    if file_size is not None:
-        _check_overlap(_name_of(path), (length for _, length, _ in wanted), file_size)
+    if file_size is not None and (total := sum(length for _, length, _ in wanted)) > file_size:
+        raise CorruptDataError("bytes of all vectors", path=_name_of(path), expected=file_size, found=total)
     with _runtime.open_source(path, filesystem=filesystem, size=file_size) as source:
         for index, blob in source.read_ranges([(offset, length) for offset, length, _ in wanted]):
             offset, _, cardinality = wanted[index]
@@ -249,7 +249,14 @@ def read_vectors(
     with PuffinReader(path, filesystem=filesystem, file_size=file_size) as reader:
         name = _name_of(path)
         blobs = [blob for blob in reader.blobs if blob.type == codec.BLOB_TYPE]
-        _check_overlap(name, (blob.length for blob in blobs), reader.file_size)
+        end = 0
+        for blob in sorted(blobs, key=lambda blob: blob.offset):
+            if blob.offset < end:
+                expected = f"an offset of {end} or more, the end of another vector"
+                raise CorruptDataError(
+                    "vector", path=name, offset=blob.offset, expected=expected, found="less"
+                )
+            end = blob.offset + blob.length
         for blob, data in reader.read_many(blobs):
             data_file = _property(blob, REFERENCED_DATA_FILE, name)
             if data_file in vectors:
@@ -262,14 +269,6 @@ def read_vectors(
                 )
             vectors[data_file] = _decode(blob, data, name)
     return vectors
-
-
-def _check_overlap(path: str, lengths: Iterable[int], file_size: int) -> None:
-    """Checks that vectors take no more bytes than the file has, which bounds the time to read them."""
-    total = sum(lengths)
-    if total > file_size:
-        expected = f"at most {file_size} bytes"
-        raise CorruptDataError("bytes of all vectors", path=path, expected=expected, found=total)
 
 
 def check_vectors(path: Path, *, filesystem: Any = None, file_size: int | None = None) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
-"""Limits on what a file may make a reader do; each follows from the bytes that were read.
+"""Limits on the memory that reading a file may take.
 
-docs/limits.md lists them. A limit of a table's files is a property of the FileIO, which takes those of the
+docs/limits.md lists them. A `Limit` is adjusted by a property of the FileIO, which takes the properties of the
 catalog: ``load_catalog(name, **{"puffin-fast.limit.inflation-ratio": "1000"})``.
 """
 
@@ -23,18 +23,21 @@ __all__ = [
 
 
 class Limit(NamedTuple):
-    """A limit that a property of a FileIO adjusts.
+    """A limit that a property of the FileIO adjusts.
 
     Attributes:
-        key: the property.
-        default: the limit where the property is not set.
+        key: name of the property.
+        default: the limit if the property is not set.
     """
 
     key: str
     default: int
 
     def of(self, io: Any = None) -> int:
-        """The limit for the files of a FileIO or another filesystem.
+        """Returns the limit for the files of a FileIO.
+
+        Args:
+            io: a FileIO. For other filesystems and None, the default holds.
 
         Raises:
             InvalidInputError: the property is not a positive integer.
@@ -49,25 +52,24 @@ class Limit(NamedTuple):
 
 
 MAX_METADATA_BYTES = Limit("puffin-fast.limit.metadata-bytes", 1 << 30)
-"""Bytes of one manifest or manifest list, as stored."""
+"""Stored bytes of one metadata file, such as a manifest or a manifest list."""
 
 INFLATION_RATIO = Limit("puffin-fast.limit.inflation-ratio", 100)
-"""Bytes that one stored byte of a manifest, a footer or a compressed blob may become."""
+"""Decompressed bytes for each stored byte of a compressed block, blob or metadata file."""
 
 POSITION_DELETE_BYTES = Limit("puffin-fast.limit.position-delete-bytes", 1 << 28)
-"""Bytes of the bitmaps that the positions of one position-delete file become."""
+"""Bytes of all bitmaps that are made of the positions of one position-delete file."""
 
 LEAST_INFLATED = 1 << 20
-"""Bytes that a compressed input of any length may become."""
+"""Decompressed bytes that are always allowed, for compressed input of any length."""
 
 MAX_SCHEMA_DEPTH = 32
-"""Levels of types within types of an Avro schema; manifests need 8."""
-
+"""Levels of nested types in an Avro schema; manifests need 8."""
 
 MAX_SCHEMA_TYPES = 10_000
-"""Types of an Avro schema, each named one counted where it is used; a manifest of 1,000 partition fields has 4,000."""
+"""Types in an Avro schema, a named type counted at each use; a manifest with 1,000 partition fields has 4,000."""
 
 
 def most_inflated(n_bytes: int, io: Any = None) -> int:
-    """The most bytes that `n_bytes` compressed bytes may become."""
+    """Returns the number of bytes to which `n_bytes` compressed bytes may be decompressed."""
     return max(LEAST_INFLATED, INFLATION_RATIO.of(io) * n_bytes)

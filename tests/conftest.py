@@ -16,6 +16,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -127,6 +128,8 @@ def jars_fit() -> bool:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The markers say what a test needs."""
+    if item.get_closest_marker("pypaimon") and importlib.util.find_spec("pypaimon") is None:
+        pytest.skip("pypaimon is missing: make test-paimon, which has an environment of its own")
     needs_jar = item.get_closest_marker("jar")
     if needs_jar or item.get_closest_marker("spark"):
         require_java()
@@ -227,7 +230,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     builder = sql.SparkSession.builder.master("local[2,3]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with warnings.catch_warnings():  # the JVM is started by a fork; Polars warns of those
+        warnings.simplefilter("ignore", RuntimeWarning)
+        session = builder.getOrCreate()
     yield session
     session.stop()
 

@@ -3,7 +3,7 @@
 A copy of the package and its tests under ``build/<name>`` is compiled in place there, so that the tree's own
 modules stay as they are.
 
-    python -m tests.instrumented sanitize    ASan and UBSan; then runs tests/kernel on them, once a SIMD level
+    python -m tests.instrumented sanitize    ASan and UBSan; then runs the kernels' tests on them, once per SIMD level
 
 ``SANITIZE_LEVELS="portable avx512"`` leaves levels out; arguments choose other tests.
 """
@@ -94,7 +94,7 @@ def sanitize(arguments: list[str]) -> int:
             "not jar and not spark",
         ]
         done = subprocess.run(
-            [*command, *(arguments or ["tests/kernel"])],
+            [*command, *(arguments or ["tests/kernel", "tests/hostile/test_arrow.py"])],
             cwd=target,
             env=environment | {"PUFFIN_FAST_SIMD": level},
             check=False,

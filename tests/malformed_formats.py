@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 
 from tests import oracle
-from tests import oracle_formats as twins
+from tests import oracle_formats as formats
 from tests.strategies import ACCEPTED, ACCEPTED_BLOBS, MALFORMED, MALFORMED_BLOBS
 
 Cases = dict[str, Callable[[], bytes]]
@@ -22,8 +22,8 @@ MALFORMED_32: Cases = {
 
 ACCEPTED_32 = {name: (data[12:], held) for name, (data, held) in ACCEPTED.items() if data[:12] == _KEY_0}
 
-_GOOD = twins.encode_paimon_v1([0, 5, 70_000])
-_SMALL_NATIVE = twins.encode_native([0, 5, 70_000, (1 << 32) + 3])
+_GOOD = formats.encode_paimon_v1([0, 5, 70_000])
+_SMALL_NATIVE = formats.encode_native([0, 5, 70_000, (1 << 32) + 3])
 
 
 def _cases(**cases: bytes) -> Cases:
@@ -32,26 +32,26 @@ def _cases(**cases: bytes) -> Cases:
 
 MALFORMED_V1: Cases = (
     {
-        name: lambda build=build: oracle.frame(build(), twins.PAIMON_MAGIC)  # type: ignore[misc]
+        name: lambda build=build: oracle.frame(build(), formats.PAIMON_MAGIC)  # type: ignore[misc]
         for name, build in MALFORMED_32.items()
     }
     | _cases(
         record_without_bytes=b"",
         record_with_a_length_only=_GOOD[:4],
-        record_of_the_smallest_frame=oracle.frame(b"", twins.PAIMON_MAGIC),
+        record_of_the_smallest_frame=oracle.frame(b"", formats.PAIMON_MAGIC),
         record_length_too_small=struct.pack(">I", len(_GOOD) - 9) + _GOOD[4:],
         record_length_huge=struct.pack(">I", 0xFFFFFFFF) + _GOOD[4:],
         record_magic_of_iceberg_around_32_bits=oracle.frame(_GOOD[8:-4]),
-        record_magic_around_64_bits=oracle.frame(oracle.encode([0, 5]), twins.PAIMON_MAGIC),
-        record_magic_of_delta_native=oracle.frame(_GOOD[8:-4], twins.NATIVE_MAGIC),
-        record_magic_reversed=oracle.frame(_GOOD[8:-4], twins.PAIMON_MAGIC[::-1]),
+        record_magic_around_64_bits=oracle.frame(oracle.encode([0, 5]), formats.PAIMON_MAGIC),
+        record_magic_of_delta_native=oracle.frame(_GOOD[8:-4], formats.NATIVE_MAGIC),
+        record_magic_reversed=oracle.frame(_GOOD[8:-4], formats.PAIMON_MAGIC[::-1]),
         record_checksum_wrong=_GOOD[:-1] + bytes([_GOOD[-1] ^ 1]),
         record_with_a_trailing_byte=_GOOD + b"\0",
     )
 )
 
 ACCEPTED_V1 = {
-    name: (oracle.frame(data, twins.PAIMON_MAGIC), held) for name, (data, held) in ACCEPTED_32.items()
+    name: (oracle.frame(data, formats.PAIMON_MAGIC), held) for name, (data, held) in ACCEPTED_32.items()
 }
 
 MALFORMED_PAIMON = {n: b for n, b in MALFORMED_BLOBS.items() if n != "blob_magic_of_paimon"} | {
@@ -70,11 +70,11 @@ _PART = oracle.encode32([1, 2, 3])
 
 MALFORMED_NATIVE: Cases = (
     {
-        name: lambda build=build: oracle.frame(native(build()), twins.NATIVE_MAGIC)  # type: ignore[misc]
+        name: lambda build=build: oracle.frame(native(build()), formats.NATIVE_MAGIC)  # type: ignore[misc]
         for name, build in MALFORMED_32.items()
     }
     | {
-        name: lambda data=data: oracle.frame(data, twins.NATIVE_MAGIC)  # type: ignore[misc]
+        name: lambda data=data: oracle.frame(data, formats.NATIVE_MAGIC)  # type: ignore[misc]
         for name, data in {
             "native_count_missing": b"\0\0",
             "native_count_too_large": native(_PART, count=2),
@@ -89,21 +89,22 @@ MALFORMED_NATIVE: Cases = (
         }.items()
     }
     | _cases(
-        native_checksum_wrong=twins.record(_SMALL_NATIVE, twins.NATIVE_MAGIC)[:-1] + b"\x01",
-        native_length_of_the_record=b"\0\0\0\1" + twins.record(_SMALL_NATIVE, twins.NATIVE_MAGIC)[4:],
+        native_checksum_wrong=formats.record(_SMALL_NATIVE, formats.NATIVE_MAGIC)[:-1] + b"\x01",
+        native_length_of_the_record=b"\0\0\0\1" + formats.record(_SMALL_NATIVE, formats.NATIVE_MAGIC)[4:],
     )
 )
 
 ACCEPTED_NATIVE = {
-    name: (oracle.frame(native(data), twins.NATIVE_MAGIC), held) for name, (data, held) in ACCEPTED_32.items()
+    name: (oracle.frame(native(data), formats.NATIVE_MAGIC), held)
+    for name, (data, held) in ACCEPTED_32.items()
 } | {
-    "native_nothing": (oracle.frame(native(), twins.NATIVE_MAGIC), []),
+    "native_nothing": (oracle.frame(native(), formats.NATIVE_MAGIC), []),
     "native_gap": (
-        oracle.frame(twins.encode_native([(2 << 32) + 7]), twins.NATIVE_MAGIC),
+        oracle.frame(formats.encode_native([(2 << 32) + 7]), formats.NATIVE_MAGIC),
         [(2 << 32) + 7],
     ),
     "native_small": (
-        oracle.frame(_SMALL_NATIVE, twins.NATIVE_MAGIC),
+        oracle.frame(_SMALL_NATIVE, formats.NATIVE_MAGIC),
         [0, 5, 70_000, (1 << 32) + 3],
     ),
 }
@@ -177,5 +178,5 @@ ACCEPTED_MUMBLING = {
         mumbling(b"\3\5", b"\1\2\3", descriptors=bytes([8, 0, 1, 1, 2]), cardinality=5),
         [3, 5, 257, 258, 259],
     ),
-    "largest_position": (twins.encode_mumbling([8192 * 256 - 1]), [8192 * 256 - 1]),
+    "largest_position": (formats.encode_mumbling([8192 * 256 - 1]), [8192 * 256 - 1]),
 }

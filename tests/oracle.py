@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the kernels: portable Roaring and `deletion-vector-v1`, in plain Python.
+"""A slow and simple implementation of what the kernels do: portable Roaring and `deletion-vector-v1`, in plain Python.
 
 ::
 

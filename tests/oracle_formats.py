@@ -1,4 +1,4 @@
-"""The slow, obvious twins of the other formats' codecs: Delta's records, Paimon's, Lance's bitmaps, Mumbling."""
+"""Slow and simple codecs of the other formats: records of Delta and Paimon, bitmaps of Lance, Mumbling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors in files: written whole, read by footer or by range, and every wrong thing told."""
+"""Vectors in files: written completely, read by footer or by range, and checked."""
 
 from __future__ import annotations
 
@@ -325,5 +325,19 @@ def test_checking_overlapping_vectors_reads_no_byte_twice(shift: int) -> None:
     problems = list(check_vectors(file))
     assert sum("overlaps the previous blob" in problem.message for problem in problems) == n - 1
     assert file.n_read < 2 * len(data)
-    with pytest.raises(CorruptDataError, match=f"bytes of all vectors: expected at most {len(data)} bytes"):
+    with pytest.raises(CorruptDataError, match="the end of another vector"):
         read_vectors(io.BytesIO(data))
+
+
+def test_a_blob_is_the_vector_of_one_data_file(tmp_path: Path) -> None:
+    from tests.puffin.conftest import raw_file
+
+    blob = codec.encode(bitmap(1, 2))
+    entries = ",".join(
+        f'{{"type":"{codec.BLOB_TYPE}","fields":[],"snapshot-id":-1,"sequence-number":-1,"offset":4,'
+        f'"length":{len(blob)},"properties":{{"referenced-data-file":"{name}","cardinality":"2"}}}}'
+        for name in "ab"
+    )
+    (tmp_path / "x").write_bytes(raw_file(f'{{"blobs":[{entries}]}}'.encode(), blobs=blob))
+    with pytest.raises(CorruptDataError, match=f"offset 4: .* an offset of {4 + len(blob)} or more"):
+        read_vectors(tmp_path / "x")

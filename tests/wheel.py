@@ -57,8 +57,8 @@ def main(dist: Path, scratch: Path) -> None:
     assert tags.startswith("cp311-abi3-"), f"expected an abi3 wheel for Python 3.11 and later, found {tags}"
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.endswith(".abi3.so") for name in names), names
-    stray = [name for name in names if not name.startswith(("puffin_fast", "pyspark_puffin"))]
-    assert not stray, f"the wheel carries more than the package: {stray}"
+    unexpected = [name for name in names if not name.startswith(("puffin_fast", "pyspark_puffin"))]
+    assert not unexpected, f"expected only the package in the wheel, found {unexpected}"
     assert not [name for name in names if name.endswith((".pyx", ".c"))], "sources in the wheel"
 
     venv.create(scratch, clear=True, with_pip=True)

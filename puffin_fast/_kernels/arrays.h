@@ -18,43 +18,6 @@ PF_BODY int pf_array_check_body(const uint8_t *values, size_t n, uint32_t *adjac
 static int pf_array_check_portable(const uint8_t *values, size_t n, uint32_t *adjacent) {
     return pf_array_check_body(values, n, adjacent);
 }
-#if PF_X86
-PF_AVX2 static int pf_array_check_avx2(const uint8_t *values, size_t n, uint32_t *adjacent) {
-    static const int16_t last[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
-                                     -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-    const __m256i one = _mm256_set1_epi16(1);
-    __m256i disorder = _mm256_setzero_si256(), steps = _mm256_setzero_si256();
-    if (n < 17) return pf_array_check_body(values, n, adjacent);
-    for (size_t i = 0; i + 1 < n; i += 16) {
-        size_t left = n - 1 - i < 16 ? n - 1 - i : 16; /* the last vector ends with the array: its last lanes are new */
-        const uint8_t *at = values + 2 * (i + left - 16);
-        __m256i low = _mm256_loadu_si256((const __m256i *)at), high = _mm256_loadu_si256((const __m256i *)(at + 2));
-        __m256i fresh = _mm256_loadu_si256((const __m256i *)(last + left));
-        disorder = _mm256_or_si256(disorder, _mm256_cmpeq_epi16(_mm256_max_epu16(low, high), low));
-        steps = _mm256_sub_epi16(steps, _mm256_and_si256(fresh, _mm256_cmpeq_epi16(_mm256_sub_epi16(high, low), one)));
-    }
-    uint32_t sums[8];
-    _mm256_storeu_si256((__m256i *)sums, _mm256_madd_epi16(steps, one));
-    *adjacent = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
-    return _mm256_testz_si256(disorder, disorder);
-}
-PF_AVX512 static int pf_array_check_avx512(const uint8_t *values, size_t n, uint32_t *adjacent) {
-    const __m512i one = _mm512_set1_epi16(1);
-    uint32_t steps = 0;
-    __mmask32 disorder = 0;
-    for (size_t i = 0; i + 1 < n; i += 32) {
-        size_t left = n - 1 - i;
-        __mmask32 lanes = left >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << left) - 1;
-        __m512i low = _mm512_maskz_loadu_epi16(lanes, values + 2 * i);
-        __m512i high = _mm512_maskz_loadu_epi16(lanes, values + 2 * i + 2);
-        disorder |= _mm512_mask_cmple_epu16_mask(lanes, high, low);
-        steps += (uint32_t)_mm_popcnt_u32(_mm512_mask_cmpeq_epi16_mask(lanes, _mm512_sub_epi16(high, low), one));
-    }
-    *adjacent = steps;
-    return disorder == 0;
-}
-#endif
-PF_DISPATCH(int, pf_array_check, (const uint8_t *values, size_t n, uint32_t *adjacent), (values, n, adjacent))
 
 /* How many values n > 0 runs, (start, length - 1) pairs, hold; 0 when they do not ascend, overlap or pass 65535. */
 PF_BODY uint32_t pf_runs_check_body(const uint8_t *pairs, size_t n, int *touching) {
@@ -93,10 +56,10 @@ static uint32_t pf_runs_of_array(const uint8_t *values, size_t n, uint8_t *out) 
     return runs;
 }
 
-/* Whether n arrays of `total` values are better merged two by two than united in a sparse bitmap. */
+/* Whether merging n arrays of `total` values two by two is faster than a sparse bitmap. */
 static inline int pf_merges_fast(size_t n, size_t total) { return pf_level != PF_LEVEL_PORTABLE && total >= 32 * n; }
 
-/* A bitmap container of which few words are in use: behind it, a bit for each word that is not zero. */
+/* A bitmap container with few words in use, followed by one bit for each word that is not zero. */
 enum { PF_SPARSE_BYTES = 8192 + 128 };
 
 /* Sets the bits of n values. */
@@ -148,21 +111,21 @@ static void pf_array_set(const uint8_t *values, size_t n, uint8_t *bits) {
     }
 }
 
-/* Those of n values whose bit in a bitmap container equals `wanted`; out has room for n + 1. */
+/* Those of n values whose bit in a bitmap container equals `wanted`; out has space for n + 1. */
 static size_t pf_array_filter(const uint8_t *values, size_t n, const uint8_t *bits, unsigned wanted, uint8_t *out) {
-    size_t kept = 0;
+    size_t n_selected = 0;
     for (size_t i = 0; i < n; i++) {
         uint16_t value = pf_get16(values + 2 * i);
-        pf_put16(out + 2 * kept, value);
-        kept += ((unsigned)(bits[value >> 3] >> (value & 7)) & 1u) == wanted;
+        pf_put16(out + 2 * n_selected, value);
+        n_selected += ((unsigned)(bits[value >> 3] >> (value & 7)) & 1u) == wanted;
     }
-    return kept;
+    return n_selected;
 }
 
-/* The union of two ascending lists of (start, length - 1) runs, joined where they touch; out has room for as many as
+/* The union of two ascending lists of (start, length - 1) runs, joined where they touch; out has space for as many as
  * both have. Returns the number of runs. */
 static uint32_t pf_runs_union(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
-    uint32_t start = 0, end = 0, n = 0; /* of the last run, which may grow yet */
+    uint32_t start = 0, end = 0, n = 0; /* of the last run, which may still grow */
     size_t i = 0, j = 0;
     while (i < na || j < nb) {
         int from_a = j == nb || (i < na && pf_get16(a + 4 * i) <= pf_get16(b + 4 * j));
@@ -177,8 +140,15 @@ static uint32_t pf_runs_union(const uint8_t *a, size_t na, const uint8_t *b, siz
         pf_put16(out + 4 * (n - 1), (uint16_t)start);
         pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(end - start - 1));
     }
-    if (end > 65536) pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(65535 - start)); /* only if the runs change meanwhile */
+    if (end > 65536) pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(65535 - start)); /* only if another thread changes the runs */
     return n;
 }
+
+#if PF_X86
+#include "avx2/arrays.h"
+#include "avx512/arrays.h"
+#endif
+
+PF_DISPATCH(int, pf_array_check, (const uint8_t *values, size_t n, uint32_t *adjacent), (values, n, adjacent))
 
 #endif

@@ -85,7 +85,7 @@ cdef bint append_blob(Bytes* blobs, size_t vector_size, uint8_t** vector) noexce
 
 
 cdef bint seal_blob(Bytes* blobs, size_t vector_size) noexcept nogil:
-    """Frames the vector in the room and takes it; False when memory is out."""
+    """Frames the vector in the reserved memory and appends it. False when memory is out."""
     if not store_frame(blobs.data + blobs.size, vector_size):
         return False
     blobs.size += FRAME_BYTES + vector_size

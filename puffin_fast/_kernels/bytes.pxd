@@ -1,8 +1,7 @@
 """Loads and stores of little- and big-endian words at any alignment, and the layout's constants.
 
-Everything the kernels read or write in serialised bytes goes through these helpers: no unaligned casts.
-Roaring's words are little-endian (as are the platforms that this package builds on); the frame around a
-deletion vector is big-endian.
+Kernels read and write serialised bytes only through these functions, without unaligned casts. Roaring's words are
+little-endian, as are the platforms that this package builds on. The frame around a deletion vector is big-endian.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -18,13 +17,13 @@ cdef enum:
     CHUNK = 65536               # positions of one container
     BITMAP_BYTES = 8192         # CHUNK bits
     BITMAP_WORDS = 1024
-    MAX_RUNS = 32768            # a container cannot hold more disjoint, non-touching runs
+    MAX_RUNS = 32768            # most runs of a container that do not touch
     COUNT_BYTES = 8             # u64 number of 32-bit bitmaps, first in the 64-bit format
     KEY_BYTES = 4               # u32 key before each of them
 
 cdef enum Limit:
-    MAX_KEY = 0x7FFFFFFE                # Java's reader takes no larger key
-    MAX_POSITION = 0x7FFFFFFE80000000   # nor its writer a larger position
+    MAX_KEY = 0x7FFFFFFE                # the largest key that Java's reader accepts
+    MAX_POSITION = 0x7FFFFFFE80000000   # the largest position that Java's writer accepts
 
 cdef enum Kind:
     ARRAY = 0
@@ -83,7 +82,7 @@ cdef inline size_t run_size(uint32_t n_runs) noexcept nogil:
 
 
 cdef inline Kind choose(uint32_t cardinality, uint32_t n_runs) noexcept nogil:
-    """The container that Java and CRoaring end with for a set built point by point and run-optimised."""
+    """The smallest form, as Java and CRoaring choose it for a set that is run-optimised."""
     if run_size(n_runs) < plain_size(cardinality):
         return RUN
     return ARRAY if cardinality <= ARRAY_MAX else BITMAP

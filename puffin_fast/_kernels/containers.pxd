@@ -16,7 +16,7 @@ cdef struct Container:
 
 
 cdef struct Cursor:
-    const uint8_t* stop         # past the last byte: nothing from here on is read
+    const uint8_t* stop         # past the last byte that may be read
     const uint8_t* at           # key of the next 32-bit bitmap
     uint64_t bitmaps_left
     uint64_t key                # of the open bitmap << 16
@@ -32,7 +32,7 @@ cdef struct Summary:
     uint64_t n_containers[3]    # by Kind
     uint64_t first              # positions; undefined when cardinality is 0
     uint64_t last
-    bint non_canonical          # well-formed, but in a form that is never written (listed at `validate`)
+    bint non_canonical          # valid, but in a form that this package never writes (listed at `validate`)
 
 
 cdef class BitmapSummary:
@@ -49,21 +49,21 @@ cdef class BitmapSummary:
 
 
 cdef struct Fault:
-    int code                    # 0: none; else an index into the texts in containers.pyx
+    int code                    # 0 for none, else an index into the messages in containers.pyx
     uint64_t offset             # of the failed check, from the start of the bytes
     uint64_t expected
     uint64_t found
 
 
 cdef struct Bytes:
-    # A growing buffer of malloc; zeroed to start with.
+    # A growing buffer of malloc. Starts zeroed.
     uint8_t* data
     size_t size
     size_t capacity
 
 
 cdef struct Record:
-    # A container that the writer has taken; its payload lies in the writer's buffer.
+    # A container that was written. Its payload is in the writer's buffer.
     uint64_t key
     uint32_t cardinality
     uint32_t size_and_kind      # size << 2 | kind
@@ -87,7 +87,7 @@ cdef void release(Bytes* buffer) noexcept nogil
 cdef bint writer_start(Writer* writer, size_t expected)
 cdef void writer_end(Writer* writer)
 cdef void writer_free(Writer* writer) noexcept nogil
-cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil
+cdef uint8_t* writer_reserve(Writer* writer, size_t size) noexcept nogil
 cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind kind, size_t size) noexcept nogil
 cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil
 cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil
@@ -104,7 +104,7 @@ cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept 
 cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) noexcept nogil:
     """Sets a cursor before the first container of `size` bytes that `validate` has accepted.
 
-    Another thread may have changed them since: a cursor may then give other containers, but none that passes the
+    Another thread may have changed them since. A cursor may then return other containers, but none that passes the
     bytes' end.
     """
     cursor.stop = data + size
@@ -119,7 +119,7 @@ cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) 
 
 
 cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogil:
-    """Moves on to the next container; False past the last. Bitmaps without containers are stepped over."""
+    """Moves to the next container. False after the last one. Bitmaps without containers are skipped."""
     cdef uint32_t cookie
     cdef const uint8_t* descriptor
     cdef size_t left, need

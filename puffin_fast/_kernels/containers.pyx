@@ -14,7 +14,7 @@ and a 32-bit bitmap:
 
 Source: https://github.com/RoaringBitmap/RoaringFormatSpec and the Puffin specification, `deletion-vector-v1`.
 
-Past 400 lines: the checks, the cursor's rules and the writer share the same structs, and calls between modules cannot be
+More than 400 lines because the checks, the cursor and the writer share structs, and calls between modules cannot be
 inlined.
 """
 
@@ -45,7 +45,7 @@ cdef extern from "bitmap_count.h" nogil:
     uint32_t pf_bitmap_runs(const uint8_t* bits)
 
 cdef extern from "bitmap_expand.h" nogil:
-    size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t room)
+    size_t pf_values_of_bitmap(const uint8_t* bits, uint8_t* out, size_t capacity)
     void pf_runs_of_bitmap(const uint8_t* bits, uint8_t* out, uint32_t n_runs)
 
 cdef extern from "simd.h" nogil:
@@ -104,7 +104,7 @@ cdef class BitmapSummary:
 
 
 cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summary* summary):
-    """What `validate` found about data[start:stop]."""
+    """Makes the summary of data[start:stop] from the result of `validate`."""
     cdef BitmapSummary found = BitmapSummary.__new__(BitmapSummary)
     found.data = data if type(data) is bytes else None
     found.start = start
@@ -120,7 +120,7 @@ cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summ
 
 
 cdef object corrupt(const Fault* fault, object path, uint64_t base):
-    """The exception for a `Fault`; base is added to its offset."""
+    """Makes the exception for a `Fault`. base is added to its offset."""
     return CorruptDataError(
         _FAULTS[fault.code], path=path, offset=fault.offset + base, expected=fault.expected, found=fault.found
     )
@@ -153,7 +153,7 @@ cdef struct Found:
 
 cdef int check_header(const uint8_t* data, size_t size, size_t at, Header* header, Summary* summary,
                       Fault* fault) noexcept nogil:
-    """Cookie and count of the 32-bit bitmap at `at`, which has 8 bytes or more; its whole header is there."""
+    """Reads the header of the 32-bit bitmap at `at`, which has at least 8 bytes, and checks that it is complete."""
     cdef uint32_t cookie = load32(data + at)
     if cookie & 0xFFFF == COOKIE_RUNS:
         header.count = (cookie >> 16) + 1
@@ -216,7 +216,7 @@ cdef int fail_runs(Fault* fault, const uint8_t* data, size_t at, uint32_t n_runs
         end = start + load16(pairs + 4 * <size_t>i + 2) + 1
         if end > CHUNK:
             return fail(fault, RUN_RANGE, pairs + 4 * <size_t>i - data, CHUNK - 1, end - 1)
-    return fail(fault, RUN_ORDER, at, 0, 0)     # only if the bytes change meanwhile
+    return fail(fault, RUN_ORDER, at, 0, 0)     # only if another thread changes the bytes
 
 
 cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found,
@@ -236,7 +236,7 @@ cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardi
 
 cdef int check_bitmap(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, bint is_first, Found* found,
                       Fault* fault) noexcept nogil:
-    """A bitmap container: as many bits are set as stated; its first value is looked up where it is the first of all."""
+    """A bitmap container: its cardinality is right. Its first value is looked up if it is the bitmap's first container."""
     cdef uint32_t bits_set
     found.kind = BITMAP
     found.size = BITMAP_BYTES
@@ -251,11 +251,11 @@ cdef int check_bitmap(const uint8_t* data, size_t size, size_t at, uint32_t card
 
 
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil:
-    """Checks every rule of the format over all of `size` bytes; no byte past them is read, nothing allocated.
+    """Checks every rule of the format in all of `size` bytes. Reads no byte past them and allocates nothing.
 
     Refused: truncation at any place, trailing bytes, keys or container keys out of order or repeated, a key or
-    position above what Java takes, a foreign cookie, more than 65,536 containers, an offset table that disagrees, arrays or runs
-    out of order or overlapping, a cardinality that disagrees. Accepted, though never written (`non_canonical`): 32-bit
+    position above Java's maximum, an unknown cookie, more than 65,536 containers, a wrong offset table, arrays or runs
+    out of order or overlapping, a wrong cardinality. Accepted, though this package never writes them (`non_canonical`): 32-bit
     bitmaps without containers, run containers no smaller than the array or bitmap would be, runs that touch, the run
     cookie without a run container, run flags past the last container.
 
@@ -343,7 +343,7 @@ cdef int fail_array(Fault* fault, const uint8_t* data, size_t at, uint32_t cardi
 
 cdef uint32_t bitmap_first(const uint8_t* bits) noexcept nogil:
     cdef uint32_t i = 0, bit = 0
-    while i < BITMAP_BYTES - 1 and bits[i] == 0:    # the bounds: another thread may clear the bits meanwhile
+    while i < BITMAP_BYTES - 1 and bits[i] == 0:    # bounded, because another thread may clear the bits
         i += 1
     while bit < 7 and not (bits[i] >> bit) & 1:
         bit += 1
@@ -362,7 +362,7 @@ cdef uint32_t bitmap_last(const uint8_t* bits) noexcept nogil:
 # ---- growing buffers ------------------------------------------------------------------------------------------
 
 cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
-    """Room for `extra` bytes past size, at least doubling; False when memory is out (the old bytes stay)."""
+    """Reserves `extra` bytes past size. Grows by doubling at least. False when memory is out; the bytes are kept."""
     cdef size_t need = buffer.size + extra
     cdef size_t capacity
     cdef void* grown
@@ -383,7 +383,7 @@ cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
 
 
 cdef void trim(Bytes* buffer) noexcept nogil:
-    """Gives back the room past size, when it is more than an eighth."""
+    """Frees the memory past size, if it is more than an eighth."""
     cdef void* fitted
     if buffer.size > 0 and buffer.capacity - buffer.size > buffer.size // 8:
         fitted = realloc(buffer.data, buffer.size)
@@ -399,29 +399,29 @@ cdef void release(Bytes* buffer) noexcept nogil:
     buffer.capacity = 0
 
 
-# ---- the writer: containers in ascending order of key, each in the form a point-built set would have -----------
+# ---- the writer: containers in ascending order of key, each in the smallest form -----------
 
 cdef enum:
-    KEPT_MAX = 16777216         # bytes of payload room that are kept from one call for the next
+    REUSED_MAX = 16777216         # bytes of payload memory that the next call may reuse
 
-cdef Bytes kept                 # fresh pages cost more than the set operations that write them; guarded by the GIL
+cdef Bytes reusable                 # new pages cost more than the set operations that write to them; guarded by the GIL
 
 
 cdef bint writer_start(Writer* writer, size_t expected):
-    """Readies a writer, with room for the expected bytes of payload; False when memory is out."""
+    """Prepares a writer with memory for the expected bytes of payload. False when memory is out."""
     memset(writer, 0, sizeof(Writer))
-    writer.payload = kept
-    memset(&kept, 0, sizeof(Bytes))
+    writer.payload = reusable
+    memset(&reusable, 0, sizeof(Bytes))
     writer.payload.size = 0
     return reserve(&writer.payload, expected)
 
 
 cdef void writer_end(Writer* writer):
-    """Frees a writer, or keeps its room for the next one."""
-    global kept
-    if writer.payload.capacity <= KEPT_MAX and writer.payload.capacity > kept.capacity:
-        release(&kept)
-        kept = writer.payload
+    """Frees a writer, or keeps its memory for the next one."""
+    global reusable
+    if writer.payload.capacity <= REUSED_MAX and writer.payload.capacity > reusable.capacity:
+        release(&reusable)
+        reusable = writer.payload
         memset(&writer.payload, 0, sizeof(Bytes))
     writer_free(writer)
 
@@ -431,8 +431,8 @@ cdef void writer_free(Writer* writer) noexcept nogil:
     release(&writer.records)
 
 
-cdef uint8_t* writer_room(Writer* writer, size_t size) noexcept nogil:
-    """Where the next payload of at most `size` bytes goes; NULL when memory is out."""
+cdef uint8_t* writer_reserve(Writer* writer, size_t size) noexcept nogil:
+    """Reserves `size` bytes for the next payload and returns their address; NULL when memory is out."""
     if not reserve(&writer.payload, size):
         return NULL
     return writer.payload.data + writer.payload.size
@@ -454,9 +454,9 @@ cdef bint writer_record(Writer* writer, uint64_t key, uint32_t cardinality, Kind
 
 
 cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint32_t n) noexcept nogil:
-    """A container of n <= 4,096 ascending values; none for n = 0. The values may not stand in the writer's room.
+    """Writes a container of n <= 4,096 ascending values; none for n = 0. The values are outside of the writer's memory.
 
-    They are checked after they were copied: values that another thread changes set `broken`.
+    They are checked after they were copied. Values that another thread has changed set `broken`.
     """
     cdef uint32_t adjacent, n_runs
     cdef uint8_t* out
@@ -465,7 +465,7 @@ cdef bint writer_array(Writer* writer, uint64_t key, const uint8_t* values, uint
     if n > ARRAY_MAX:
         writer.broken = True
         return True
-    out = writer_room(writer, plain_size(n))
+    out = writer_reserve(writer, plain_size(n))
     if out == NULL:
         return False
     memcpy(out, values, plain_size(n))
@@ -488,10 +488,10 @@ cdef size_t array_to_runs(uint8_t* container, uint32_t n, uint32_t n_runs) noexc
 
 
 cdef bint store_bits(Writer* writer, uint64_t key, const uint8_t* bits, uint32_t cardinality, uint32_t n_runs) noexcept nogil:
-    """A container of counted bits, at least one, which may not stand in the writer's room."""
+    """Writes a container of `cardinality` > 0 bits, which are outside of the writer's memory."""
     cdef Kind kind = choose(cardinality, n_runs)
     cdef size_t size = container_size(kind, cardinality, n_runs)
-    cdef uint8_t* out = writer_room(writer, size)
+    cdef uint8_t* out = writer_reserve(writer, size)
     if out == NULL:
         return False
     if kind == RUN:
@@ -505,27 +505,27 @@ cdef bint store_bits(Writer* writer, uint64_t key, const uint8_t* bits, uint32_t
 
 
 cdef bint writer_bitmap(Writer* writer, uint64_t key, const uint8_t* bits) noexcept nogil:
-    """A container of the set bits; none when no bit is set. The bits may not stand in the writer's room."""
+    """Writes a container of the set bits; none when no bit is set. The bits are outside of the writer's memory."""
     cdef uint32_t cardinality = pf_bitmap_cardinality(bits)
     return cardinality == 0 or store_bits(writer, key, bits, cardinality, pf_bitmap_runs(bits))
 
 
 cdef bint writer_bits(Writer* writer, uint64_t key, uint32_t cardinality) noexcept nogil:
-    """As `writer_bitmap`, of the bits that stand in the writer's room, which are so many."""
+    """As `writer_bitmap`, of `cardinality` bits in the memory that `writer_reserve` has returned."""
     cdef uint8_t bits[BITMAP_BYTES]
-    cdef const uint8_t* room = writer.payload.data + writer.payload.size
+    cdef const uint8_t* reserved = writer.payload.data + writer.payload.size
     cdef uint32_t n_runs
     if cardinality == 0:
         return True
-    n_runs = pf_bitmap_runs(room)
+    n_runs = pf_bitmap_runs(reserved)
     if choose(cardinality, n_runs) == BITMAP:
         return writer_record(writer, key, cardinality, BITMAP, BITMAP_BYTES)
-    memcpy(bits, room, BITMAP_BYTES)
+    memcpy(bits, reserved, BITMAP_BYTES)
     return store_bits(writer, key, bits, cardinality, n_runs)
 
 
 cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32_t n_runs) noexcept nogil:
-    """A container of n_runs ascending runs that neither overlap nor touch; none for n_runs = 0."""
+    """Writes a container of n_runs ascending runs that neither overlap nor touch; none for n_runs = 0."""
     cdef uint32_t cardinality = 0, i, j, start, length
     cdef size_t size
     cdef Kind kind
@@ -537,7 +537,7 @@ cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32
         cardinality += <uint32_t>load16(pairs + 4 * <size_t>i + 2) + 1
     kind = choose(cardinality, n_runs)
     size = container_size(kind, cardinality, n_runs)
-    out = writer_room(writer, size)
+    out = writer_reserve(writer, size)
     if out == NULL:
         return False
     if kind == RUN:
@@ -560,7 +560,7 @@ cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32
 
 
 cdef uint32_t join_runs(const Container* container, uint8_t* pairs, bint* broken) noexcept nogil:
-    """The container's runs with those that touch joined; returns their number. Sets broken when they overlap."""
+    """Copies the container's runs and joins those that touch. Returns their number. Sets broken when they overlap."""
     cdef uint32_t i, n = 0, start, end, last_end = 0
     for i in range(container.n_runs):
         start = load16(container.payload + 4 * <size_t>i)
@@ -586,7 +586,7 @@ cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
     if container.kind == ARRAY:
         return writer_array(writer, container.key, container.payload, container.cardinality)
     if container.kind == BITMAP:
-        out = writer_room(writer, BITMAP_BYTES)
+        out = writer_reserve(writer, BITMAP_BYTES)
         if out == NULL:
             return False
         memcpy(out, container.payload, BITMAP_BYTES)    # counted after it was copied: the payload may change
@@ -616,7 +616,7 @@ cdef size_t writer_size(const Writer* writer) noexcept nogil:
 
 
 cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil:
-    """Cookie and count; run flags zeroed. Returns where the descriptors go."""
+    """Writes cookie and count, and zeros the run flags. Returns the address of the descriptors."""
     if not has_run:
         store32(out, COOKIE_PLAIN)
         store32(out + 4, count)
@@ -666,14 +666,14 @@ cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil:
 
 
 cdef object new_bytes(size_t size):
-    """A bytes object whose bytes are yet to be written."""
+    """Makes a bytes object whose bytes are not yet written."""
     result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
     pf_ask_for_huge_pages(PyBytes_AsString(result), size)
     return result
 
 
 cdef object finish(const Writer* writer):
-    """What was written as (bytes, cardinality)."""
+    """Returns the written bitmap as (bytes, cardinality)."""
     result = new_bytes(writer_size(writer))
     cdef uint8_t* out = <uint8_t*>PyBytes_AsString(result)
     with nogil:

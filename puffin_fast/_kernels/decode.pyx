@@ -9,7 +9,7 @@ from puffin_fast._kernels.containers cimport (
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "bitmap_expand.h" nogil:
-    size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t room)
+    size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t capacity)
 
 cdef extern from "positions.h" nogil:
     void pf_widen(const uint8_t* values, size_t n, uint64_t base, uint64_t* out)
@@ -46,9 +46,9 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
 
 
 cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t* end) noexcept nogil:
-    """All positions of `size` checked bytes, ascending, at most up to `end`. Returns where it stopped.
+    """Writes all positions of `size` checked bytes, ascending, up to the address `end`. Returns where it stopped.
 
-    It stops before the end, or at it with more to come, only when another thread changes the bytes meanwhile.
+    It stops before the end, or at it with positions left, only if another thread changes the bytes.
     """
     cdef Cursor cursor
     cdef Container container

@@ -1,19 +1,25 @@
 """Positions into serialised bytes: measure the exact size, allocate, fill.
 
-Sorted positions without repeats are read twice and nothing is copied: the first pass finds each chunk of 65,536,
-proves the order, counts runs and so knows every container's kind and size; the second writes them.
-Unsorted positions are first partitioned into buckets of 2^16 to 2^22; a dense bucket becomes a bitmap without any
-sort, a sparse one is sorted as u32; very sparse sets are sorted whole.
+Sorted positions without repeats are read twice and not copied. The first pass finds each chunk of 65,536 positions,
+proves the order and counts runs, from which the kind and size of every container follow. The second pass writes them.
+Unsorted positions are first partitioned into buckets of 2^16 to 2^22 positions. A dense bucket becomes a bitmap without
+a sort. A sparse bucket is sorted as u32. Very sparse sets are sorted whole.
 
-Scratch beyond the result, in bytes that are written to: 4 a container, 24 a 32-bit bitmap and 64 KiB. Unsorted adds
-4 a position and 512 KiB (dense and sparse) or 16 a position (very sparse, or fewer than 4,096), and the containers
-once more with 16 each; sorted with repeats adds 8 a position. Buffers grow by doubling: as much address space again.
+Memory besides the result, in bytes that are written to:
 
-Positions are the caller's memory and are read more than once. They must not change during a call; if another thread
-changes them nevertheless, nothing is written outside of what was measured, and the result is either `CHANGED` or bytes
-that hold some other positions.
+    always                                          4 per container, 24 per 32-bit bitmap, and 64 KiB
+    sorted with repeats                             8 per position
+    unsorted                                        the containers once more, and 16 per container
+    unsorted, dense or sparse                       4 per position, and 512 KiB
+    unsorted, very sparse or fewer than 4,096       16 per position
 
-Past 400 lines: `encoder_measure` and `encoder_store` follow the same plan of containers.
+Buffers grow by doubling, so that they take up to twice that in address space.
+
+Positions are the caller's memory and are read more than once. They must not change during a call. If another thread
+changes them all the same, no byte is written outside of the measured size, and the result is either `CHANGED` or bytes
+that hold other positions.
+
+More than 400 lines because `encoder_measure` and `encoder_store` share one plan of containers.
 """
 
 from cpython.bytes cimport PyBytes_AsString
@@ -40,7 +46,7 @@ cdef extern from "positions.h" nogil:
     size_t pf_scan_chunk(const uint64_t* x, size_t n, uint32_t* adjacent, uint64_t* disorder)
     void pf_narrow(const uint64_t* x, size_t n, uint8_t* out)
     void pf_scatter(const uint64_t* x, size_t n, uint8_t* marks)
-    uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out, uint32_t room)
+    uint32_t pf_runs_of_positions(const uint64_t* x, size_t n, uint8_t* out, uint32_t capacity)
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
@@ -49,15 +55,15 @@ cdef extern from "simd.h" nogil:
 cdef enum:
     BUCKET_BITS_MIN = 16        # a chunk
     BUCKET_BITS_MAX = 22        # 64 chunks: 512 KiB as bits, which fits a second-level cache
-    MANY_BUCKETS = 256          # more of them, and narrower ones, gain no more
+    MANY_BUCKETS = 256          # more and narrower buckets are not faster
     MAX_BUCKETS = 4096
-    BUCKET_GOOD = 4096          # positions a bucket that make up for a further bucket
-    BUCKET_MIN = 256            # fewer: sorting them all is cheaper
-    DENSE_SHIFT = 6             # at one in 64, setting bits beats sorting
+    BUCKET_GOOD = 4096          # positions from which another bucket pays off
+    BUCKET_MIN = 256            # with fewer positions per bucket, one sort is cheaper
+    DENSE_SHIFT = 6             # from one in 64 on, setting bits is faster than sorting
     SAMPLED = 64                # positions from which the width of buckets is estimated
     PARTITION_MIN = 4096
-    AT_ONCE = 8                 # positions whose places fit into registers
-    RUNS_SHIFT = 18             # of a container's runs in its plan: fewer than 2,048 where they are the smallest form
+    AT_ONCE = 8                 # positions whose targets fit into registers
+    RUNS_SHIFT = 18             # of the number of runs in a container's plan: below 2,048 where runs are the smallest form
 
 cdef struct BitmapPlan:
     size_t payload              # bytes of its containers
@@ -76,7 +82,7 @@ cdef bint need_marks(Encoder* encoder) noexcept nogil:
 
 
 cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum, int* status) noexcept nogil:
-    """The first pass; False when the positions do not ascend strictly up to the maximum (or memory is out: *status)."""
+    """The first pass. False when the positions do not ascend strictly up to the maximum, or memory is out (*status)."""
     cdef size_t i = 0, found, size = COUNT_BYTES, bytes_
     cdef uint32_t adjacent, n_runs, cardinality
     cdef uint64_t disorder, key
@@ -94,11 +100,11 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
         memset(plan, 0, sizeof(BitmapPlan))
         plan.key = <uint32_t>key
         while i < n and x[i] >> 32 == key:
-            # below the maximum no step up to a position, and none down from one, can pass for a step inside a chunk
+            # up to the maximum, no step into or out of a chunk can be mistaken for a step inside it
             if x[i] > maximum:
                 return False
             found = pf_scan_chunk(x + i, n - i, &adjacent, &disorder)
-            # more than a chunk holds: only if the positions change under the scan
+            # found is larger than a chunk only if the positions change during the scan
             if disorder >> 16 or found > CHUNK or (i + found < n and x[i + found] <= x[i + found - 1]):
                 return False
             cardinality = <uint32_t>found
@@ -128,7 +134,7 @@ cdef bint measure_sorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
 
 
 cdef int store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
-    """The second pass; writes as many bytes as were measured, whatever the positions have become."""
+    """The second pass. Writes as many bytes as were measured, also when the positions have changed since."""
     cdef const uint64_t* x = encoder.positions
     cdef const uint32_t* containers = <const uint32_t*>encoder.containers.data
     cdef const BitmapPlan* plans = <const BitmapPlan*>encoder.bitmaps.data
@@ -174,20 +180,20 @@ cdef int store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
 
 cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nogil:
     """Drops repeats of n ascending positions in place, then measures them."""
-    cdef size_t i, kept = 1
+    cdef size_t i, n_distinct = 1
     cdef uint64_t value
     cdef int status = ENCODED
     for i in range(1, n):
         value = x[i]
-        x[kept] = value
-        kept += value != x[kept - 1]
-    if not measure_sorted(encoder, x, kept, ~<uint64_t>0 >> 1, &status):
+        x[n_distinct] = value
+        n_distinct += value != x[n_distinct - 1]
+    if not measure_sorted(encoder, x, n_distinct, ~<uint64_t>0 >> 1, &status):
         return status if status != ENCODED else CHANGED
     return ENCODED
 
 
 cdef int measure_by_sort(Encoder* encoder, const uint64_t* x, size_t n, bint ascending) noexcept nogil:
-    """A sorted copy without repeats takes the place of the positions."""
+    """Measures a sorted copy of the positions without repeats."""
     cdef uint64_t* copy
     encoder.sorted.size = 0
     encoder.spare.size = 0
@@ -203,23 +209,23 @@ cdef int measure_by_sort(Encoder* encoder, const uint64_t* x, size_t n, bint asc
 
 
 cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x, size_t n) noexcept nogil:
-    """The chunks of n ascending 22-bit values, perhaps with repeats; key is that of the bucket's first chunk."""
+    """Writes the containers of n ascending 22-bit values, repeats allowed. key is that of the bucket's first chunk."""
     cdef uint8_t values[2 * ARRAY_MAX + 2]
     cdef uint8_t bits[BITMAP_BYTES]
     cdef size_t i = 0, j
-    cdef uint32_t chunk, kept
+    cdef uint32_t chunk, n_distinct
     while i < n:
         chunk = x[i] >> 16
         j = i
-        kept = 0
-        while j < n and x[j] >> 16 == chunk and kept <= ARRAY_MAX:
+        n_distinct = 0
+        while j < n and x[j] >> 16 == chunk and n_distinct <= ARRAY_MAX:
             if j == i or x[j] != x[j - 1]:
-                if kept < ARRAY_MAX:
-                    store16(values + 2 * <size_t>kept, <uint16_t>x[j])
-                kept += 1
+                if n_distinct < ARRAY_MAX:
+                    store16(values + 2 * <size_t>n_distinct, <uint16_t>x[j])
+                n_distinct += 1
             j += 1
-        if kept <= ARRAY_MAX:
-            if not writer_array(&encoder.writer, key + chunk, values, kept):
+        if n_distinct <= ARRAY_MAX:
+            if not writer_array(&encoder.writer, key + chunk, values, n_distinct):
                 return False
             i = j
             continue
@@ -232,7 +238,7 @@ cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x,
     return True
 
 
-cdef struct Survey:
+cdef struct InputSummary:
     # The result of one pass over unsorted positions.
     uint64_t low
     uint64_t high
@@ -242,7 +248,7 @@ cdef struct Survey:
 
 
 cdef int bucket_bits(uint64_t span, size_t n) noexcept nogil:
-    """Of what width buckets of n positions should be."""
+    """Returns the width in bits that buckets of n positions should have."""
     cdef int bits = BUCKET_BITS_MAX
     cdef uint64_t most = min(<uint64_t>MANY_BUCKETS, n // BUCKET_GOOD)
     while bits > BUCKET_BITS_MIN and span >> (bits - 1) < most:
@@ -250,8 +256,8 @@ cdef int bucket_bits(uint64_t span, size_t n) noexcept nogil:
     return bits
 
 
-cdef int guess_bits(const uint64_t* x, size_t n) noexcept nogil:
-    """The width by a sample of n >= SAMPLED positions."""
+cdef int estimate_bits(const uint64_t* x, size_t n) noexcept nogil:
+    """Estimates the width in bits from a sample of n >= SAMPLED positions."""
     cdef uint64_t low = x[0], high = x[0]
     cdef size_t i
     for i in range(1, SAMPLED):
@@ -260,7 +266,7 @@ cdef int guess_bits(const uint64_t* x, size_t n) noexcept nogil:
     return bucket_bits(high - low, n)
 
 
-cdef void survey(const uint64_t* x, size_t n, int bits, Survey* found) noexcept nogil:
+cdef void summarise_input(const uint64_t* x, size_t n, int bits, InputSummary* found) noexcept nogil:
     cdef uint64_t low = x[0], high = x[0], before = x[0], value
     cdef size_t i
     cdef uint32_t descents = 0
@@ -279,10 +285,10 @@ cdef void survey(const uint64_t* x, size_t n, int bits, Survey* found) noexcept 
 
 
 cdef inline bint scatter(const uint64_t* x, size_t some, int bits, uint32_t* places, uint32_t* parts, size_t n) noexcept nogil:
-    """Puts some positions, at most AT_ONCE, into their buckets; False when one has no place.
+    """Puts up to AT_ONCE positions into their buckets. False when a bucket is full.
 
-    First all places, then all stores: a processor that does not know yet where a store goes holds back, or does
-    again, the loads of counts behind it.
+    All targets are computed before the first store: while the address of a store is not known, a processor delays
+    or repeats the loads that follow it.
     """
     cdef uint32_t to[AT_ONCE]
     cdef size_t i, b
@@ -294,16 +300,17 @@ cdef inline bint scatter(const uint64_t* x, size_t some, int bits, uint32_t* pla
         if to[i] >= n:
             return False
         parts[to[i]] = <uint32_t>x[i] & ((<uint32_t>1 << bits) - 1)
-        pf_prefetch_to_write(parts + to[i] + 16)    # the bucket's next cache line; no hardware follows so many streams
+        pf_prefetch_to_write(parts + to[i] + 16)    # the bucket's next cache line: hardware does not prefetch so many streams
     return True
 
 
-cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, const Survey* found) noexcept nogil:
+cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, const InputSummary* found) noexcept nogil:
     """Scatters positions into buckets and writes bucket after bucket.
 
-    A bucket that takes more than were counted runs over into the next one, never past the last, and is found out.
+    If positions have changed since they were counted, a bucket may overflow into the next one, but never past the last
+    one. That is noticed (CHANGED).
     """
-    cdef uint32_t places[MAX_BUCKETS]   # where the next of each bucket goes
+    cdef uint32_t places[MAX_BUCKETS]   # where the next position of each bucket is stored
     cdef int bits = found.bits
     cdef uint64_t first = found.low >> bits, bucket
     cdef uint64_t* words
@@ -326,7 +333,7 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
         place += count
         if count < dense and count > largest_sparse:
             largest_sparse = count
-    # the same room is a bucket's bits, or what its sort needs
+    # the same memory holds the bits of a dense bucket or the scratch of a sparse bucket's sort
     if not reserve(&encoder.spare, max(n_chunks * BITMAP_BYTES, 4 * largest_sparse)) or not need_marks(encoder):
         return OUT_OF_MEMORY
     i = 0
@@ -369,9 +376,9 @@ cdef int measure_by_partition(Encoder* encoder, const uint64_t* x, size_t n, con
 
 
 cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
-    """Takes n positions, in any order, with or without repeats; sets size and cardinality.
+    """Measures n positions in any order, with or without repeats. Sets size and cardinality.
 
-    The positions must stay where they are until `encoder_store`.
+    The positions must stay in memory until `encoder_store`.
     """
     cdef int status = ENCODED
     if measure_sorted(encoder, x, n, maximum, &status):
@@ -390,15 +397,15 @@ cdef int measure_small(Encoder* encoder, const uint64_t* x, size_t n, uint64_t m
 
 
 cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
-    cdef Survey found
+    cdef InputSummary found
     cdef uint64_t n_buckets
     cdef int bits
-    survey(x, n, guess_bits(x, n), &found)
+    summarise_input(x, n, estimate_bits(x, n), &found)
     if found.high > maximum:
         return OUT_OF_RANGE
     bits = bucket_bits(found.high - found.low, n)
-    if bits > found.bits + 1:   # the sample missed what lies far off
-        survey(x, n, bits, &found)
+    if bits > found.bits + 1:   # the sample missed positions that are far away
+        summarise_input(x, n, bits, &found)
         if found.high > maximum:
             return OUT_OF_RANGE
     n_buckets = (found.high >> found.bits) - (found.low >> found.bits) + 1
@@ -409,7 +416,7 @@ cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_
 
 
 cdef int encoder_store(Encoder* encoder, uint8_t* out) noexcept nogil:
-    """Writes the `size` bytes of what was measured last; ENCODED or CHANGED."""
+    """Writes the `size` bytes that were measured last. Returns ENCODED or CHANGED."""
     if encoder.by_writer:
         writer_store(&encoder.writer, out)
         return ENCODED
@@ -436,7 +443,7 @@ def encode(positions, uint64_t maximum):
         (bytes, cardinality), or None when a position is out of range.
 
     Raises:
-        InvalidInputError: another thread changed the positions meanwhile (where that was noticed).
+        InvalidInputError: another thread changed the positions during the call, and that was noticed.
     """
     cdef Buffer source = buffer_of(positions)
     cdef Encoder encoder

@@ -1,4 +1,4 @@
-/* Between bits and bytes of 0 and 1, and bits moved by less than a byte. */
+/* Bits to and from bytes of 0 and 1, and bits shifted by less than a byte. */
 #ifndef PF_FLAGS_H
 #define PF_FLAGS_H
 
@@ -10,28 +10,8 @@ static void pf_pack_marks_portable(uint8_t *marks, uint8_t *bits) {
         bits[i] = (uint8_t)((pf_get64(marks + 8 * i) * 0x0102040810204080ull) >> 56);
     memset(marks, 0, 64 * PF_WORDS);
 }
-#if PF_X86
-PF_AVX2 static void pf_pack_marks_avx2(uint8_t *marks, uint8_t *bits) {
-    const __m256i zero = _mm256_setzero_si256();
-    for (size_t i = 0; i < 2 * PF_WORDS; i++) {
-        __m256i *block = (__m256i *)(marks + 32 * i);
-        uint32_t word = (uint32_t)_mm256_movemask_epi8(_mm256_cmpgt_epi8(_mm256_loadu_si256(block), zero));
-        memcpy(bits + 4 * i, &word, 4);
-        _mm256_storeu_si256(block, zero);
-    }
-}
-PF_AVX512 static void pf_pack_marks_avx512(uint8_t *marks, uint8_t *bits) {
-    const __m512i zero = _mm512_setzero_si512();
-    for (size_t i = 0; i < PF_WORDS; i++) {
-        __m512i block = _mm512_loadu_si512(marks + 64 * i);
-        pf_put64(bits + 8 * i, _mm512_test_epi8_mask(block, block));
-        _mm512_storeu_si512(marks + 64 * i, zero);
-    }
-}
-#endif
-PF_DISPATCH(void, pf_pack_marks, (uint8_t *marks, uint8_t *bits), (marks, bits))
 
-/* n flags, zero or not, as bits; bits of a last partial byte past n stay as they were. */
+/* n flags, zero or not, as bits; bits past n in the last byte are not changed. */
 PF_BODY void pf_pack_flags_body(const uint8_t *flags, size_t n, uint8_t *bits) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
@@ -45,26 +25,6 @@ PF_BODY void pf_pack_flags_body(const uint8_t *flags, size_t n, uint8_t *bits) {
 static void pf_pack_flags_portable(const uint8_t *flags, size_t n, uint8_t *bits) {
     pf_pack_flags_body(flags, n, bits);
 }
-#if PF_X86
-PF_AVX2 static void pf_pack_flags_avx2(const uint8_t *flags, size_t n, uint8_t *bits) {
-    size_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        __m256i block = _mm256_loadu_si256((const __m256i *)(flags + i));
-        uint32_t word = ~(uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(block, _mm256_setzero_si256()));
-        memcpy(bits + (i >> 3), &word, 4);
-    }
-    pf_pack_flags_body(flags + i, n - i, bits + (i >> 3));
-}
-PF_AVX512 static void pf_pack_flags_avx512(const uint8_t *flags, size_t n, uint8_t *bits) {
-    size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        __m512i block = _mm512_loadu_si512(flags + i);
-        pf_put64(bits + (i >> 3), _mm512_test_epi8_mask(block, block));
-    }
-    pf_pack_flags_body(flags + i, n - i, bits + (i >> 3));
-}
-#endif
-PF_DISPATCH(void, pf_pack_flags, (const uint8_t *flags, size_t n, uint8_t *bits), (flags, n, bits))
 
 /* n_bits bits from bit `from` on moved to the start of out; bits past n_bits in the last byte are 0.
  * Nothing is read past the byte of the last bit. */
@@ -86,8 +46,8 @@ static void pf_shift_bits(const uint8_t *bits, size_t from, size_t n_bits, uint8
     if (n_bits & 7) out[n_bytes - 1] &= (uint8_t)((1u << (n_bits & 7)) - 1);
 }
 
-/* n_bits bits put behind the first `at` bits of out, whose bits from there on are 0; those past n_bits in the last
- * byte of `bits` must be 0 too. */
+/* Appends n_bits bits to the first `at` bits of out, whose further bits are 0. Bits past n_bits in the last byte of
+ * `bits` must be 0 too. */
 static void pf_append_bits(const uint8_t *bits, size_t n_bits, uint8_t *out, size_t at) {
     uint8_t *to = out + (at >> 3);
     size_t shift = at & 7, n_bytes = (n_bits + 7) >> 3, last = (shift + n_bits + 7) >> 3, i = 0;
@@ -106,7 +66,7 @@ static void pf_append_bits(const uint8_t *bits, size_t n_bits, uint8_t *out, siz
     }
 }
 
-/* n_bits bits as bytes 0 and 1 XOR flip; n_bits need not be a multiple of anything. */
+/* n_bits bits as bytes (0 or 1) XOR flip, for any n_bits. */
 static void pf_spread_tail(const uint8_t *bits, size_t from, size_t n_bits, uint8_t flip, uint8_t *out) {
     for (size_t i = from; i < n_bits; i++) out[i] = ((bits[i >> 3] >> (i & 7)) & 1) ^ flip;
 }
@@ -119,30 +79,14 @@ static void pf_spread_bits_portable(const uint8_t *bits, size_t n_bits, uint8_t 
     }
     pf_spread_tail(bits, i, n_bits, flip, out);
 }
+
 #if PF_X86
-PF_AVX2 static void pf_spread_bits_avx2(const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out) {
-    const __m256i lane = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2,
-                                          3, 3, 3, 3, 3, 3, 3, 3);
-    const __m256i pick = _mm256_set1_epi64x((long long)0x8040201008040201ull);
-    const __m256i one = _mm256_set1_epi8(1), invert = _mm256_set1_epi8((char)flip);
-    size_t i = 0;
-    for (; i + 32 <= n_bits; i += 32) {
-        int32_t word;
-        memcpy(&word, bits + (i >> 3), 4);
-        __m256i picked = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), lane), pick);
-        __m256i bytes = _mm256_and_si256(_mm256_cmpeq_epi8(picked, pick), one);
-        _mm256_storeu_si256((__m256i *)(out + i), _mm256_xor_si256(bytes, invert));
-    }
-    pf_spread_tail(bits, i, n_bits, flip, out);
-}
-PF_AVX512 static void pf_spread_bits_avx512(const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out) {
-    const __m512i one = _mm512_set1_epi8(1), invert = _mm512_set1_epi8((char)flip);
-    size_t i = 0;
-    for (; i + 64 <= n_bits; i += 64)
-        _mm512_storeu_si512(out + i, _mm512_xor_si512(_mm512_maskz_mov_epi8(pf_get64(bits + (i >> 3)), one), invert));
-    pf_spread_tail(bits, i, n_bits, flip, out);
-}
+#include "avx2/flags.h"
+#include "avx512/flags.h"
 #endif
+
+PF_DISPATCH(void, pf_pack_marks, (uint8_t *marks, uint8_t *bits), (marks, bits))
+PF_DISPATCH(void, pf_pack_flags, (const uint8_t *flags, size_t n, uint8_t *bits), (flags, n, bits))
 PF_DISPATCH(void, pf_spread_bits, (const uint8_t *bits, size_t n_bits, uint8_t flip, uint8_t *out),
             (bits, n_bits, flip, out))
 

@@ -20,8 +20,8 @@ from puffin_fast.errors import CorruptDataError, LimitExceededError
 cdef extern from "Python.h":
     int PyBUF_READ
 
-# Both 32- and 64-bit wide arguments and results go through this type: registers are as wide, and only the low
-# half of the result is used.
+# Serves functions with 32-bit and with 64-bit arguments and results: both are passed in registers of 64 bits, and only
+# the low half of the result is used.
 ctypedef uint64_t (*Crc32)(uint64_t start, const uint8_t* data, size_t size) noexcept nogil
 
 cdef Crc32 native = <Crc32><uintptr_t>checksum.address
@@ -32,7 +32,7 @@ cdef uint32_t magic_word = load32(<const uint8_t*>PyBytes_AsString(MAGIC))
 
 
 cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil:
-    """False when Python's function failed, which it does only for want of memory."""
+    """False when Python's function failed, which happens only when memory is out."""
     if native != NULL:
         sum[0] = <uint32_t>native(0, data, size)
         return True
@@ -56,7 +56,7 @@ cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil:
 
 
 cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil:
-    """Magic, length, checksum, then the vector's rules; returns a FrameFault, with its particulars in fault."""
+    """Checks magic, length and checksum, then the bitmap. Returns a FrameFault, with its details in fault."""
     cdef uint32_t stored, found
     fault.code = 0
     if size < MIN_BLOB_BYTES:

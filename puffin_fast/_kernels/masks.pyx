@@ -1,4 +1,4 @@
-"""Between serialised bytes and one flag per row, as bytes (NumPy bool) or bits, least significant first (Arrow)."""
+"""Bitmaps to and from one flag per row: as bytes (NumPy bool) or bits, least significant first (Arrow)."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -23,7 +23,7 @@ cdef extern from "simd.h" nogil:
 
 
 cdef void fill_bytes(const uint8_t* data, size_t size, uint64_t first, uint64_t n_rows, uint8_t flip, uint8_t* out) noexcept nogil:
-    """out[i] = (first + i in the set) XOR flip, for n_rows rows."""
+    """Sets out[i] to (whether first + i is in the set) XOR flip, for n_rows rows."""
     cdef Cursor cursor
     cdef Container container
     cdef uint64_t base, begin, end, low, high, stop = first + n_rows
@@ -46,7 +46,7 @@ cdef void fill_bytes(const uint8_t* data, size_t size, uint64_t first, uint64_t 
                     out[low - first] = mark
         elif container.kind == BITMAP:
             low = max(base, first)
-            # whole bytes of bits from the row on; a window that starts inside a byte takes its head bit by bit
+            # if the first row is inside a byte, the rows up to the next byte are copied bit by bit
             while low < stop and low < base + CHUNK and (low - base) & 7:
                 out[low - first] = ((container.payload[(low - base) >> 3] >> ((low - base) & 7)) & 1) ^ flip
                 low += 1
@@ -64,7 +64,7 @@ cdef void fill_bytes(const uint8_t* data, size_t size, uint64_t first, uint64_t 
 
 
 cdef void fill_bits(const uint8_t* data, size_t size, uint64_t first, uint64_t n_rows, uint8_t* out) noexcept nogil:
-    """Bit i of out = first + i in the set, for n_rows rows from the start of a chunk on; the last byte is filled up with 0."""
+    """Sets bit i of out if first + i is in the set. first is the start of a chunk. The last byte is padded with 0."""
     cdef Cursor cursor
     cdef Container container
     cdef uint64_t base, low, high, n_bytes = (n_rows + 7) // 8
@@ -96,7 +96,7 @@ cdef void fill_bits(const uint8_t* data, size_t size, uint64_t first, uint64_t n
 
 
 def mask_into(data, size_t start, out, uint64_t first, bint invert):
-    """One byte a row, 1 for rows first, first + 1 … of checked bytes at data[start:] (0 and 1 change places with invert)."""
+    """Writes one byte per row from `first` on: whether it is in the checked bitmap at data[start:], XOR invert."""
     cdef Buffer source = buffer_of(data), target = writable(out)
     if target.size > 0:
         with nogil:
@@ -104,23 +104,23 @@ def mask_into(data, size_t start, out, uint64_t first, bint invert):
 
 
 def bits_into(data, size_t start, out, uint64_t n_rows, uint64_t first=0):
-    """One bit a row of checked bytes at data[start:], from row `first` on, a multiple of 65,536.
+    """Writes one bit per row from `first` on, a multiple of 65,536: whether it is in the checked bitmap at data[start:].
 
     Args:
         out: a writable buffer of (n_rows + 7) // 8 bytes.
     """
     cdef Buffer source = buffer_of(data), target = writable(out)
     if first % CHUNK:
-        raise ValueError(f"first row {first} is not a multiple of {CHUNK}")
+        raise ValueError(f"first: expected a multiple of {CHUNK}, found {first}")
     if target.size < (n_rows + 7) // 8:
-        raise ValueError(f"out has {target.size} bytes, {(n_rows + 7) // 8} are needed")
+        raise ValueError(f"out: expected at least {(n_rows + 7) // 8} bytes, found {target.size}")
     if n_rows > 0:
         with nogil:
             fill_bits(source.data + start, source.size - start, first, n_rows, target.data)
 
 
 cdef bint take_flags(Writer* writer, const uint8_t* flags, size_t from_bit, size_t n, bint packed) noexcept nogil:
-    """The set rows of n flags, chunk by chunk; False when memory is out."""
+    """Writes the rows whose flag is set, chunk by chunk. False when memory is out."""
     cdef uint8_t bits[BITMAP_BYTES]
     cdef size_t i = 0, rows
     while i < n:
@@ -138,10 +138,10 @@ cdef bint take_flags(Writer* writer, const uint8_t* flags, size_t from_bit, size
 
 
 cdef bint take_range(Writer* writer, uint64_t start, uint64_t stop) noexcept nogil:
-    """A run for each chunk of start … stop - 1 (one position at least); False when memory is out."""
+    """Writes one run for each chunk of start … stop - 1, where start < stop. False when memory is out."""
     cdef uint8_t pair[4]
     cdef uint64_t end, chunks = ((stop - 1) >> 16) - (start >> 16) + 1
-    # all of it at once: a range that memory cannot hold is refused before any of it is written
+    # memory is reserved at once, so that a range that does not fit fails before anything is written
     if not reserve(&writer.payload, 6 * chunks) or not reserve(&writer.records, sizeof(Record) * chunks):
         return False
     while start < stop:
@@ -155,7 +155,7 @@ cdef bint take_range(Writer* writer, uint64_t start, uint64_t stop) noexcept nog
 
 
 def encode_range(uint64_t start, uint64_t stop):
-    """The positions start … stop - 1 as a serialised 64-bit bitmap; returns (bytes, cardinality)."""
+    """Serialises the positions start … stop - 1 as a 64-bit bitmap. Returns (bytes, cardinality)."""
     cdef Writer writer
     cdef bint done
     try:
@@ -170,7 +170,7 @@ def encode_range(uint64_t start, uint64_t stop):
 
 
 def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
-    """The positions of the rows that are set, as a serialised 64-bit bitmap.
+    """Serialises the positions of the rows whose flag is set as a 64-bit bitmap.
 
     Args:
         flags: a contiguous buffer of bytes (0 or not) or, packed, of bits, least significant first.

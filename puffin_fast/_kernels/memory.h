@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #endif
 
-/* Asks for huge pages behind the part of a buffer that whole ones fit in: one page fault instead of 512.
- * NumPy does the same for its arrays; where the system does not offer them nothing happens. */
+/* Asks for huge pages for the part of a buffer that consists of whole ones: one page fault instead of 512. NumPy does the
+ * same for its arrays. Does nothing where the system has no huge pages. */
 static inline void pf_ask_for_huge_pages(void *data, size_t size) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const uintptr_t huge = (uintptr_t)1 << 21;

@@ -1,4 +1,4 @@
-"""Bringing unsorted integers into order: least-significant-digit radix sorts that skip digits all values share."""
+"""Radix sorts, least significant digit first. Digits that are equal in all values are skipped."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -7,7 +7,7 @@ cdef enum:
     DIGIT_BITS = 11
     DIGITS = 2048
     SMALL_DIGIT_BITS = 8
-    SMALL = 2048                # below this a histogram of 2,048 counts costs more than it saves
+    SMALL = 2048                # for fewer values a histogram of 2,048 counts costs more than it saves
     INSERTION = 24
 
 
@@ -24,7 +24,7 @@ cdef void insertion_u64(uint64_t* x, size_t n) noexcept nogil:
 
 
 cdef void sort_u64(uint64_t* x, uint64_t* spare, size_t n) noexcept nogil:
-    """Sorts n values in place; spare has room for n."""
+    """Sorts n values in place. spare has space for n values."""
     cdef size_t counts[DIGITS]
     cdef uint64_t every = ~<uint64_t>0, some = 0, varying, mask
     cdef uint64_t* source = x
@@ -67,7 +67,7 @@ cdef void sort_u64(uint64_t* x, uint64_t* spare, size_t n) noexcept nogil:
 
 
 cdef void sort_u32(uint32_t* x, uint32_t* spare, size_t n, int bits) noexcept nogil:
-    """Sorts n values below 2^bits (at most 22) in place in two passes; spare has room for n."""
+    """Sorts n values below 2^bits (at most 22) in place in two passes. spare has space for n values."""
     cdef size_t low[DIGITS]
     cdef size_t high[DIGITS]
     cdef size_t i, at_low = 0, at_high = 0, count

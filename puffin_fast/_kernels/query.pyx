@@ -22,10 +22,10 @@ cdef extern from "simd.h" nogil:
     void pf_prefetch(const void* at)
 
 cdef enum:
-    BLOCK = 32                  # queries whose containers are on their way at once
+    BLOCK = 32                  # queries whose containers are loaded at the same time
     TABLE_MIN_QUERIES = 256     # fewer are answered by binary search
-    NEAR = 2048                 # containers whose directory and table stay in a core's cache
-    REACH_MAX = 64              # slots from where a key's search begins to where it lies, at most
+    NEAR = 2048                 # containers whose directory and table fit into a core's cache
+    REACH_MAX = 64              # most slots between where a key's search begins and where the key is
     ABSENT = 0xFFFFFFFF
 
 
@@ -38,7 +38,7 @@ cdef bint has(const Container* c, uint32_t value) noexcept nogil:
 
 
 cdef uint32_t rank_in(const Container* c, uint32_t below) noexcept nogil:
-    """How many of the container's values are < below <= 65536."""
+    """The number of the container's values that are less than `below` <= 65536."""
     cdef uint32_t i, total = 0, start
     if c.kind == BITMAP:
         return pf_bitmap_rank(c.payload, below)
@@ -77,8 +77,8 @@ cdef class Directory:
     cdef uint64_t* before       # positions in the containers before this one
     cdef uint32_t* table        # container by hash of its key, or ABSENT; NULL: not built, search instead
     cdef int shift              # of the hash
-    cdef uint32_t reach         # of the table: no key lies further than this from where its search begins
-    cdef bint crowded           # keys that were chosen to collide: no table can be built
+    cdef uint32_t reach         # of the table: the largest distance of a key from where its search begins
+    cdef bint crowded           # the keys collide too often for a table
     cdef uint32_t n
 
     def __cinit__(self, data, size_t start, size_t n_containers):
@@ -120,7 +120,7 @@ cdef class Directory:
         return low
 
     cdef bint make_table(self) noexcept nogil:
-        """Builds a hash table over the keys, if they spread (else they are searched); False when memory is out."""
+        """Builds a hash table of the keys, unless too many collide. False when memory is out."""
         cdef uint32_t i, distance, reach = 0
         cdef uint64_t slot
         cdef int bits = 4
@@ -151,7 +151,7 @@ cdef class Directory:
         return True
 
     cdef inline uint64_t slot(self, uint64_t key) noexcept nogil:
-        """Where the search for a key begins: consecutive keys are spread evenly (Fibonacci hashing)."""
+        """The slot where the search for a key begins. Consecutive keys are spread evenly (Fibonacci hashing)."""
         return (key * <uint64_t>0x9E3779B97F4A7C15) >> self.shift
 
     cdef inline uint32_t find(self, uint64_t key, const uint32_t* table) noexcept nogil:
@@ -170,7 +170,7 @@ cdef class Directory:
         return i if i < self.n and self.containers[i].key == key else ABSENT
 
     cdef void answer(self, const uint64_t* queries, size_t n, const uint32_t* table, uint8_t* out) noexcept nogil:
-        """Block by block in stages, each of which asks memory for what the next one reads."""
+        """Answers block by block, in stages. Each stage prefetches what the next one reads."""
         cdef uint64_t slots[BLOCK]
         cdef uint32_t found[BLOCK]
         cdef size_t i = 0, j, block

@@ -1,4 +1,4 @@
-/* The set bits of a stretch of a bitmap: their runs, and their u32 indexes from its start, as Arrow's take asks. */
+/* The set bits of a range of a bitmap: their runs, and their u32 indexes from its start, for Arrow's take. */
 #ifndef PF_ROWS_H
 #define PF_ROWS_H
 
@@ -15,7 +15,7 @@ PF_BODY uint64_t pf_bits_at(const uint8_t *bits, size_t from, size_t n) {
     return taken < 64 ? word & (((uint64_t)1 << taken) - 1) : word;
 }
 
-/* How many runs of set bits n bits from bit `from` on have. */
+/* The number of runs of set bits in n bits from bit `from` on. */
 PF_BODY size_t pf_count_runs_body(const uint8_t *bits, size_t from, size_t n) {
     size_t runs = 0;
     uint64_t before = 0;
@@ -28,10 +28,10 @@ PF_BODY size_t pf_count_runs_body(const uint8_t *bits, size_t from, size_t n) {
 }
 PF_LEVELS(size_t, pf_count_runs, (const uint8_t *bits, size_t from, size_t n), (bits, from, n))
 
-/* Indexes i of n bits from bit `from` on, where bit from + i is set, into out, which has room for `room` >= their
- * number; returns that number. Words are flattened eight indexes at a time past their end while room allows. */
-PF_BODY size_t pf_rows_from(const uint8_t *bits, size_t from, size_t n, size_t first, uint32_t *out, size_t room) {
-    uint32_t *const start = out, *const end = out + room;
+/* Indexes i of n bits from bit `from` on, where bit from + i is set, into out, which has space for `capacity` >= their
+ * number; returns that number. Words are flattened eight indexes at a time past their end while capacity allows. */
+PF_BODY size_t pf_rows_from(const uint8_t *bits, size_t from, size_t n, size_t first, uint32_t *out, size_t capacity) {
+    uint32_t *const start = out, *const end = out + capacity;
     for (size_t i = first; i < n; i += 64) {
         uint64_t word = pf_bits_at(bits, from + i, n - i);
         if (word == 0) continue;
@@ -51,51 +51,16 @@ PF_BODY size_t pf_rows_from(const uint8_t *bits, size_t from, size_t n, size_t f
     }
     return (size_t)(out - start);
 }
-static size_t pf_rows_portable(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room) {
-    return pf_rows_from(bits, from, n, 0, out, room);
+static size_t pf_rows_portable(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t capacity) {
+    return pf_rows_from(bits, from, n, 0, out, capacity);
 }
+
 #if PF_X86
-PF_AVX2 static size_t pf_rows_avx2(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room) {
-    size_t done = 0, i = 0;
-    for (; i < n && room - done >= 64; i += 64) {
-        uint64_t word = pf_bits_at(bits, from + i, n - i);
-        if (word == 0) continue;
-        for (uint32_t at = (uint32_t)i; word != 0; at += 8, word >>= 8) {
-            __m128i set = _mm_loadl_epi64((const __m128i *)pf_bits_of_byte[word & 0xFF]);
-            __m256i rows = _mm256_add_epi32(_mm256_set1_epi32((int)at), _mm256_cvtepu8_epi32(set));
-            _mm256_storeu_si256((__m256i *)(out + done), rows);
-            done += (size_t)_mm_popcnt_u64(word & 0xFF);
-        }
-    }
-    return done + pf_rows_from(bits, from, n, i, out + done, room - done);
-}
-PF_AVX512 static size_t pf_rows_avx512(const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room) {
-    uint8_t counting[64];
-    for (int i = 0; i < 64; i++) counting[i] = (uint8_t)i;
-    const __m512i every = _mm512_loadu_si512(counting);
-    size_t done = 0, i = 0;
-    for (; i < n && room - done >= 64; i += 64) {
-        uint64_t word = pf_bits_at(bits, from + i, n - i);
-        size_t ones = (size_t)_mm_popcnt_u64(word);
-        __m512i origin = _mm512_set1_epi32((int)(uint32_t)i);
-        __m512i packed = _mm512_maskz_compress_epi8(word, every);
-        uint32_t *at = out + done;
-        _mm512_storeu_si512(at, _mm512_add_epi32(origin, _mm512_cvtepu8_epi32(_mm512_castsi512_si128(packed))));
-        if (ones > 16)
-            _mm512_storeu_si512(
-                at + 16, _mm512_add_epi32(origin, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 1))));
-        if (ones > 32) {
-            _mm512_storeu_si512(
-                at + 32, _mm512_add_epi32(origin, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 2))));
-            _mm512_storeu_si512(
-                at + 48, _mm512_add_epi32(origin, _mm512_cvtepu8_epi32(_mm512_extracti32x4_epi32(packed, 3))));
-        }
-        done += ones;
-    }
-    return done + pf_rows_from(bits, from, n, i, out + done, room - done);
-}
+#include "avx2/rows.h"
+#include "avx512/rows.h"
 #endif
-PF_DISPATCH(size_t, pf_rows, (const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t room),
-            (bits, from, n, out, room))
+
+PF_DISPATCH(size_t, pf_rows, (const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t capacity),
+            (bits, from, n, out, capacity))
 
 #endif

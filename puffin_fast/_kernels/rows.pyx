@@ -6,7 +6,7 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "rows.h" nogil:
     size_t pf_count_runs(const uint8_t* bits, size_t start, size_t n)
-    size_t pf_rows(const uint8_t* bits, size_t start, size_t n, uint32_t* out, size_t room)
+    size_t pf_rows(const uint8_t* bits, size_t start, size_t n, uint32_t* out, size_t capacity)
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
@@ -19,7 +19,7 @@ cdef int inside(size_t from_bit, size_t n_rows, size_t n_bytes) except -1:
 
 
 def count_runs(bits, size_t from_bit, size_t n_rows):
-    """How many runs of set bits the n_rows bits from bit from_bit on have."""
+    """The number of runs of set bits in n_rows bits from bit from_bit on."""
     cdef Buffer source = buffer_of(bits)
     cdef size_t count = 0
     inside(from_bit, n_rows, source.size)
@@ -30,13 +30,13 @@ def count_runs(bits, size_t from_bit, size_t n_rows):
 
 
 def rows_into(bits, size_t from_bit, size_t n_rows, out):
-    """Writes the indexes i < n_rows whose bit from_bit + i is set, ascending, 4 bytes each; returns how many.
+    """Writes the indexes i < n_rows whose bit from_bit + i is set, ascending, 4 bytes each. Returns their number.
 
     Args:
         bits: a contiguous buffer.
         from_bit: the first row's bit.
         n_rows: how many rows, at most 2^31.
-        out: a writable buffer with room for exactly or more than so many indexes as bits are set.
+        out: a writable buffer with capacity for exactly or more than so many indexes as bits are set.
     """
     cdef Buffer source = buffer_of(bits), target = writable(out)
     cdef size_t count = 0

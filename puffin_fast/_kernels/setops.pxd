@@ -13,13 +13,13 @@ cdef struct Input:
     Container container         # the current one of the cursor
 
 cdef struct UnionScratch:
-    # Zeroed before its first use; many unions use it one after the other.
+    # Zeroed before its first use. Many unions use it one after the other.
     size_t capacity
     Input* inputs
     Input** heap                # of the inputs that have containers left, by key
     Container* same             # containers of one key
     const uint8_t** bitmaps     # those of them that are bitmaps
-    uint8_t* room
+    uint8_t* values
 
 cdef enum UnionStatus:
     UNITED

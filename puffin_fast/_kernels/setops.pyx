@@ -1,6 +1,6 @@
 """Set operations from serialised bytes to serialised bytes, container by container.
 
-Past 400 lines: operations on two bitmaps and the union of many share the operations on containers.
+More than 400 lines because operations on two bitmaps and the union of many share the operations on containers.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, MAX_POSITION, RUN, load16, store16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
-    writer_room, writer_runs, writer_start,
+    writer_reserve, writer_runs, writer_start,
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of
 
@@ -54,7 +54,7 @@ XOR = PF_XOR
 
 
 cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
-    """bits |= the container, which is no bitmap itself."""
+    """Sets the bits of an array or run container."""
     cdef uint32_t i, start
     if c.kind == ARRAY:
         pf_array_set(c.payload, c.cardinality, bits)
@@ -65,7 +65,7 @@ cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
 
 
 cdef const uint8_t* as_bits(const Container* c, uint8_t* scratch) noexcept nogil:
-    """The container as a bitmap: its own payload, or built in scratch."""
+    """Returns the container as a bitmap: its own payload, or one that is built in scratch."""
     if c.kind == BITMAP:
         return c.payload
     memset(scratch, 0, BITMAP_BYTES)
@@ -74,7 +74,7 @@ cdef const uint8_t* as_bits(const Container* c, uint8_t* scratch) noexcept nogil
 
 
 cdef inline uint32_t edge(const Container* c, uint32_t i) noexcept nogil:
-    """Where a sweep over the runs enters (even i) or leaves (odd i) the i-th time; past them all, 2^17."""
+    """The i-th edge of the runs: the start (even i) or end (odd i) of run i // 2; 2^17 after the last one."""
     cdef const uint8_t* pair = c.payload + 4 * <size_t>(i >> 1)
     if i >> 1 == c.n_runs:
         return 1 << 17
@@ -82,7 +82,10 @@ cdef inline uint32_t edge(const Container* c, uint32_t i) noexcept nogil:
 
 
 cdef uint32_t sweep_runs(int op, const Container* a, const Container* b, uint8_t* pairs) noexcept nogil:
-    """The runs of a OP b (no union), not touching; room for one more run than both have. Returns their number."""
+    """Writes the runs of a OP b (not a union), which do not touch, and returns their number.
+
+    The output has space for one run more than a and b have together.
+    """
     cdef uint32_t i = 0, j = 0, n = 0, at, start = 0
     cdef bint inside = False, now
     while i < 2 * a.n_runs or j < 2 * b.n_runs:
@@ -108,7 +111,7 @@ cdef uint32_t sweep_runs(int op, const Container* a, const Container* b, uint8_t
 
 
 cdef bint combine_containers(int op, const Container* a, const Container* b, Writer* writer, uint8_t* scratch) noexcept nogil:
-    """Writes a OP b; scratch has room for 3 * SCRATCH bytes."""
+    """Writes a OP b. scratch has 3 * SCRATCH bytes."""
     cdef uint8_t* out = scratch
     cdef uint8_t* bits = scratch + SCRATCH
     cdef uint8_t* more_bits = scratch + 2 * SCRATCH
@@ -138,19 +141,19 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
         other = b if a.kind == ARRAY else a
         n = pf_array_filter(few.payload, few.cardinality, as_bits(other, bits), op == PF_AND, out)
         return writer_array(writer, a.key, out, <uint32_t>n)
-    out = writer_room(writer, BITMAP_BYTES)
+    out = writer_reserve(writer, BITMAP_BYTES)
     if out == NULL:
         return False
     return writer_bits(writer, a.key, pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out))
 
 
 cdef enum:
-    SCRATCH = 16640             # two full arrays with slack for 64 values, a bitmap, or 4,160 runs
+    SCRATCH = 16640             # two full arrays and 64 values more, a bitmap, or 4,160 runs
 
 
 cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch,
                       bint any_is_enough) noexcept nogil:
-    """Writes left OP right; stops after the first container when any is enough. False when memory is out."""
+    """Writes left OP right, or only its first container if any is enough. False when memory is out."""
     cdef Cursor x, y
     cdef Container a, b
     cdef bint more_a, more_b
@@ -182,14 +185,14 @@ cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* w
 
 
 cdef size_t expected(int op, size_t left, size_t right):
-    """Bytes that a OP b usually needs at most; only address space until they are written."""
+    """Bytes that a OP b seldom exceeds. They are only address space until they are written."""
     if op == PF_AND:
         return min(left, right)
     return left if op == PF_ANDNOT else left + right
 
 
 def combine(int op, left, size_t left_start, right, size_t right_start, bint any_is_enough=False):
-    """left OP right of two checked bitmaps that stand at the starts of their buffers.
+    """Computes left OP right of two checked bitmaps that begin at the starts of their buffers.
 
     Returns:
         (bytes, cardinality); with any_is_enough, whether the result is not empty.
@@ -219,7 +222,7 @@ def combine(int op, left, size_t left_start, right, size_t right_start, bint any
 
 # ---- union of many: a heap of cursors, all containers of one key at once ---------------------------------------
 
-cdef void sift(Input** heap, size_t n, size_t i) noexcept nogil:
+cdef void sift_down(Input** heap, size_t n, size_t i) noexcept nogil:
     cdef Input* moving = heap[i]
     cdef size_t child
     while 2 * i + 1 < n:
@@ -233,8 +236,8 @@ cdef void sift(Input** heap, size_t n, size_t i) noexcept nogil:
     heap[i] = moving
 
 
-cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, uint32_t* kept) noexcept nogil:
-    """The union of arrays that together fit one, two by two, level by level; `same` is used up."""
+cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, uint32_t* cardinality) noexcept nogil:
+    """Merges arrays that together fit into one, two by two, level by level. Overwrites `same`."""
     cdef uint8_t* out = scratch
     cdef uint8_t* spare = scratch + SCRATCH
     cdef uint8_t* swap
@@ -248,7 +251,7 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
             else:
                 merged = pf_array_merge(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
                                         same[2 * i + 1].cardinality, out + at)
-                # more only when another thread changes values: the scratch has room for as many as there were
+                # more values only if another thread changes them; scratch has space for the first number
                 merged = min(merged, <size_t>same[2 * i].cardinality + same[2 * i + 1].cardinality)
             same[i].payload = out + at
             same[i].cardinality = <uint32_t>merged
@@ -262,15 +265,15 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
         swap = out
         out = spare
         spare = swap
-    kept[0] = same[0].cardinality
+    cardinality[0] = same[0].cardinality
     return same[0].payload
 
 
 cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch, const uint8_t** bitmaps) noexcept nogil:
-    """Writes the union of n > 0 containers of one key; the sparse bitmap behind the scratch is empty before and after."""
+    """Writes the union of n > 0 containers of one key. The sparse bitmap after the scratch is empty before and after."""
     cdef size_t i, total = 0
     cdef size_t n_bitmaps = 0
-    cdef uint32_t kept = 0
+    cdef uint32_t cardinality = 0
     cdef uint8_t* bits
     cdef const uint8_t* values
     cdef bint arrays = True
@@ -283,13 +286,13 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
         total += same[i].cardinality
     if arrays and total <= ARRAY_MAX:
         if pf_merges_fast(n, total):
-            values = merge_arrays(same, n, scratch, &kept)
-            return writer_array(writer, same[0].key, values, kept)
+            values = merge_arrays(same, n, scratch, &cardinality)
+            return writer_array(writer, same[0].key, values, cardinality)
         for i in range(n):
             pf_sparse_set(same[i].payload, same[i].cardinality, scratch + 3 * SCRATCH)
-        kept = <uint32_t>pf_sparse_take(scratch + 3 * SCRATCH, scratch)
-        return writer_array(writer, same[0].key, scratch, kept)
-    bits = writer_room(writer, BITMAP_BYTES)
+        cardinality = <uint32_t>pf_sparse_take(scratch + 3 * SCRATCH, scratch)
+        return writer_array(writer, same[0].key, scratch, cardinality)
+    bits = writer_reserve(writer, BITMAP_BYTES)
     if bits == NULL:
         return False
     for i in range(n):
@@ -297,21 +300,21 @@ cdef bint union_key(Container* same, size_t n, Writer* writer, uint8_t* scratch,
             bitmaps[n_bitmaps] = same[i].payload
             n_bitmaps += 1
     if n_bitmaps > 0:
-        kept = pf_bitmap_unite(bitmaps, n_bitmaps, bits)
+        cardinality = pf_bitmap_unite(bitmaps, n_bitmaps, bits)
     else:
         memset(bits, 0, BITMAP_BYTES)
     if n_bitmaps < n:
         for i in range(n):
             if same[i].kind != BITMAP:
                 add_bits(same + i, bits)
-        kept = pf_bitmap_cardinality(bits)
-    return writer_bits(writer, same[0].key, kept)
+        cardinality = pf_bitmap_cardinality(bits)
+    return writer_bits(writer, same[0].key, cardinality)
 
 
 cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil:
-    """Writes the union of n checked bitmaps; `scratch` has been readied for n.
+    """Writes the union of n checked bitmaps. `scratch` was prepared for n.
 
-    Another thread may change the bitmaps meanwhile: every step writes within its bounds whatever the values are, bits
+    Another thread may change the bitmaps. Every step writes within its bounds whatever the values are, bits
     are counted and values are checked after they were copied. The result is a sound bitmap or CHANGED.
     """
     cdef Input** heap = scratch.heap
@@ -325,7 +328,7 @@ cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, Unio
     i = live // 2
     while i > 0:
         i -= 1
-        sift(heap, live, i)
+        sift_down(heap, live, i)
     while live > 0:
         key = heap[0].container.key
         found = 0
@@ -337,10 +340,10 @@ cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, Unio
                 heap[0] = heap[live]
             elif heap[0].container.key <= key:
                 return UNION_CHANGED
-            sift(heap, live, 0)
+            sift_down(heap, live, 0)
         if key > <uint64_t>MAX_POSITION >> 16:
             return UNION_CHANGED
-        if not union_key(same, found, writer, scratch.room, scratch.bitmaps):
+        if not union_key(same, found, writer, scratch.values, scratch.bitmaps):
             return UNION_OUT_OF_MEMORY
         if writer.broken:
             return UNION_CHANGED
@@ -348,9 +351,9 @@ cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, Unio
 
 
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
-    """Room for a union of n bitmaps; False when memory is out."""
-    if scratch.room == NULL:
-        scratch.room = <uint8_t*>calloc(3 * SCRATCH + PF_SPARSE_BYTES, 1)
+    """Allocates memory for a union of n bitmaps. False when memory is out."""
+    if scratch.values == NULL:
+        scratch.values = <uint8_t*>calloc(3 * SCRATCH + PF_SPARSE_BYTES, 1)
     if scratch.capacity < n or scratch.inputs == NULL:
         free(scratch.inputs)
         free(scratch.heap)
@@ -361,12 +364,12 @@ cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil:
         scratch.heap = <Input**>malloc(scratch.capacity * sizeof(Input*))
         scratch.same = <Container*>malloc(scratch.capacity * sizeof(Container))
         scratch.bitmaps = <const uint8_t**>malloc(scratch.capacity * sizeof(uint8_t*))
-    return (scratch.room != NULL and scratch.inputs != NULL and scratch.heap != NULL and scratch.same != NULL
+    return (scratch.values != NULL and scratch.inputs != NULL and scratch.heap != NULL and scratch.same != NULL
             and scratch.bitmaps != NULL)
 
 
 cdef void union_free(UnionScratch* scratch) noexcept nogil:
-    free(scratch.room)
+    free(scratch.values)
     free(scratch.inputs)
     free(scratch.heap)
     free(scratch.same)
@@ -375,7 +378,7 @@ cdef void union_free(UnionScratch* scratch) noexcept nogil:
 
 
 def union_many(list buffers, list starts):
-    """The union of any number of checked bitmaps; returns (bytes, cardinality)."""
+    """Unites any number of checked bitmaps. Returns (bytes, cardinality)."""
     cdef size_t n = len(buffers), i, total = 0
     cdef list sources = [buffer_of(data) for data in buffers]
     cdef Buffer source

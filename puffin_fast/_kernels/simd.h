@@ -1,8 +1,12 @@
 /* Which instruction set the kernels use, chosen once when a module is imported.
  *
- * A plain C loop is written once (PF_BODY) and compiled for each level by PF_LEVELS; intrinsics stand only
- * where a loop cannot say it. PUFFIN_FAST_SIMD=portable|avx2|avx512 lowers the level (never raises it past
- * what the processor has); building with PF_PORTABLE leaves the portable path alone in the binary.
+ * A plain C loop is written once (PF_BODY) and compiled for each level by PF_LEVELS. Intrinsics are used only where
+ * compilers do not find them. They are in avx2/ and avx512/, in files named like the header that they belong to: that
+ * header defines the portable functions, includes its files of avx2/ and avx512/, and ends with the functions that
+ * choose between the three (PF_DISPATCH).
+ *
+ * PUFFIN_FAST_SIMD=portable|avx2|avx512 lowers the level, but never raises it above that of the processor. A build with
+ * PF_PORTABLE contains only the portable functions.
  */
 #ifndef PF_SIMD_H
 #define PF_SIMD_H
@@ -13,10 +17,10 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "puffin_fast: a little-endian platform is needed, for the kernels read and write Roaring's words in place"
+#error "puffin_fast: expected a little-endian platform: the kernels read and write Roaring's words in place"
 #endif
 #if UINTPTR_MAX < UINT64_MAX
-#error "puffin_fast: a 64-bit platform is needed, for positions and sizes have 64 bits"
+#error "puffin_fast: expected a 64-bit platform: positions and sizes have 64 bits"
 #endif
 
 #if !defined(PF_PORTABLE) && defined(__x86_64__) && defined(__GNUC__)
@@ -24,7 +28,7 @@
 #include <immintrin.h>
 #define PF_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
 #if defined(__clang__)
-#define PF_WIDE "" /* clang drops the whole attribute for a word it does not know */
+#define PF_WIDE "" /* clang ignores the whole attribute when it does not know one of its words */
 #else
 #define PF_WIDE ",prefer-vector-width=512"
 #endif
@@ -42,7 +46,7 @@ enum { PF_LEVEL_PORTABLE = 0, PF_LEVEL_AVX2 = 1, PF_LEVEL_AVX512 = 2 };
 static int pf_level = PF_LEVEL_PORTABLE;
 
 #if PF_X86
-static uint8_t pf_bits_of_byte[256][8]; /* which bits of a byte are set, ascending; then zeros */
+static uint8_t pf_bits_of_byte[256][8]; /* the indexes of a byte's set bits, ascending, then zeros */
 
 static void pf_make_table(void) {
     for (int byte = 0; byte < 256; byte++)
@@ -74,7 +78,7 @@ static int pf_choose_level(void) {
     return level;
 }
 
-/* NAME(args) calls NAME_body compiled for the level of this processor. */
+/* Defines NAME(ARGUMENTS), which calls NAME_body as compiled for the level of this processor. */
 #if PF_X86
 #define PF_LEVELS(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                       \
     static RESULT NAME##_portable PARAMETERS { return NAME##_body ARGUMENTS; }                               \
@@ -85,7 +89,7 @@ static int pf_choose_level(void) {
         if (pf_level == PF_LEVEL_AVX2) return NAME##_avx2 ARGUMENTS;                                         \
         return NAME##_portable ARGUMENTS;                                                                    \
     }
-/* The same, where AVX2 and AVX-512 have bodies of their own. */
+/* Defines NAME(ARGUMENTS), which calls NAME_portable, NAME_avx2 or NAME_avx512. */
 #define PF_DISPATCH(RESULT, NAME, PARAMETERS, ARGUMENTS)                                                     \
     static inline RESULT NAME PARAMETERS {                                                                   \
         if (pf_level == PF_LEVEL_AVX512) return NAME##_avx512 ARGUMENTS;                                     \
@@ -99,7 +103,7 @@ static int pf_choose_level(void) {
     static inline RESULT NAME PARAMETERS { return NAME##_portable ARGUMENTS; }
 #endif
 
-/* Asks for the cache line of an address, which need not be valid. */
+/* Loads the cache line of an address into the cache. The address need not be valid. */
 #if defined(__GNUC__)
 #define pf_prefetch(at) __builtin_prefetch(at)
 #define pf_prefetch_to_write(at) __builtin_prefetch(at, 1)
@@ -120,8 +124,8 @@ PF_BODY uint64_t pf_get64(const uint8_t *at) {
     return word;
 }
 
-/* How many bits are set. Compilers know these lines for the one instruction, where the level has it; without it they
- * are several times as quick as the call that __builtin_popcountll becomes. */
+/* The number of set bits. Compilers turn these lines into one instruction where the level has it. Elsewhere they are
+ * several times as fast as the function call that __builtin_popcountll becomes. */
 PF_BODY uint64_t pf_ones(uint64_t word) {
     word -= (word >> 1) & 0x5555555555555555ull;
     word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);

@@ -10,12 +10,12 @@ from puffin_fast._kernels.containers cimport (
 from puffin_fast._kernels.views cimport Buffer, buffer_of
 
 cdef enum:
-    OVERHEAD = 24               # bytes that a container adds at most beside its payload, its bitmap's head counted
+    OVERHEAD = 24               # most bytes that a container adds besides its payload, including its bitmap's header
 
 
 cdef int fill(Cursor* cursor, Container* container, bint* more, Writer* writer, size_t max_bytes,
               uint64_t max_cardinality) noexcept nogil:
-    """Takes containers, one at least, until the next might pass a limit; False when memory is out."""
+    """Copies one container, and more until the next one might exceed a limit. False when memory is out."""
     cdef uint64_t taken = 0
     cdef size_t n_bytes = 0
     while more[0]:
@@ -31,7 +31,7 @@ cdef int fill(Cursor* cursor, Container* container, bint* more, Writer* writer, 
 
 
 def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
-    """The checked bitmap at `start` in parts; a part passes a limit only if it is a single container.
+    """Splits the checked bitmap at `start` into parts. A part exceeds a limit only if it is a single container.
 
     Returns:
         (bytes, cardinality) of each part, in order; none of an empty bitmap.

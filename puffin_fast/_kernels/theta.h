@@ -1,7 +1,8 @@
 /* The k smallest distinct hashes of any number of hashes, and the (k + 1)th as theta.
  *
  * A hash table with open addressing holds the distinct hashes below theta. Once it holds PF_THETA_FULL of them, the
- * (k + 1)th smallest becomes theta and the k below it stay. What remains does not depend on the order of the hashes.
+ * (k + 1)th smallest becomes theta, and only the k below it are retained. The result does not depend on the order of the
+ * hashes.
  */
 #ifndef PF_THETA_H
 #define PF_THETA_H
@@ -25,8 +26,8 @@ typedef struct {
     uint64_t staged[PF_THETA_CHUNK + PF_LANES];
 } pf_theta;
 
-/* The value at a rank (from 0) of n > rank values; changes their order. A few values are left after one pass over
- * uniform ones; no input takes more than six passes. */
+/* Returns the value at a rank (from 0) of n > rank values, and changes their order. After one pass over uniformly
+ * distributed values only a few are left. No input takes more than six passes. */
 static uint64_t pf_select(uint64_t *x, size_t n, size_t rank) {
     enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
     uint64_t most = 0;
@@ -66,7 +67,7 @@ static size_t pf_theta_copy(pf_theta *sketch) {
     return count;
 }
 
-/* The same; when there are more than k, theta becomes the (k + 1)th smallest first. */
+/* The same, but when there are more than k hashes, theta first becomes the (k + 1)th smallest. */
 static size_t pf_theta_gather(pf_theta *sketch) {
     size_t count = pf_theta_copy(sketch);
     if (count <= PF_THETA_K) return count;
@@ -99,7 +100,7 @@ static void pf_theta_add(pf_theta *sketch, const uint64_t *hashes, size_t n) {
     }
 }
 
-/* Lowers theta to that of another sketch; hashes above it leave with the next cut. */
+/* Lowers theta to that of another sketch and removes the hashes above it. */
 static void pf_theta_lower(pf_theta *sketch, uint64_t theta) {
     if (theta >= sketch->theta) return;
     sketch->theta = theta;
@@ -121,7 +122,7 @@ static void pf_theta_add_words(pf_theta *sketch, const uint8_t *values, size_t w
     }
 }
 
-/* 0, or PF_OUT_OF_BOUNDS. */
+/* Returns 0, or PF_OUT_OF_BOUNDS when an offset is outside of the data. */
 static int pf_theta_add_strings(pf_theta *sketch, const pf_strings *from, const uint8_t *validity, size_t bit,
                                 size_t n) {
     for (size_t i = 0; i < n; i += PF_THETA_CHUNK) {
@@ -153,7 +154,8 @@ PF_BODY int pf_mark_used_body(const uint8_t *indices, size_t width, const uint8_
     return 0;
 }
 
-/* Sets used[index] for each valid index of 1, 2, 4 or 8 bytes; stops once all are set. 0, or PF_OUT_OF_BOUNDS. */
+/* Sets used[index] for each valid index of 1, 2, 4 or 8 bytes, and stops when all are set. Returns 0, or
+ * PF_OUT_OF_BOUNDS when an index is not below n_used. */
 static int pf_mark_used(const uint8_t *indices, size_t width, const uint8_t *validity, size_t bit, size_t n,
                         uint8_t *used, size_t n_used) {
     switch (width) {

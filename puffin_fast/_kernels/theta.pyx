@@ -1,7 +1,7 @@
 """Theta sketches: the 4096 smallest distinct hashes of the values of Arrow buffers, and theta.
 
-An `Accumulator` takes buffers of values and hashes of other sketches, in any order and number, and gives the compact
-form's fields: theta and the hashes, ascending.
+An `Accumulator` takes buffers of values, and hashes of other sketches, in any order and number. Its result is the
+fields of the compact form: theta, and the hashes in ascending order.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -39,23 +39,23 @@ cdef extern from "theta.h" nogil:
                      uint8_t* used, size_t n_used)
 
 K = PF_THETA_K
-"""How many hashes a sketch retains at most."""
+"""The largest number of hashes that a sketch retains."""
 
 
 cdef const uint8_t* items(Buffer source, size_t width, size_t first, size_t n, str what) except NULL:
-    """The address of item `first` of n items of `width` bytes."""
+    """Returns the address of item `first`, after a check that n items of `width` bytes from there on are inside the buffer."""
     if first > source.size // width or n > source.size // width - first:
-        raise ValueError(f"{what}: {n} items of {width} bytes from {first} on are not inside {source.size} bytes")
+        raise ValueError(f"{what}: expected {n} items of {width} bytes from item {first} on, found {source.size} bytes")
     return source.data + width * first
 
 
 cdef Buffer validity_of(object bits, size_t first, size_t n):
-    """The validity bits of n values from value `first` on; None when all values are valid."""
+    """Returns the validity bits of n values from value `first` on, or None when all values are valid."""
     if bits is None:
         return None
     cdef Buffer source = buffer_of(bits)
     if first > 8 * source.size or n > 8 * source.size - first:
-        raise ValueError(f"validity: {n} bits from {first} on are not inside {source.size} bytes")
+        raise ValueError(f"validity: expected {n} bits from bit {first} on, found {source.size} bytes")
     return source
 
 
@@ -64,7 +64,7 @@ cdef const uint8_t* bits_of(Buffer validity) noexcept:
 
 
 cdef class Accumulator:
-    """The smallest distinct hashes of everything that was added. One call at a time."""
+    """Collects the smallest distinct hashes of all values that are added. Takes one call at a time."""
 
     cdef pf_theta* sketch
     cdef bint busy
@@ -79,21 +79,21 @@ cdef class Accumulator:
         free(self.sketch)
 
     cdef int claim(self) except -1:
-        """Raises while another thread's call, which has released the GIL, runs."""
+        """Raises ValueError while a call of another thread, which has released the GIL, is running."""
         if self.busy:
-            raise ValueError("an accumulator takes one call at a time, and another thread's has not returned")
+            raise ValueError("Accumulator: expected one call at a time, found one of another thread that has not returned")
         self.busy = True
         return 0
 
     def add_words(self, values, size_t width, validity, size_t first, size_t n):
-        """Adds values of 4 or 8 bytes, or decimals of 16.
+        """Adds values of 4 or 8 bytes, or decimals of 16 bytes.
 
         Args:
             values: a contiguous buffer.
-            width: bytes of a value: 4, 8 or 16.
-            validity: one bit a value, least significant first; None when all are valid.
-            first: the first value.
-            n: how many.
+            width: the number of bytes of a value: 4, 8 or 16.
+            validity: one bit per value, least significant first; None when all are valid.
+            first: the index of the first value.
+            n: the number of values.
         """
         cdef Buffer source = buffer_of(values), valid = validity_of(validity, first, n)
         cdef const uint8_t* bits = bits_of(valid)
@@ -109,12 +109,12 @@ cdef class Accumulator:
             self.busy = False
 
     def add_strings(self, data, offsets, bint wide, validity, size_t first, size_t n):
-        """Adds byte strings; empty ones are skipped. False when offsets leave the data.
+        """Adds byte strings, except empty ones. Returns False when an offset is outside of the data.
 
         Args:
             data: a contiguous buffer.
-            offsets: n + 1 offsets from the one of the first value on.
-            wide: 8-byte offsets, else 4-byte ones.
+            offsets: n + 1 offsets, beginning with that of the first value.
+            wide: whether offsets have 8 bytes instead of 4.
             validity, first, n: as `add_words`.
         """
         cdef Buffer values = buffer_of(data), bounds = buffer_of(offsets), valid = validity_of(validity, first, n)
@@ -134,12 +134,12 @@ cdef class Accumulator:
             self.busy = False
 
     def add_hashes(self, hashes, size_t start, uint64_t theta):
-        """Adds the hashes of another sketch, ascending words at hashes[start:], and lowers theta to that sketch's.
+        """Adds the hashes of another sketch, and lowers theta to the theta of that sketch.
 
         Args:
-            hashes: a contiguous buffer of bytes.
-            start: a byte offset.
-            theta: of that sketch; its hashes are below it.
+            hashes: a contiguous buffer of bytes, whose hashes are ascending words.
+            start: the byte offset of the first hash.
+            theta: the other sketch's theta. Its hashes are below it.
         """
         cdef Buffer source = buffer_of(hashes)
         cdef size_t n = (source.size - start) // 8 if start <= source.size else 0
@@ -158,14 +158,14 @@ cdef class Accumulator:
             self.busy = False
 
     def result(self):
-        """(theta, the hashes as little-endian words, ascending)."""
+        """Returns (theta, the hashes as little-endian words in ascending order)."""
         cdef size_t count
         cdef uint64_t theta
         self.claim()
         try:
             with nogil:
                 count = pf_theta_gather(self.sketch)
-                if self.sketch.count != count:  # the table follows theta
+                if self.sketch.count != count:  # the hash table still holds hashes that are not below theta
                     pf_theta_cut(self.sketch)
                     count = pf_theta_gather(self.sketch)
                 sort_hashes(self.sketch.hashes, count)
@@ -181,11 +181,11 @@ cdef void sort_hashes(uint64_t* hashes, size_t count) noexcept nogil:
 
 
 def mark_used(indices, size_t width, validity, size_t first, size_t n, used):
-    """Sets used[i] = 1 for each index i of a dictionary array; False when an index is not below len(used).
+    """Sets used[i] = 1 for each index i of a dictionary array. Returns False when an index is not below len(used).
 
     Args:
         indices: a contiguous buffer.
-        width: bytes of an index: 1, 2, 4 or 8; taken as unsigned.
+        width: the number of bytes of an index: 1, 2, 4 or 8. Indexes are read as unsigned.
         validity, first, n: as `Accumulator.add_words`.
         used: a writable buffer, one byte for each entry of the dictionary.
     """

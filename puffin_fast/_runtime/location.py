@@ -23,6 +23,7 @@ __all__ = [
     "is_file_object",
     "is_local",
     "name_of",
+    "new_input",
     "path_of",
     "resolve",
     "split_location",
@@ -95,6 +96,18 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
 def is_local(path: str, filesystem: Any) -> bool:
     """Whether a path is a local file, which is opened without the filesystem."""
     return resolve(path, filesystem)[0] == "local"
+
+
+def new_input(io: Any, location: str) -> Any:
+    """The input file of a FileIO.
+
+    Raises:
+        UnsupportedError: the FileIO does not know the scheme of the location.
+    """
+    try:
+        return io.new_input(location)
+    except ValueError as error:
+        raise UnsupportedError(f"{location}: {error}") from error
 
 
 @lru_cache(maxsize=64)

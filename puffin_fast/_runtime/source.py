@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from puffin_fast._runtime.location import Location, errors_of, is_file_object, name_of, path_of, resolve
+from puffin_fast._runtime.location import (
+    Location,
+    errors_of,
+    is_file_object,
+    name_of,
+    new_input,
+    path_of,
+    resolve,
+)
+from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
 __all__ = ["Source", "open_source", "unbuffered"]
@@ -22,6 +31,12 @@ MAX_SPAN = 16 << 20
 REMOTE_GAP = 64 << 10
 """On an object store, ranges are joined if at most this many bytes lie between them: it saves a request."""
 
+REMOTE_REQUESTS = 4
+"""Number of simultaneous reads from an object store, where a request takes 10 to 100 ms whatever it reads.
+
+The threads serve each kind of filesystem. fsspec's `cat_ranges` serves only some of fsspec's.
+"""
+
 LOCAL_GAP = 4 << 10
 """The same for a local file, where it saves a system call."""
 
@@ -33,11 +48,13 @@ class Source:
         path: the path for error messages, None for a file object without name.
         is_local: whether a small read is cheap.
         gap: ranges are joined if at most this many bytes lie between them.
+        n_requests: the number of reads that run at the same time.
     """
 
     path: str | None
     is_local = False
     gap = REMOTE_GAP
+    n_requests = 1
 
     def __init__(self, path: str | None, size: int | None = None) -> None:
         self.path = path
@@ -87,16 +104,28 @@ class Source:
         return data
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-        """Reads many ranges; near ranges are joined to one read.
+        """Reads many ranges; near ranges are joined to one read, and `n_requests` reads run at the same time.
 
         Args:
             ranges: (offset, length) pairs, in any order; they may repeat and overlap.
 
         Yields:
-            (index of the range, its bytes), in the order of the file. Memory holds one read: at most `MAX_SPAN`
-            bytes, or one larger range.
+            (index of the range, its bytes), in the order of the file. Memory holds at most `2 * n_requests` reads
+            (one for a local file), each of at most `MAX_SPAN` bytes or one larger range.
         """
         ranges = list(ranges)
+        reads = list(self._joined(ranges))
+
+        def fetch(read: tuple[int, int, list[int]]) -> Iterator[list[tuple[int, bytes]]]:
+            start, end, members = read
+            span = self.read_at(start, end - start)
+            yield [(i, span[ranges[i][0] - start : sum(ranges[i]) - start]) for i in members]
+
+        for found in in_order(reads, fetch, min(self.n_requests, len(reads))):
+            yield from found
+
+    def _joined(self, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, list[int]]]:
+        """Yields reads as (start, end, indexes of the ranges in it), in the order of the file."""
         order = sorted(range(len(ranges)), key=ranges.__getitem__)
         first = 0
         while first < len(order):
@@ -110,10 +139,7 @@ class Source:
                     break
                 end = far
                 last += 1
-            span = self.read_at(start, end - start)
-            for index in order[first:last]:
-                offset, length = ranges[index]
-                yield index, span[offset - start : offset - start + length]
+            yield start, end, order[first:last]
             first = last
 
     def close(self) -> None:
@@ -183,6 +209,8 @@ class _LocalSource(Source):
 class _ArrowSource(Source):
     """A pyarrow NativeFile, which has positional reads."""
 
+    n_requests = REMOTE_REQUESTS
+
     def __init__(self, path: str | None, size: int | None, file: Any, *, owned: bool) -> None:
         super().__init__(path, size)
         self._file = file
@@ -202,6 +230,8 @@ class _ArrowSource(Source):
 
 class _FsspecSource(Source):
     """A path on an fsspec filesystem, read with range requests instead of its read-ahead caches."""
+
+    n_requests = REMOTE_REQUESTS
 
     def __init__(self, path: str, size: int | None, filesystem: Any, key: str) -> None:
         super().__init__(path, size)
@@ -284,6 +314,6 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
             return _ArrowSource(path, size, handle.open_input_file(key), owned=True)
         if kind == "fsspec":
             return _FsspecSource(path, size, handle, key)
-        file = unbuffered(handle.new_input(key).open())
+        file = unbuffered(new_input(handle, key).open())
         source_type = _ArrowSource if hasattr(file, "read_at") else _ObjectSource
         return source_type(path, size, file, owned=True)

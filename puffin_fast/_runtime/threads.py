@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast._runtime.arguments import check_integer
 
 __all__ = ["check_threads", "on_threads", "thread_pool"]
 
@@ -68,8 +68,7 @@ def check_threads(threads: int | None) -> None:
     Raises:
         InvalidInputError: the number is below 1 or not an integer.
     """
-    if threads is not None and (not isinstance(threads, int) or threads < 1):
-        raise InvalidInputError(f"threads: expected at least 1, or None, found {threads!r}")
+    check_integer("threads", threads, least=1)
 
 
 def on_threads(

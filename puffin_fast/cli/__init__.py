@@ -1,4 +1,4 @@
-"""``puffin-fast``: what the package does, from a shell. One module per noun."""
+"""The command line ``puffin-fast``. One module per noun."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ __all__ = ["main"]
 @_options.catalog
 @click.pass_context
 def main(context: click.Context, /, **catalog: str | None) -> None:
-    """Deletion vectors: Puffin files and Iceberg tables.
+    """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
-    Catalog options may stand here, as in PyIceberg's command line, or after the command.
+    TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
+    delete-keys, orphan-files, scan, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
+    deletes and verify of Delta, Paimon and Lance.
+
+    Catalog options can be given here, as in PyIceberg's command line, or after the command.
     """
     context.obj = catalog
 

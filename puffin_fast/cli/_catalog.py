@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-__all__ = ["open_table"]
+__all__ = ["open_catalog", "open_table"]
 
 _SQL = ("sqlite", "postgresql", "mysql")
 """How the addresses of SQL catalogs begin."""
@@ -32,7 +32,7 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         NotFoundError: the catalog does not have the table, or the file of a SQLite catalog does not exist.
         InvalidInputError: PyIceberg cannot open the catalog, or it does not answer.
     """
-    catalog = _open_catalog(options)
+    catalog = open_catalog(options)
     from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
 
     try:
@@ -45,7 +45,8 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         raise InvalidInputError(f"table {identifier}: {error}") from error
 
 
-def _open_catalog(options: Mapping[str, str | None]) -> Catalog:
+def open_catalog(options: Mapping[str, str | None]) -> Catalog:
+    """Opens the catalog that options name; raises as `open_table`."""
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.utils.config import Config

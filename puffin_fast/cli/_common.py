@@ -72,7 +72,7 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="Form of the answer.",
+        help="Format of the output.",
     )
     @wraps(command)
     def run(*arguments: Any, output: str, **options: Any) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import click
 
 from puffin_fast.cli._catalog import open_table
+from puffin_fast.cli._paths import is_path, open_path, verb
 
 __all__ = ["CATALOG", "catalog", "commit", "key", "on_table", "snapshot"]
 
@@ -21,6 +23,8 @@ CATALOG = {
     "warehouse": "Warehouse of the catalog.",
     "ugi": "Hadoop user and group of a Hive catalog.",
 }
+
+TABLE_HELP = "TABLE is namespace.name, or a path: `puffin-fast --help` names the commands that take paths."
 
 
 def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -40,15 +44,23 @@ def catalog(command: Command) -> Command:
 
 
 def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument TABLE and the options of its catalog; the command takes the `Table` as its first argument."""
+    """The argument TABLE and the options of its catalog; the command takes the table as its first argument.
+
+    That is PyIceberg's `Table`, or a `PathTable` if the command's verb is there for the format of the path.
+    """
 
     @click.argument("table", metavar="TABLE")
     @catalog
     @wraps(command)
     def run(*, table: str, **options: Any) -> Any:
         catalog_options = {name: options.pop(name) for name in CATALOG}
+        if is_path(table):
+            found = open_path(table, catalog_options)
+            verb(found, command.__name__)
+            return command(found, **options)
         return command(open_table(table, catalog_options), **options)
 
+    run.__doc__ = f"{cleandoc(command.__doc__ or '')}\n\n{TABLE_HELP}"
     return run
 
 
@@ -65,26 +77,29 @@ def _time(context: click.Context, option: click.Parameter, text: str | None) -> 
 
 commit = _all_of(
     click.option("--branch", default="main", show_default=True, help="The branch to commit to."),
-    click.option("--job-id", help="Recorded in the summary; a job done before is not done again."),
+    click.option(
+        "--job-id",
+        help="Recorded in the snapshot's summary; a job whose id is recorded already is not repeated.",
+    ),
     click.option(
         "--snapshot-properties",
         metavar="KEY=VALUE",
         multiple=True,
         callback=_pairs,
-        help="An entry for the snapshot's summary; repeatable.",
+        help="Adds an entry to the snapshot's summary; repeatable.",
     ),
-    click.option("--dry-run", is_flag=True, help="Count what would change, write nothing."),
+    click.option("--dry-run", is_flag=True, help="Counts what would change; writes nothing."),
 )
 """Of commands that commit a snapshot: branch, job_id, snapshot_properties, dry_run."""
 
 snapshot = _all_of(
-    click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one."),
-    click.option("--branch", help="The head of a branch, instead of the current snapshot."),
-    click.option("--tag", help="The snapshot of a tag."),
+    click.option("--snapshot-id", type=int, help="Reads this snapshot instead of the current one."),
+    click.option("--branch", help="Reads the head of this branch."),
+    click.option("--tag", help="Reads the snapshot of this tag."),
     click.option(
         "--as-of",
         callback=_time,
-        help="What was current then: a timestamp with a time zone, or milliseconds since 1970.",
+        help="Reads the snapshot current at this time: a timestamp with a time zone, or milliseconds since 1970.",
     ),
 )
 """Of commands that read a snapshot: snapshot_id, branch, tag, as_of."""
@@ -92,6 +107,6 @@ snapshot = _all_of(
 key = click.option(
     "--on",
     multiple=True,
-    help="Key column, in TABLE and in the file; repeatable. By default the identifier fields.",
+    help="Key column of TABLE and of the file; repeatable. Default: the identifier fields.",
 )
 """The columns of a key."""

@@ -132,12 +132,12 @@ def _tell(
 
     with story.stage("load", table=data.name) as row:
         table, row["rows"] = _load(catalog, data)
-    doors: tuple[tuple[str, Callable[[str], Any]], ...] = (
+    functions: tuple[tuple[str, Callable[[str], Any]], ...] = (
         ("Spark", lambda where: spark.delete(session, table, where)),
         ("this machine", lambda where: iceberg.delete(table, where)),
     )
     done: list[str] = []
-    for erasure, (engine, delete) in zip(data.erasures, doors, strict=True):
+    for erasure, (engine, delete) in zip(data.erasures, functions, strict=True):
         before = story.tables[-1]["deleted"] if done else 0
         with story.stage(f"delete {erasure.what} ({engine})", table=data.name) as row:
             delete(erasure.where)
@@ -207,7 +207,7 @@ def _picture(story: Story, path: Path) -> bool:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build/demo"),
     show_default=True,
-    help="Where sources and warehouse go.",
+    help="Folder for the source data and the warehouse.",
 )
 @click.option(
     "--scale",
@@ -216,10 +216,10 @@ def _picture(story: Story, path: Path) -> bool:
     envvar="DEMO_SCALE",
     show_default=True,
     show_envvar=True,
-    help="TPC-H scale factor of lineitem (1: 6 million rows); 0 leaves it out.",
+    help="TPC-H scale factor of the table lineitem (1: 6 million rows); 0: without lineitem.",
 )
 def demo(folder: Path, scale: float) -> Answer:
-    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and proves the result."""
+    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result."""
     from puffin_fast.cli import _demo_data
     from puffin_fast.cli._demo_proof import referee
 

@@ -12,11 +12,16 @@ from rich.console import RenderableType
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._paths import PathTable, delta, name_of, verb
+from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg import RewriteResult
+
+_UNSET = (None, False, "main")
+"""Options of a commit that are not given."""
 
 __all__ = ["compact", "convert", "orphan_files", "repair", "report"]
 
@@ -30,9 +35,9 @@ def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
         text.append(f"{name}: {job}: nothing to do")
     else:
         shown = {**asdict(result), "seconds": round(result.seconds, 3)}
-        del shown["left"]
+        del shown["not_rewritten"]
         text.append(grid({"what": key.replace("_", " "), job: value} for key, value in shown.items()))
-    return [*text, *(f"left: {sentence}" for sentence in result.left)]
+    return [*text, *(f"not rewritten: {sentence}" for sentence in result.not_rewritten)]
 
 
 def _changes(result: RewriteResult) -> bool:
@@ -55,20 +60,23 @@ def _changes(result: RewriteResult) -> bool:
     type=click.FloatRange(0, 1),
     default=0.3,
     show_default=True,
-    help="Deleted share of a data file from which on rewriting it is advised.",
+    help="Advises to rewrite data files of which at least this share of the rows is deleted.",
 )
 @click.option(
-    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw it, too: .png, .svg or .pdf."
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also draws the report into a .png, .svg or .pdf file.",
 )
 def report(table: Table, share: float, picture: Path | None, **snapshot: Any) -> Answer:
-    """Which files of TABLE (namespace.name) are worth rewriting, and what its deletes cost."""
+    """Reports what the deletes of TABLE cost and which data files are worth rewriting."""
     from puffin_fast import iceberg
 
     found = iceberg.report(table, share=share, **snapshot)
     if picture is not None:
         found.picture(picture)
     answer = {"table": found.name, "totals": found.totals, "advice": found.advice}
-    return Answer({**answer, "files": found.files.to_pylist()}, [found])
+    rows = {"files": found.files.to_pylist(), "ndv": found.ndv.to_pylist()}
+    return Answer({**answer, **rows}, [found])
 
 
 @click.command()
@@ -77,14 +85,49 @@ def report(table: Table, share: float, picture: Path | None, **snapshot: Any) ->
 @click.option(
     "--only",
     type=click.Choice(["position", "equality"]),
-    help="Only this kind of delete files; both by default.",
+    help="Converts only this kind of delete files. Default: both.",
+)
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["iceberg", "delta", "paimon-v1", "paimon-v2"]),
+    help="Converts the table or its vectors to this format; rewrites no data file.",
+)
+@click.option(
+    "--name", help="Name of the new table: namespace.name for --to iceberg, a folder for --to delta."
 )
 @_options.commit
-def convert(table: Table, only: str | None, job_id: str | None, **commit: Any) -> Answer:
-    """Turns position-delete and equality-delete files of TABLE into deletion vectors.
+def convert(
+    table: Table | PathTable,
+    only: str | None,
+    target: str | None,
+    name: str | None,
+    job_id: str | None,
+    **commit: Any,
+) -> Answer:
+    """Converts the position-delete and equality-delete files of TABLE to deletion vectors.
 
-    One commit for each kind that is there. The rows stay the same.
+    There is one commit for each kind of delete files. The rows of the table do not change.
+
+    With --to, it converts between formats. `--to iceberg` registers the Delta table at a path in the catalog,
+    `--to delta` makes a Delta table from a table of the catalog; both tables then have the same data files.
+    `--to paimon-v1` and `--to paimon-v2` rewrite the vectors of the Paimon table at a path.
     """
+    if target is not None or isinstance(table, PathTable):
+        if target is None:
+            raise click.UsageError("a path needs --to")
+        if given := [
+            name for name, value in {"only": only, "job-id": job_id, **commit}.items() if value not in _UNSET
+        ]:
+            raise click.UsageError(f"--to takes no --{given[0].replace('_', '-')}")
+        if isinstance(table, PathTable):
+            return rows_answer([table.convert(target, name)])
+        if target != "delta":
+            raise UnsupportedError(
+                f"{name_of(table)}: a table of Iceberg converts --to delta, found --to {target}"
+            )
+        location = delta().from_iceberg(table, name, branch=commit["branch"])
+        return rows_answer([{"table": name_of(table), "to": target, "name": location}])
     from puffin_fast import iceberg
 
     name = ".".join(table.name())
@@ -103,11 +146,13 @@ def convert(table: Table, only: str | None, job_id: str | None, **commit: Any) -
 @answers
 @_options.on_table
 @click.option(
-    "--target-file-size", type=click.IntRange(min=1), help="Bytes of vectors in a Puffin file; 64 MiB."
+    "--target-file-size",
+    type=click.IntRange(min=1),
+    help="Target size of a Puffin file in bytes. Default: the table's property, else 64 MiB.",
 )
 @_options.commit
 def compact(table: Table, **options: Any) -> Answer:
-    """Packs the vectors of TABLE into few Puffin files and drops dangling ones."""
+    """Packs the vectors of TABLE into few Puffin files and removes dangling vectors."""
     from puffin_fast import iceberg
 
     name, result = ".".join(table.name()), iceberg.compact(table, **options)
@@ -118,19 +163,21 @@ def compact(table: Table, **options: Any) -> Answer:
 @answers
 @_options.on_table
 @click.option(
-    "--keep-superseded", is_flag=True, help="Leave rows that came back under a vector in the table."
+    "--keep-superseded",
+    is_flag=True,
+    help="Does not delete the rows that only superseded position deletes delete.",
 )
 @_options.commit
 def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
-    """Mends what `verify` finds: several vectors of a data file merged, lost deletes found again.
+    """Repairs vectors that `verify` reports: merges several vectors of a data file, restores lost deletes.
 
-    Exit code 1 when something had to be left as it is.
+    The exit code is 1 if something could not be repaired.
     """
     from puffin_fast import iceberg
 
     name, result = ".".join(table.name()), iceberg.repair(table, superseded=not keep_superseded, **commit)
     answer = {"table": name, "job": "repair", **asdict(result)}
-    return Answer(answer, _text(name, "repair", result), failed=bool(result.left))
+    return Answer(answer, _text(name, "repair", result), failed=bool(result.not_rewritten))
 
 
 @click.command()
@@ -141,16 +188,18 @@ def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
     type=click.FloatRange(min=0),
     default=3,
     show_default=True,
-    help="Days: younger files may belong to a commit that is on its way.",
+    help="Lists only files older than this number of days; younger files may belong to a running commit.",
 )
-@click.option("--heads-only", is_flag=True, help="As if all snapshots but the heads were expired.")
-def orphan_files(table: Table, older_than: float, heads_only: bool) -> Answer:
-    """Lists files in TABLE's folder that no snapshot needs; removes none."""
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
-    found = iceberg.orphan_files(
-        table, older_than=timedelta(days=older_than), keep=[] if heads_only else None
+@click.option(
+    "--heads-only",
+    is_flag=True,
+    help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
+)
+def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) -> Answer:
+    """Lists the files in the folder of TABLE that no snapshot needs; removes none."""
+    name = name_of(table)
+    found = verb(table, "orphan_files")(
+        older_than=timedelta(days=older_than), keep=[] if heads_only else None
     )
     nothing = f"{name}: no orphan files older than {older_than:g} days"
     return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)

@@ -1,4 +1,4 @@
-"""``inspect`` of a Puffin file, and ``verify`` of one or of a table."""
+"""``inspect`` of a file of deletion vectors, and ``verify`` of one or of a table."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from puffin_fast._text import printable
 from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._paths import is_path, open_path, verb
+from puffin_fast.cli._records import VectorFile, open_vectors
 from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
@@ -90,10 +92,14 @@ def _lines(row: Mapping[str, object]) -> dict[str, object]:
 @answers
 @click.argument("file")
 def inspect(file: str) -> Answer:
-    """What a Puffin FILE holds: blobs, properties, containers, sizes.
+    """Prints what a FILE of deletion vectors holds: blobs, properties, containers, sizes.
 
-    A damaged blob is shown with what is wrong with it; `verify` is the command that fails then.
+    FILE is a Puffin file, a .bin file of Delta, an index file of Paimon, or a deletion file of Lance (.arrow, .bin).
+    For a damaged blob, the error is printed and the exit code is 0. `verify` has exit code 1 then.
     """
+    vectors = open_vectors(file)
+    if vectors is not None:
+        return _inspect_vectors(vectors)
     with PuffinReader(file) as reader:
         blobs = []
         for index, blob in enumerate(reader.blobs):
@@ -112,40 +118,75 @@ def inspect(file: str) -> Answer:
     return Answer({**summary, "blobs": blobs}, text)
 
 
+def _inspect_vectors(file: VectorFile) -> Answer:
+    summary = {"file": file.path, "file-size-in-bytes": len(file.data), "format": file.format}
+    blobs = [{"blob": index, **vector} for index, vector in enumerate(file.vectors())]
+    text = [grid([summary]), grid(map(_lines, blobs)) if blobs else f"{file.path}: no deletion vectors"]
+    return Answer({**summary, "blobs": blobs}, text)
+
+
 @click.command()
 @answers
 @click.argument("target")
 @_options.snapshot
 @_options.catalog
 def verify(target: str, **options: Any) -> Answer:
-    """Checks every deletion vector of TARGET, a Puffin file or a table (namespace.name).
+    """Checks every deletion vector of TARGET: a file, or a table (namespace.name, or the path of its folder).
 
-    Of a file all is checked that `puffin_fast.files.check_vectors` checks. Of a table every vector is compared with
-    manifest, footer and data file, and missing, duplicate, dangling, mismatching and superseded deletes are listed.
-    What has a slash, ends in .puffin or exists as a file is a file.
+    In a Puffin file, everything is checked that `puffin_fast.files.check_vectors` checks; in a file of another
+    format that `inspect` reads, every vector. In an Iceberg table, every vector is compared with the manifest, the
+    footer and the data file; missing, duplicate, dangling, mismatching and superseded deletes are listed. TARGET
+    is a file if it ends in .puffin or exists as a file.
 
-    Exit code 1 when something is wrong; a stale number in the metadata is shown and is no error.
+    The exit code is 1 if something is wrong. A stale number in the metadata is listed, but is no error.
     """
-    if "/" in target or target.endswith(".puffin") or Path(target).exists():
-        return _verify_file(target)
     catalog = {name: options.pop(name) for name in _options.CATALOG}
-    table = open_table(target, catalog)
-    from puffin_fast import iceberg
-
-    found = [asdict(finding) for finding in iceberg.verify(table, **options)]
+    if _is_file(target):
+        return _verify_file(target)
+    table = open_path(target) if is_path(target) else open_table(target, catalog)
+    found = [asdict(finding) for finding in verb(table, "verify")(**options)]
     title, nothing = f"{target}: {len(found)} findings", f"{target}: nothing wrong found"
     return rows_answer(
         found, title=title, nothing=nothing, failed=any(row["kind"] != "stale" for row in found)
     )
 
 
+def _is_file(target: str) -> bool:
+    """Whether a target is a file; one that does not exist is, so that the error names the file."""
+    if target.endswith(".puffin") or Path(target).is_file():
+        return True
+    if not is_path(target) or Path(target).is_dir():
+        return False
+    return "://" not in target or "." in target.rpartition("/")[2]
+
+
 def _verify_file(file: str) -> Answer:
+    vectors = open_vectors(file)
+    if vectors is None:
+        rows = _verified_blobs(file)
+    else:
+        rows = [
+            {
+                "blob": index,
+                "type": vector["type"],
+                "offset": vector["offset"],
+                "n_bytes": vector["length"],
+                "error": vector["content"].get("error"),
+            }
+            for index, vector in enumerate(vectors.vectors())
+        ]
+    wrong = sum(row["error"] is not None for row in rows)
+    title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
+    return rows_answer(rows, title=title, nothing=f"{file}: no blobs, nothing wrong", failed=wrong > 0)
+
+
+def _verified_blobs(file: str) -> list[dict[str, Any]]:
     with PuffinReader(file) as reader:
         blobs = reader.blobs
     errors: dict[int | None, list[str]] = defaultdict(list)
     for problem in check_vectors(file):
         errors[problem.offset].append(problem.message)
-    rows = [
+    return [
         {
             "blob": index,
             "type": blob.type,
@@ -155,6 +196,3 @@ def _verify_file(file: str) -> Answer:
         }
         for index, blob in enumerate(blobs)
     ]
-    wrong = sum(row["error"] is not None for row in rows)
-    title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
-    return rows_answer(rows, title=title, nothing=f"{file}: no blobs, nothing wrong", failed=wrong > 0)

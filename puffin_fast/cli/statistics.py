@@ -20,26 +20,30 @@ __all__ = ["ndv"]
 @click.command()
 @answers
 @_options.on_table
-@click.option("--collect", is_flag=True, help="Count first, and commit the counts as the table's statistics.")
-@click.option("--columns", help="Names, with commas between; all columns of primitive types by default.")
+@click.option(
+    "--collect", is_flag=True, help="Counts first, and commits the counts as the statistics of the snapshot."
+)
+@click.option("--columns", help="Columns, separated by commas. Default: all columns of primitive types.")
 @case_option
-@click.option("--snapshot-id", type=int, help="A snapshot, instead of the current one.")
-@click.option("--branch", help="The head of a branch, instead of the current snapshot.")
-@click.option("--full", is_flag=True, help="With --collect: read all data files, not only those added since.")
-@click.option("--spark", is_flag=True, help="With --collect: read data files on Spark's executors.")
+@_options.snapshot
+@click.option(
+    "--full",
+    is_flag=True,
+    help="With --collect: reads all data files, not only those added since the last run.",
+)
+@click.option("--spark", is_flag=True, help="With --collect: reads the data files on Spark executors.")
 def ndv(
     table: Table,
     collect: bool,
     columns: str | None,
     case_insensitive: bool,
-    snapshot_id: int | None,
-    branch: str | None,
     full: bool,
     spark: bool,
+    **selected: Any,
 ) -> Answer:
-    """How many distinct values the columns of TABLE (namespace.name) have, by its statistics.
+    """Prints the numbers of distinct values of the columns of TABLE, from its statistics.
 
-    Counts above 4096 are estimates; lower and upper are their bounds with 95.4%.
+    Counts above 4096 are estimates; lower and upper are their bounds with a confidence of 95.4%.
     """
     if (full or spark) and not collect:
         raise click.UsageError("--full and --spark need --collect")
@@ -47,11 +51,7 @@ def ndv(
 
     name = ".".join(table.name())
     names = None if columns is None else [part.strip() for part in columns.split(",")]
-    of_snapshot: dict[str, Any] = {
-        "snapshot_id": snapshot_id,
-        "branch": branch,
-        "case_sensitive": not case_insensitive,
-    }
+    of_snapshot: dict[str, Any] = {**selected, "case_sensitive": not case_insensitive}
     document: dict[str, object] = {"table": name}
     text = []
     if collect:

@@ -1,4 +1,4 @@
-"""Commands on the rows of one Iceberg table."""
+"""Commands on the rows of one table."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import click
 
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
 from puffin_fast.cli._values import rows_of
-from puffin_fast.errors import MissingExtraError
+from puffin_fast.errors import MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from puffin_fast.iceberg import DeleteResult, UpsertResult
 
 __all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade", "upsert"]
 
 SHOWN = 20
 """Rows that `scan` shows when ``--limit`` is not given."""
 
-case_option = click.option("--case-insensitive", is_flag=True, help="Column names may differ in case.")
+case_option = click.option("--case-insensitive", is_flag=True, help="Ignores the case of column names.")
 conflict_option = click.option(
     "--on-conflict",
     type=click.Choice(["refuse", "merge"]),
     default="refuse",
     show_default=True,
-    help="When another commit deleted from the same data files meanwhile.",
+    help="What to do if another commit deleted rows of the same data files: refuse, or add its deletes to ours.",
 )
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -44,13 +44,15 @@ def session() -> SparkSession:
     return SparkSession.builder.appName("puffin-fast").getOrCreate()
 
 
-def _changed(table: Table, result: DeleteResult | UpsertResult, *, dry_run: bool, **facts: object) -> Answer:
+def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: object) -> Answer:
     """What a job on rows did."""
-    name = ".".join(table.name())
+    name = name_of(table)
     counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
-    if result.repeated:
-        text: Any = f"{name}: nothing done: snapshot {result.snapshot_id} is of this job"
-    elif not dry_run and result.snapshot_id is None:
+    committed = counts.get("snapshot_id", counts.get("version"))
+    if counts.get("repeated"):
+        done = "the log has" if committed is None else f"snapshot {committed} is of"
+        text: Any = f"{name}: nothing done: {done} this job"
+    elif not dry_run and committed is None:
         text = f"{name}: nothing done: no row to change"
     else:
         shown = {**counts, "seconds": round(result.seconds, 3)}
@@ -62,16 +64,19 @@ def _changed(table: Table, result: DeleteResult | UpsertResult, *, dry_run: bool
 @answers
 @_options.on_table
 @click.option(
-    "--row-filter", required=True, help="Rows to delete, as docs/filters.md says: 'a > 5 and b is null'."
+    "--row-filter", required=True, help="Deletes these rows: 'a > 5 and b is null' (docs/filters.md)."
 )
 @case_option
 @conflict_option
-@click.option("--spark", is_flag=True, help="Search and encode on Spark's executors.")
+@click.option("--spark", is_flag=True, help="Searches and encodes on Spark executors.")
 @_options.commit
-def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, **commit: Any) -> Answer:
-    """Deletes rows of TABLE (namespace.name) with deletion vectors, in one commit.
+def delete(
+    table: Table | PathTable, row_filter: str, case_insensitive: bool, spark: bool, **commit: Any
+) -> Answer:
+    """Deletes the rows of TABLE that a filter selects, in one commit.
 
-    A filter that matches nothing commits nothing.
+    Writes deletion vectors, or position-delete files to an Iceberg table of format version 2. If no row matches,
+    nothing is committed. The filter of a Paimon table is pypaimon's SQL.
     """
     commit["case_sensitive"] = not case_insensitive
     if spark:
@@ -80,11 +85,12 @@ def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, *
 
         # Spark takes text for its SQL; an expression cannot tell a number in text from a date
         RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)
-        result = on_spark.delete(session(), table, parse_filter(row_filter), **commit)
+        if isinstance(table, PaimonPath):
+            raise UnsupportedError(f"{table.path}: --spark is there for tables of Iceberg and Delta")
+        where = table.path if isinstance(table, PathTable) else table
+        result = on_spark.delete(session(), where, parse_filter(row_filter), **commit)
     else:
-        from puffin_fast import iceberg
-
-        result = iceberg.delete(table, row_filter, **commit)
+        result = verb(table, "delete")(row_filter, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -94,18 +100,18 @@ def delete(table: Table, row_filter: str, case_insensitive: bool, spark: bool, *
 @_options.on_table
 @click.argument("keys", type=file_type)
 @_options.key
-@click.option("--null-safe", is_flag=True, help="Null equals null; else a key with a null matches no row.")
+@click.option(
+    "--null-safe", is_flag=True, help="Null equals null. Without it, a key with a null matches no row."
+)
 @conflict_option
 @_options.commit
-def delete_keys(table: Table, keys: Path, on: tuple[str, ...], **commit: Any) -> Answer:
-    """Deletes the rows of TABLE (namespace.name) whose key stands in the file KEYS, in one commit.
+def delete_keys(table: Table | PathTable, keys: Path, on: tuple[str, ...], **commit: Any) -> Answer:
+    """Deletes the rows of TABLE whose key is in the file KEYS, in one commit.
 
-    KEYS is Parquet, Arrow or CSV by its suffix; the columns of a CSV file are read in TABLE's types.
+    KEYS is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE.
     """
-    from puffin_fast import iceberg
-
     with _files.rows(keys, table.schema()) as rows:
-        result = iceberg.delete_keys(table, rows, on or None, **commit)
+        result = verb(table, "delete_keys")(rows, on or None, **commit)
     facts = {"keys": str(keys), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -115,22 +121,21 @@ def delete_keys(table: Table, keys: Path, on: tuple[str, ...], **commit: Any) ->
 @_options.on_table
 @click.argument("data", type=file_type)
 @_options.key
-@click.option("--no-update", is_flag=True, help="Leave the rows that TABLE has as they are.")
-@click.option("--no-insert", is_flag=True, help="Leave out rows whose key TABLE does not have.")
+@click.option("--no-update", is_flag=True, help="Does not change rows of TABLE; only inserts.")
+@click.option("--no-insert", is_flag=True, help="Does not insert rows whose key is new; only replaces.")
 @conflict_option
 @_options.commit
 def upsert(
-    table: Table, data: Path, on: tuple[str, ...], no_update: bool, no_insert: bool, **commit: Any
+    table: Table | PathTable, data: Path, on: tuple[str, ...], no_update: bool, no_insert: bool, **commit: Any
 ) -> Answer:
-    """Replaces the rows of TABLE (namespace.name) by those of the file DATA with the same key, inserts the others.
+    """Replaces the rows of TABLE whose key is in the file DATA, and inserts the rows whose key is new.
 
-    DATA is Parquet, Arrow or CSV by its suffix, with all columns of TABLE; the columns of a CSV file are read
-    in TABLE's types. One commit; rows that are the same already are left as they are.
+    DATA is a .parquet, .arrow or .csv file with all columns of TABLE. The columns of a CSV file are read in the types
+    of TABLE. Everything is one commit. Rows that are equal already are not replaced.
     """
-    from puffin_fast import iceberg
-
     with _files.rows(data, table.schema()) as rows:
-        result = iceberg.upsert(table, rows, on or None, update=not no_update, insert=not no_insert, **commit)
+        upsert = verb(table, "upsert")
+        result = upsert(rows, on or None, update=not no_update, insert=not no_insert, **commit)
     facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -138,21 +143,29 @@ def upsert(
 @click.command()
 @answers
 @_options.on_table
-@click.option("--row-filter", default="true", help="Rows wanted: 'a > 5 and b is null'.")
 @click.option(
-    "--selected-fields", help="Names, with commas between; also _file, _pos, _row_id. All columns by default."
+    "--row-filter",
+    default="true",
+    help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
+)
+@click.option(
+    "--selected-fields", help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns."
 )
 @case_option
 @_options.snapshot
-@click.option("--limit", type=click.IntRange(min=0), help=f"Rows; {SHOWN} by default when they are shown.")
-@click.option("--count", is_flag=True, help="Only how many rows there are.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"Maximum number of rows. Default: {SHOWN}, with --to or --count no limit.",
+)
+@click.option("--count", is_flag=True, help="Prints only the number of rows.")
 @click.option(
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write them to a .parquet, .arrow or .csv file; all rows by default.",
+    help="Writes the rows to a .parquet, .arrow or .csv file.",
 )
 def scan(
-    table: Table,
+    table: Table | PathTable,
     row_filter: str,
     selected_fields: str | None,
     case_insensitive: bool,
@@ -161,22 +174,19 @@ def scan(
     to: Path | None,
     **snapshot: Any,
 ) -> Answer:
-    """Rows of TABLE (namespace.name), all its deletes applied."""
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
+    """Prints the rows of TABLE, with all deletes applied."""
+    name = name_of(table)
     names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
     if limit is None and to is None and not count:
         limit = SHOWN
-    found = iceberg.scan(
-        table, row_filter, names, case_sensitive=not case_insensitive, limit=limit, **snapshot
+    found = verb(table, "scan")(
+        row_filter, names, case_sensitive=not case_insensitive, limit=limit, **snapshot
     )
     if to is not None:
         written = {"table": name, "file": str(to), "rows": _files.write(to, found.to_reader())}
         return rows_answer([written])
     if count:
-        n_rows = sum(batch.num_rows for batch in found.to_batches())
-        return rows_answer([{"table": name, "row_filter": row_filter, "rows": n_rows}])
+        return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
     rows = (row for batch in found.to_batches() for row in rows_of(batch))
     return rows_answer(rows, nothing=f"{name}: no rows", null="NULL")
 
@@ -185,12 +195,10 @@ def scan(
 @answers
 @_options.on_table
 @_options.snapshot
-def deletes(table: Table, **snapshot: Any) -> Answer:
-    """What is deleted where in TABLE (namespace.name): a row for each delete file and its data file."""
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
-    found = iceberg.deletes(table, **snapshot)
+def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
+    """Lists the deletes of TABLE: one row for each data file and each of its deletion vectors and delete files."""
+    name = name_of(table)
+    found = verb(table, "deletes")(**snapshot)
     return rows_answer(
         found.to_pylist(), title=f"{name}: {found.num_rows} deletes", nothing=f"{name}: no deletes"
     )
@@ -199,13 +207,22 @@ def deletes(table: Table, **snapshot: Any) -> Answer:
 @click.command()
 @answers
 @_options.on_table
-@click.option("--dry-run", is_flag=True, help="Say what would be done.")
-def upgrade(table: Table, dry_run: bool) -> Answer:
-    """Raises TABLE (namespace.name) to format version 3, which has deletion vectors; rewrites nothing."""
-    from puffin_fast import iceberg
+@click.option("--dry-run", is_flag=True, help="Prints what would be done; writes nothing.")
+def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
+    """Raises TABLE to format version 3, which has deletion vectors; rewrites no file.
 
-    name, before = ".".join(table.name()), table.metadata.format_version
-    iceberg.upgrade(table, dry_run=dry_run)
-    row = {"table": name, "before": before, "after": max(before, 3), "dry_run": dry_run}
-    text = grid([row]) if before < 3 else f"{name}: nothing done: format version {before} already"
-    return Answer([row], [text])
+    For a Delta table, it enables deletion vectors: it sets the property delta.enableDeletionVectors and raises the
+    protocol.
+    """
+    name = name_of(table)
+    before: int
+    after: int
+    if isinstance(table, PathTable):
+        before, after = verb(table, "upgrade")(dry_run=dry_run), True
+        what = "deletion vectors are enabled"
+    else:
+        before = table.metadata.format_version
+        after, what = max(before, 3), f"format version {before}"
+        verb(table, "upgrade")(dry_run=dry_run)
+    row = {"table": name, "before": before, "after": after, "dry_run": dry_run}
+    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what} already"])

@@ -8,10 +8,16 @@ from __future__ import annotations
 from puffin_fast.errors import MissingExtraError
 
 try:
-    from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
+    from puffin_fast.delta.dml.delete import delete, delete_keys, delete_positions
+    from puffin_fast.delta.dml.delete_plan import DeleteResult
+    from puffin_fast.delta.dml.update import UpdateResult, update
+    from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
     from puffin_fast.delta.maintenance.enable import enable
+    from puffin_fast.delta.maintenance.from_iceberg import from_iceberg
     from puffin_fast.delta.maintenance.orphan_files import orphan_files
+    from puffin_fast.delta.maintenance.purge import PurgeResult, purge
+    from puffin_fast.delta.maintenance.to_iceberg import to_iceberg
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
     from puffin_fast.delta.read.vectors import vectors
@@ -24,14 +30,22 @@ except ModuleNotFoundError as error:
 __all__ = [
     "DeleteResult",
     "DeltaScan",
+    "PurgeResult",
     "Snapshot",
+    "UpdateResult",
+    "UpsertResult",
     "delete",
     "delete_keys",
     "delete_positions",
     "enable",
+    "from_iceberg",
     "orphan_files",
+    "purge",
     "scan",
     "snapshot",
+    "to_iceberg",
+    "update",
+    "upsert",
     "vectors",
     "verify",
 ]

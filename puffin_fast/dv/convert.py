@@ -14,9 +14,9 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import delta, iceberg, lance, mumbling, paimon
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["FORMATS", "convert"]
+__all__ = ["FORMATS", "SAME", "convert"]
 
-_SAME = ("iceberg", "delta", "paimon")
+SAME = ("iceberg", "delta", "paimon")
 """Formats in which the bytes of `deletion-vector-v1` stand as they are."""
 
 _ENCODE: dict[str, Callable[[PositionBitmap], bytes]] = {
@@ -66,7 +66,7 @@ def convert(
         if name not in FORMATS:
             raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, found {name!r}")
     data = as_bytes(blob, "deletion vector")
-    if source in _SAME and target in _SAME and data[4:8] == iceberg.MAGIC:
+    if source in SAME and target in SAME and data[4:8] == iceberg.MAGIC:
         iceberg.decode(data, cardinality=cardinality, path=path, offset=offset)
         return data
     return _ENCODE[target](_DECODE[source](data, cardinality=cardinality, path=path, offset=offset))

@@ -22,7 +22,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv._bitmap32 import read_bitmap32
 from puffin_fast.dv._counted import counted
-from puffin_fast.dv._frame import FILE_VERSION, check_frame
+from puffin_fast.dv._frame import FILE_VERSION, check_frame, spans
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "decode_inline",
     "encode",
     "encode_inline",
+    "spans",
     "z85_decode",
     "z85_encode",
 ]

@@ -10,6 +10,8 @@ Source: Lance's format specification, "Deletion".
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +21,21 @@ from puffin_fast._positions import as_bytes
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._bitmap32 import MAX_POSITION, read_bitmap32, write_bitmap32
 from puffin_fast.dv._counted import counted
-from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, PuffinFastError
+from puffin_fast.limits import most_inflated
 
-__all__ = ["ARROW_MAGIC", "BITMAP_FROM", "MAX_POSITION", "SCHEMA", "decode", "encode"]
+__all__ = ["ARROW_MAGIC", "BITMAP_FROM", "COOKIES", "MAX_POSITION", "SCHEMA", "decode", "encode"]
 
 ARROW_MAGIC = b"ARROW1"
+COOKIES = (b"\x3a\x30", b"\x3b\x30")
+"""How a 32-bit Roaring bitmap begins: without run containers, and with them."""
 BITMAP_FROM = 5_000
 """Deleted rows from which on Lance writes a bitmap."""
+_TAIL_BYTES = 10
+"""The length of the footer and the magic, at the end of an Arrow file."""
+_CONTINUATION = 0xFFFFFFFF
+_FOOTER_BATCHES, _MESSAGE_HEADER, _BATCH_BUFFERS, _BATCH_COMPRESSION = 3, 2, 2, 3
+"""Numbers of fields of the tables `Footer`, `Message` and `RecordBatch`."""
 SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
@@ -63,6 +73,7 @@ def decode(
 
     Raises:
         CorruptDataError: the bytes are not a well-formed deletion file, or hold another number of rows.
+        LimitExceededError: an Arrow file decompresses to more bytes than `limits.most_inflated` allows.
     """
     data = as_bytes(blob, "deletion file")
     if data[: len(ARROW_MAGIC)] == ARROW_MAGIC:
@@ -76,19 +87,25 @@ def _arrow(data: bytes, path: str | None, offset: int) -> PositionBitmap:
     def corrupt(what: str, expected: object, found: object) -> CorruptDataError:
         return CorruptDataError(what, path=path, offset=offset, expected=expected, found=found)
 
+    columns, left = [], most_inflated(len(data))
     try:
         file = pa.ipc.open_file(pa.py_buffer(data))
         if file.schema.names != SCHEMA.names or file.schema.types != SCHEMA.types:
             raise corrupt("schema of a deletion file", "row_id: uint32", str(file.schema).replace("\n", ", "))
-        if file.num_record_batches > len(data):
-            raise corrupt("batches of a deletion file", f"at most {len(data)}", file.num_record_batches)
-        columns = []
-        for number in range(file.num_record_batches):
+        for number, n_bytes in enumerate(_bytes_of_batches(memoryview(data))):
+            left -= n_bytes
+            if left < 0:
+                raise LimitExceededError(
+                    f"{path}: offset {offset}: deletion file of more than {most_inflated(len(data))} bytes when "
+                    f"decompressed, the limit for {len(data)} stored bytes"
+                )
             batch = file.get_batch(number)
             batch.validate(full=True)
             columns.append(batch.column(0))
-    except (pa.ArrowException, OSError, MemoryError, IndexError, KeyError, ValueError) as error:
-        if isinstance(error, CorruptDataError):
+        if len(columns) != file.num_record_batches:
+            raise corrupt("batches of a deletion file", file.num_record_batches, len(columns))
+    except (pa.ArrowException, OSError, MemoryError, IndexError, KeyError, ValueError, struct.error) as error:
+        if isinstance(error, PuffinFastError):
             raise
         message = str(error).splitlines()
         raise corrupt(
@@ -98,3 +115,37 @@ def _arrow(data: bytes, path: str | None, offset: int) -> PositionBitmap:
     if rows.null_count:
         raise corrupt("row_id of a deletion file", "no null", f"{rows.null_count} nulls")
     return PositionBitmap.from_positions(pc.cast(rows, pa.int64()))
+
+
+def _bytes_of_batches(data: memoryview) -> Iterator[int]:
+    """The bytes that each record batch of an Arrow file takes in memory; compressed buffers state theirs first.
+
+    Source: Arrow's File.fbs (`Footer`, `Block`) and Message.fbs (`RecordBatch`), FlatBuffers' layout of tables.
+    """
+
+    def number(form: str, at: int) -> int:
+        return int(struct.unpack_from(form, data, at)[0])
+
+    def field(table: int, index: int) -> int:
+        """Where a field of a table is; 0 if it is absent."""
+        vtable = table - number("<i", table)
+        at = 4 + 2 * index
+        relative = number("<H", vtable + at) if at < number("<H", vtable) else 0
+        return relative and table + relative
+
+    def follow(at: int) -> int:
+        return at + number("<I", at)
+
+    def structs(form: str, vector: int) -> Iterator[tuple[Any, ...]]:
+        size = struct.calcsize(form)
+        return struct.iter_unpack(form, data[vector + 4 : vector + 4 + size * number("<I", vector)])
+
+    footer = len(data) - _TAIL_BYTES - number("<I", len(data) - _TAIL_BYTES)
+    blocks = field(follow(footer), _FOOTER_BATCHES)
+    for start, n_metadata, _ in structs("<qi4xq", follow(blocks)) if blocks else ():
+        prefix = 8 if number("<I", start) == _CONTINUATION else 4
+        batch = follow(field(follow(start + prefix), _MESSAGE_HEADER))
+        ranges = [(at, n) for at, n in structs("<qq", follow(field(batch, _BATCH_BUFFERS))) if n]
+        compressed = field(batch, _BATCH_COMPRESSION)
+        # a buffer that is not compressed although its batch is states a size of -1
+        yield sum(max(n, number("<q", start + n_metadata + at)) if compressed else n for at, n in ranges)

@@ -21,10 +21,21 @@ from puffin_fast.dv._counted import counted
 from puffin_fast.dv._frame import FILE_VERSION, check_frame, frame
 from puffin_fast.errors import CorruptDataError, InvalidInputError
 
-__all__ = ["FILE_VERSION", "MAGIC_V1", "MAGIC_V2", "MAX_POSITION_V1", "decode", "encode", "version_of"]
+__all__ = [
+    "FILE_VERSION",
+    "FRAME_BYTES",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MAX_POSITION_V1",
+    "decode",
+    "encode",
+    "version_of",
+]
 
 MAGIC_V1 = bytes.fromhex("5e43f2d0")
 MAGIC_V2 = iceberg.MAGIC
+FRAME_BYTES = 8
+"""Length and checksum: what a record has beside magic and bitmap."""
 MAX_POSITION_V1 = (1 << 31) - 1
 """The largest position that Paimon puts into a V1 vector."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from puffin_fast.errors import MissingExtraError
 
 try:
-    from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+    from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.dml.delete_keys import delete_keys
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade

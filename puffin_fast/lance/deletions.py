@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from puffin_fast._runtime import open_source
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec
-from puffin_fast.errors import InvalidInputError, MissingExtraError, NotFoundError
+from puffin_fast.errors import ConflictError, InvalidInputError, MissingExtraError, NotFoundError
 
 __all__ = ["VECTORS", "delete_positions", "vectors"]
 
@@ -41,7 +42,7 @@ def vectors(dataset: Any) -> pa.Table:
 
     Raises:
         CorruptDataError: a deletion file that is not what it should be, or holds another number of rows.
-        NotFoundError: a deletion file that is gone.
+        NotFoundError: no such dataset, or a deletion file that no longer exists.
     """
     dataset = _opened(dataset)
     root = str(dataset.uri).rstrip("/")
@@ -72,8 +73,10 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
         The dataset at its new version; the same where there is nothing to delete.
 
     Raises:
-        NotFoundError: no such fragment.
+        NotFoundError: no such dataset or fragment.
         InvalidInputError: an offset that the fragment does not have.
+        ConflictError: another commit changed a fragment meanwhile; the dataset is as it was. The deletion file that was
+            written stays until pylance's cleanup.
     """
     dataset = _opened(dataset)
     lance = _lance()
@@ -98,11 +101,21 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
     if not updated and not removed:
         return dataset
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
-    return lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+    try:
+        return lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+    except lance.commit.CommitConflictError as error:
+        raise ConflictError(f"{dataset.uri}: version {dataset.version} is outdated: {error}") from error
 
 
 def _opened(dataset: Any) -> Any:
-    return dataset if hasattr(dataset, "get_fragments") else _lance().dataset(dataset)
+    if hasattr(dataset, "get_fragments"):
+        return dataset
+    if not isinstance(dataset, str | os.PathLike):
+        raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
+    try:
+        return _lance().dataset(dataset)
+    except (ValueError, FileNotFoundError) as error:  # pylance's for a dataset that is not there
+        raise NotFoundError(f"{os.fspath(dataset)}: {error}") from error
 
 
 def _lance() -> Any:

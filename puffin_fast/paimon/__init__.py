@@ -1,10 +1,15 @@
-"""Paimon tables: their deletion vectors, found through a snapshot's index manifest; needs the extra ``paimon``."""
+"""Paimon tables: deletion vectors read, written and converted; pypaimon's own scans accelerated.
+
+`vectors` needs the extra ``paimon``, everything else the extra ``pypaimon``, whose PyArrow is older.
+"""
 
 from __future__ import annotations
 
 from puffin_fast.errors import MissingExtraError
 
 try:
+    from puffin_fast.paimon.accelerate import accelerate
+    from puffin_fast.paimon.delete import DeleteResult, convert_vectors, delete, delete_positions
     from puffin_fast.paimon.vectors import vectors
 except ModuleNotFoundError as error:
     package = (error.name or "").partition(".")[0]
@@ -12,4 +17,4 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError(package, extra="paimon") from error
 
-__all__ = ["vectors"]
+__all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors"]

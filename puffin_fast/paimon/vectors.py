@@ -8,23 +8,24 @@ own length decides what is read. Primary-key tables have vectors that compaction
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
 from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.folder import names_in
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
-from puffin_fast.errors import CorruptDataError, NotFoundError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.manifest.avro import parse_avro
+from puffin_fast.iceberg.manifest.avro_schema import value_type
+from puffin_fast.limits import MAX_METADATA_BYTES
 
-__all__ = ["VECTORS", "vectors"]
+__all__ = ["VECTORS", "read_record", "vectors"]
 
 VECTORS = pa.schema(
     [
@@ -38,6 +39,18 @@ VECTORS = pa.schema(
     ]
 )
 """What `vectors` gives."""
+
+_FIELDS = {
+    "_VERSION": "long",
+    "_KIND": "long",
+    "_INDEX_TYPE": "string",
+    "_FILE_NAME": "string",
+    "_PARTITION": "bytes",
+    "_BUCKET": "long",
+    "_DELETIONS_VECTORS_RANGES": "list<record>",
+    **dict.fromkeys(("_EXTERNAL_PATH", "_CARDINALITY", "f0", "f1", "f2")),
+}
+"""Fields of an index manifest, and the types of those that each has."""
 
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 _VECTORS_INDEX = "DELETION_VECTORS"
@@ -63,7 +76,7 @@ def vectors(
         of the stored record and ``index_file``.
 
     Raises:
-        NotFoundError: no Paimon table, no such snapshot, or a file that is gone.
+        NotFoundError: no Paimon table, no such snapshot, or a file that no longer exists.
         CorruptDataError: a file that is not what the metadata says.
         UnsupportedError: an index manifest of another version.
     """
@@ -72,28 +85,38 @@ def vectors(
     try:
         found = json.loads(_read(path, filesystem))
         manifest = found.get("indexManifest")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, LimitExceededError):
+            raise
         raise CorruptDataError(
             "snapshot of a Paimon table", path=path, expected="a JSON object", found=error
         ) from error
     rows: list[tuple[Any, ...]] = []
     for entry in _entries(f"{root}/manifest/{manifest}", filesystem) if manifest else ():
-        name = entry["_FILE_NAME"]
-        index = entry.get("_EXTERNAL_PATH") or f"{root}/index/{name}"
-        with open_source(index, filesystem=filesystem) as source:
-            for item in entry["_DELETIONS_VECTORS_RANGES"] or ():
-                record = _record(source, item["f1"], item["f2"])
-                cardinality = item.get("_CARDINALITY")
-                bitmap = codec.decode(record, cardinality=cardinality, path=index, offset=item["f1"])
-                version = codec.version_of(record)
-                blob = record if version == 2 else iceberg.encode(bitmap)
-                rows.append(
-                    (entry["_PARTITION"], entry["_BUCKET"], item["f0"], blob, len(bitmap), version, name)
-                )
+        try:
+            rows += _vectors_of(entry, root, filesystem)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptDataError(
+                "entry of an index manifest", path=f"{root}/manifest/{manifest}", found=repr(error)
+            ) from error
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, VECTORS, strict=True)], schema=VECTORS
     )
+
+
+def _vectors_of(entry: dict[str, Any], root: str, filesystem: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of an index file."""
+    name = entry["_FILE_NAME"]
+    index = entry.get("_EXTERNAL_PATH") or f"{root}/index/{name}"
+    with open_source(index, filesystem=filesystem) as source:
+        for item in entry["_DELETIONS_VECTORS_RANGES"] or ():
+            record = read_record(source, item["f1"], item["f2"], index)
+            cardinality = item.get("_CARDINALITY")
+            bitmap = codec.decode(record, cardinality=cardinality, path=index, offset=item["f1"])
+            version = codec.version_of(record)
+            blob = record if version == 2 else iceberg.encode(bitmap)
+            yield entry["_PARTITION"], entry["_BUCKET"], item["f0"], blob, len(bitmap), version, name
 
 
 def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
@@ -107,44 +130,59 @@ def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
 
 
 def _read(path: str, filesystem: Any) -> bytes:
+    limit = MAX_METADATA_BYTES.of(filesystem)
     with open_source(path, filesystem=filesystem) as source:
+        if source.size > limit:
+            raise LimitExceededError(f"{path}: {source.size} bytes, the limit for metadata is {limit}")
         return source.read_at(0, source.size)
 
 
 def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
     """The live index files of deletion vectors."""
-    data = _read(path, filesystem)
+    file = parse_avro(_read(path, filesystem), path, dict(enumerate(_FIELDS)))
+    types = {field["name"]: value_type(field["type"]) for field in file.schema["fields"]}
+    for name, expected in _FIELDS.items():
+        if expected and types.get(name) != expected:
+            raise CorruptDataError(
+                f"type of {name} in an index manifest",
+                path=path,
+                expected=expected,
+                found=types.get(name, "none"),
+            )
     live: dict[str, dict[str, Any]] = {}
-    try:
-        entries: Any = fastavro.reader(io.BytesIO(data))
-        for entry in entries:
-            if entry["_VERSION"] != _MANIFEST_VERSION:
-                raise UnsupportedError(f"{path}: index manifest of version {entry['_VERSION']}")
-            if entry["_INDEX_TYPE"] != _VECTORS_INDEX:
-                continue
-            if entry["_KIND"] == _DELETE:
-                live.pop(entry["_FILE_NAME"], None)
-            else:
-                live[entry["_FILE_NAME"]] = entry
-    except (ValueError, KeyError, TypeError, EOFError, IndexError) as error:
-        raise CorruptDataError(
-            "index manifest", path=path, expected="an Avro file", found=repr(error)
-        ) from error
+    for entry in file.records():
+        if entry["_VERSION"] != _MANIFEST_VERSION:
+            raise UnsupportedError(f"{path}: index manifest of version {entry['_VERSION']}")
+        if entry["_INDEX_TYPE"] != _VECTORS_INDEX:
+            continue
+        if entry["_KIND"] == _DELETE:
+            live.pop(entry["_FILE_NAME"], None)
+        else:
+            live[entry["_FILE_NAME"]] = entry
     yield from live.values()
 
 
-def _record(source: Source, offset: int, length: int) -> bytes:
-    """A whole record: `length` may leave out length and checksum."""
+def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
+    """A whole record of an index file.
+
+    Args:
+        source: the file.
+        offset, length: its range in the index manifest; the length may leave out length field and checksum.
+        path: of the file, for errors.
+
+    Raises:
+        CorruptDataError: the range is not that of a record.
+    """
     if offset < 0 or length < 0:
         raise CorruptDataError(
-            "range of a deletion vector", path=source.path, expected="0 or more", found=(offset, length)
+            "range of a deletion vector", path=path, expected="0 or more", found=(offset, length)
         )
     head = source.read_at(offset, _HEAD_BYTES)
     declared = int.from_bytes(head[:4], "big") + _FRAME_BYTES
     if declared not in (length, length + _FRAME_BYTES):
         raise CorruptDataError(
             "length of a deletion vector",
-            path=source.path,
+            path=path,
             offset=offset,
             expected=f"{length} (index manifest)",
             found=declared,

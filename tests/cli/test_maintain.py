@@ -86,7 +86,7 @@ def test_verify_of_a_damaged_table_fails_and_names_the_file(run: Run, many: Opti
     assert path.name in finding["path"]
     repaired = run("repair", "ns.t", "--output", "json", *many)
     assert repaired.exit_code == 1
-    assert path.name in json.loads(repaired.output)["left"][0]
+    assert path.name in json.loads(repaired.output)["not_rewritten"][0]
 
 
 def test_convert_does_one_kind_or_both(run: Run, many: Options) -> None:

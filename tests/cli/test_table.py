@@ -99,6 +99,19 @@ def test_delete_through_spark_does_the_same(run: Run, spark: object, catalog_opt
     assert count(catalog_options) == 980
 
 
+@pytest.mark.spark
+def test_a_filter_means_the_same_through_spark(run: Run, spark: object, catalog_options: Options) -> None:
+    """Spark's SQL would read "id" as text."""
+    text = """"id" >= 10 and not (word like 'w_' and id > 29.5) or id > 1e30"""
+    arguments = ("delete", "ns.t", "--row-filter", text, "--output", "json", *catalog_options)
+    planned = run(*arguments, "--dry-run")
+    done = run(*arguments, "--spark")
+    assert done.exit_code == 0, done.output
+    deleted = [json.loads(result.output)[0]["rows_deleted"] for result in (planned, done)]
+    assert deleted == [20, 20]
+    assert count(catalog_options) == 980
+
+
 def test_the_installed_command_has_no_traceback(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("puffin-fast")), "inspect", str(tmp_path / "x.puffin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

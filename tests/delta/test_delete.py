@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -137,6 +138,37 @@ def test_positions_that_are_none_are_refused(
     with pytest.raises(error, match=message):
         delta.delete_positions(table, pa.table({"file_path": [path], "pos": [pos]}))
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize("verb", ["delete", "delete_positions"])
+def test_a_dry_run_counts_and_writes_nothing(verb: str, golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    delta.delete(table, "id < 10")
+    rows = delta.scan(table, "id < 40 or part = 'p 1'", ("_file", "_pos")).to_arrow()
+    what: Any = "id < 40 or part = 'p 1'"
+    if verb == "delete_positions":
+        what = rows.rename_columns(["file_path", "pos"])
+    call, before = getattr(delta, verb), files_of(table)
+    dry = call(table, what, dry_run=True)
+    assert files_of(table) == before
+    assert (dry.version, dry.attempts, dry.n_bytes) == (None, 0, 0)
+    done = call(table, what)
+    for name in ("rows_deleted", "data_files", "data_files_dropped", "vectors_written", "vectors_merged"):
+        assert getattr(dry, name) == getattr(done, name) > 0, name
+
+
+def test_vectors_above_the_target_size_are_in_several_files(
+    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("puffin_fast.delta.dml.changes.TARGET_FILE_SIZE", 1)
+    table = golden("spark_partitioned")
+    before, files = ids(table), {path for path in files_of(table) if path.suffix == ".bin"}
+    done = delta.delete(table, "id < 30")
+    new = {path for path in files_of(table) if path.suffix == ".bin"} - files
+    assert len(new) == done.vectors_written > 1
+    assert done.n_bytes == sum(path.stat().st_size for path in new)
+    assert ids(table) == [i for i in before if i >= 30]
+    assert delta.verify(table) == []
 
 
 def test_keys_go_by_their_columns(golden: Callable[[str], Path]) -> None:
@@ -402,8 +434,99 @@ def test_a_job_is_done_once(golden: Callable[[str], Path]) -> None:
     again = delta.delete(table, "id < 60", job_id="nightly")
     assert (first.version, first.repeated) == (4, False)
     assert (again.version, again.rows_deleted, again.repeated) == (None, 0, True)
-    assert delta.snapshot(table).transactions == {"nightly": 1}
+    assert delta.snapshot(table).transactions == {"nightly": 1, "nightly (puffin_fast.delta.delete)": 1}
     assert delta.delete(table, "id < 60", job_id="another").version == 5
+
+
+def test_a_job_id_names_a_job_of_one_verb(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_v1_checkpoint")
+    delta.delete(table, "id < 30", job_id="nightly")
+    keys = pa.table({"id": pa.array([40], pa.int64())})
+    words = r"job_id 'nightly': expected a job of delete_keys, found that delete committed it to .*spark_v1_checkpoint"
+    with pytest.raises(errors.InvalidInputError, match=words):
+        delta.delete_keys(table, keys, "id", job_id="nightly")
+
+
+def test_a_job_id_of_another_verb_that_came_first_is_refused(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    racing = Racing(table, lambda: delta.delete(table, "id < 30", job_id="nightly"))
+    before = {path for path in files_of(table) if path.suffix == ".bin"}
+    with pytest.raises(errors.InvalidInputError, match="expected a job of delete_keys"):
+        delta.delete_keys(racing, pa.table({"id": pa.array([1], pa.int64())}), "id", job_id="nightly")
+    assert len({path for path in files_of(table) if path.suffix == ".bin"} - before) == 1
+
+
+def test_a_job_id_without_a_verb_is_taken_for_the_job(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_v1_checkpoint")
+    line = {"txn": {"appId": "nightly", "version": 1}}
+    (table / "_delta_log" / f"{4:020d}.json").write_text(json.dumps(line) + "\n")
+    assert delta.delete(table, "id < 30", job_id="nightly").repeated
+
+
+@pytest.mark.parametrize("job_id", [42, "", " "])
+def test_a_job_id_is_a_string_that_is_not_blank(golden: Callable[[str], Path], job_id: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="job_id: expected a string that is not empty"):
+        delta.delete(golden("spark_v1_checkpoint"), "id < 30", job_id=job_id)
+
+
+WRONG: dict[str, list[Any]] = {
+    "as_of": ["x", 1.5],
+    "case_sensitive": ["false", None, 1],
+    "commit_properties": [5, "x", {"a": 1}],
+    "dry_run": ["false", None, 1],
+    "insert": ["false", None],
+    "job_id": [42, "", " "],
+    "limit": ["3", -1, True],
+    "min_deleted": ["0.5", None, 0, 1.5],
+    "null_safe": ["false", None],
+    "older_than": [5, "1 day", None],
+    "on": [5, [5], b"id"],
+    "on_conflict": [None, "x"],
+    "row_filter": [None, 5, ""],
+    "selected_fields": ["id", 5, None],
+    "skip_unchanged": ["false", None],
+    "threads": ["2", 0, True],
+    "update": ["false", None],
+    "values": [5, "x", {}],
+    "version": ["1", -1, 1.5, True],
+}
+
+
+FUNCTIONS = {name for name in delta.__all__ if inspect.isfunction(getattr(delta, name))}
+ON_DELTA = sorted(FUNCTIONS - {"from_iceberg"})
+"""The functions whose table is a Delta table."""
+
+
+@pytest.mark.parametrize("function", ON_DELTA)
+def test_wrong_arguments_are_refused_by_name(golden: Callable[[str], Path], function: str) -> None:
+    table = golden("spark_v1_checkpoint")
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    none = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+    given: dict[str, Any] = {
+        "table": table,
+        "row_filter": "id = 1",
+        "keys": rows,
+        "on": "id",
+        "deletes": none,
+        "catalog": None,
+        "name": "ns.t",
+    }
+    given["data"] = delta.scan(table, limit=1).to_arrow()
+    call: Callable[..., Any] = getattr(delta, function)
+    parameters = inspect.signature(call).parameters
+    needed = {
+        name: given[name] for name, p in parameters.items() if p.default is p.empty and name != "values"
+    }
+    if "values" in parameters:
+        needed["values"] = {"id": 1}
+    before = files_of(table)
+    for name in parameters.keys() & WRONG.keys():
+        for wrong in WRONG[name]:
+            with pytest.raises(errors.InvalidInputError) as caught:
+                call(**{**needed, name: wrong})
+            shown = "filter" if name == "row_filter" else name.removesuffix("s")
+            assert shown in str(caught.value), (name, wrong)
+    assert files_of(table) == before
 
 
 def test_of_two_runs_of_a_job_at_once_one_counts(golden: Callable[[str], Path]) -> None:

@@ -103,7 +103,7 @@ def test_a_time_means_the_version_that_was_the_newest_then() -> None:
         delta.snapshot(table, version=1, as_of=5)
 
 
-@pytest.mark.parametrize("version", [-1, 4, 1 << 40])
+@pytest.mark.parametrize("version", [4, 1 << 40])
 def test_a_version_that_is_not_there_is_refused(version: int) -> None:
     with pytest.raises(errors.NotFoundError, match=f"no version {version}, the newest is 3"):
         delta.snapshot(GOLDEN / "spark_partitioned", version=version)

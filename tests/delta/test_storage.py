@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs
+import pyarrow.parquet as pq
 import pytest
 
-from puffin_fast import delta, errors
+from puffin_fast import delta, dv, errors
 from puffin_fast._runtime.sink import put_if_absent
+from puffin_fast.bitmap import PositionBitmap
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
 
@@ -77,3 +82,45 @@ def test_a_table_on_another_filesystem_is_read_deleted_from_and_verified(memory:
     assert done.rows_deleted == 26
     assert delta.scan(table, filesystem=memory).to_arrow().num_rows == 231
     assert delta.verify(table, filesystem=memory) == []
+
+
+def test_a_thousand_files_with_vectors_are_planned_by_columns_and_read(tmp_path: Path) -> None:
+    """deltalake and Polars hang above about 512 such files."""
+    table, n = tmp_path / "t", 1000
+    (table / "_delta_log").mkdir(parents=True)
+    pq.write_table(pa.table({"id": pa.array(range(10), pa.int64())}), table / "part.parquet")
+    data = (table / "part.parquet").read_bytes()
+    record = dv.delta.encode(PositionBitmap.from_positions([1, 5]))
+    name = uuid.uuid4()
+    (table / f"deletion_vector_{name}.bin").write_bytes(b"\1" + record * n)
+    field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {
+            "metaData": {
+                "id": "x",
+                "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+                "partitionColumns": [],
+                "configuration": {"delta.enableDeletionVectors": "true"},
+            }
+        },
+    ]
+    for number in range(n):
+        (table / f"{number}.parquet").write_bytes(data)
+        vector = {
+            "storageType": "u",
+            "pathOrInlineDv": dv.delta.z85_encode(name.bytes),
+            "offset": 1 + number * len(record),
+            "sizeInBytes": len(record) - 8,
+            "cardinality": 2,
+        }
+        stats = json.dumps({"numRecords": 10, "tightBounds": False})
+        add = {"path": f"{number}.parquet", "size": len(data), "stats": stats, "deletionVector": vector}
+        lines.append({"add": {**add, "partitionValues": {}, "modificationTime": 1, "dataChange": True}})
+    (table / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))
+    found = delta.scan(table)
+    assert len(found.tasks()) == n
+    assert found.to_arrow()["id"].to_pylist() == [0, 2, 3, 4, 6, 7, 8, 9] * n
+    done = delta.delete_positions(table, pa.table({"file_path": ["7.parquet"] * 2, "pos": [0, 1]}))
+    assert (done.rows_deleted, done.data_files) == (1, 1)

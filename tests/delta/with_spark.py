@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from puffin_fast import delta
@@ -188,6 +191,12 @@ def mapped_columns(spark: SparkSession, table: Path) -> None:
         assert delta.delete(path, "t.c < 3").rows_deleted == 3
         assert delta.delete(path, "id = 3000000001 or gone = 8").rows_deleted == 1
         assert len(agreed(spark, path)) == 21
+        assert delta.update(path, "id >= 10 and id < 12", {"gone": 99, "odd name": "u"}).rows_updated == 2
+        rows = agreed(spark, path)
+        assert [row["gone"] for row in rows if row["odd name"] == "u"] == [99, 99]
+        assert delta.purge(path, min_deleted=1e-9).data_files > 0  # Spark decides how many files it writes
+        assert delta.vectors(path).num_rows == 0
+        assert agreed(spark, path) == rows
 
 
 @case
@@ -214,6 +223,100 @@ def checkpoints(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def rows_changed(spark: SparkSession, table: Path) -> None:
+    """Spark reads what we updated, upserted and purged: all types, partitions, row ids, the change data feed."""
+    spark.sql(f"""
+        CREATE TABLE delta.`{table}` USING delta PARTITIONED BY (d, name, at)
+        TBLPROPERTIES ({FEATURES}) AS
+        SELECT id, cast(id as tinyint) AS b, cast(id as smallint) AS s, id / 7 AS f, cast(id / 3 as float) AS g,
+          id % 2 = 0 AS odd, cast(id as string) AS text, encode(cast(id as string), 'utf-8') AS raw,
+          cast(id / 7 as decimal(20, 5)) AS dec, date_add('2020-01-01', cast(id as int)) AS day,
+          timestamp_micros(1600000000123456 + id) AS ts, cast(timestamp_micros(1600000000123456 + id) as timestamp_ntz) AS ntz,
+          named_struct('x', id, 'y', array(named_struct('z', id))) AS nest, map('a b', id) AS m, array(id, null) AS l,
+          if(id % 5 = 0, null, date_add('2020-01-01', cast(id % 2 as int))) AS d,
+          if(id % 4 = 0, null, concat('a b%/=', cast(id % 2 as string))) AS name,
+          timestamp_micros(1600000000123456 + id % 2) AS at
+        FROM range(60)
+    """)
+    rows = {row["id"]: row for row in agreed(spark, table)}
+    query = f"SELECT id, _metadata.row_id AS r FROM delta.`{table}`"
+    row_ids = {row["id"]: row["r"] for row in spark.sql(query).collect()}
+
+    def read() -> None:
+        assert agreed(spark, table) == sorted(rows.values(), key=lambda row: row["id"])
+        found = {row["id"]: row["r"] for row in spark.sql(query).collect()}
+        assert {i: found[i] for i in row_ids} == row_ids
+        assert len(set(found.values())) == len(found)
+
+    assert (
+        delta.update(table, "id >= 10 and id < 30", {"text": "new", "b": 7, "dec": None}).rows_updated == 20
+    )
+    for i in range(10, 30):
+        rows[i] |= {"text": "new", "b": 7, "dec": None}
+    read()
+    version = delta.snapshot(table).version
+    changes = spark.sql(
+        f"SELECT _change_type, id, text FROM table_changes_by_path('{table}', {version}, {version})"
+    ).collect()
+    expected = [(kind, i, text) for i in range(10, 30) for kind, text in
+                (("update_preimage", str(i)), ("update_postimage", "new"))]  # fmt: skip
+    assert sorted(map(tuple, changes)) == sorted(expected)
+    given = [rows[i] | {"text": "up"} for i in (11, 40, 41)] + [rows[1] | {"id": i} for i in (900, 901)]
+    schema = delta.scan(table).to_arrow().schema
+    done = delta.upsert(table, pa.Table.from_pylist(given, schema), "id")
+    assert (done.rows_updated, done.rows_inserted) == (3, 2)
+    rows |= {row["id"]: row for row in given}
+    read()
+    delta.delete(table, "id < 5")
+    for i in range(5):
+        del rows[i], row_ids[i]
+    assert delta.purge(table, min_deleted=1e-9).data_files > 0
+    assert delta.vectors(table).num_rows == 0
+    read()
+    spark.sql(f"UPDATE delta.`{table}` SET text = 'spark' WHERE id = 40")
+    rows[40] = rows[40] | {"text": "spark"}
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 41")
+    del rows[41], row_ids[41]
+    read()
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
+    read()
+
+
+@case
+def racing(spark: SparkSession, table: Path) -> None:
+    """We and Spark delete from one file at the same time: no delete is lost."""
+    spark.sql(f"CREATE TABLE delta.`{table}` (id long) USING delta TBLPROPERTIES ({FEATURES})")
+    spark.sql(f"INSERT INTO delta.`{table}` SELECT /*+ COALESCE(1) */ id FROM range(1000)")
+    done, failed = [], []
+
+    def ours() -> None:
+        try:
+            for row in range(500, 1000):
+                assert delta.delete(table, f"id = {row}", on_conflict="merge").rows_deleted == 1
+                done.append(row)
+                if enough.is_set() and len(done) >= 20:
+                    return
+        except BaseException as error:
+            failed.append(error)
+
+    enough = threading.Event()
+    thread = threading.Thread(target=ours)
+    thread.start()
+    for row in range(4):
+        while True:
+            try:
+                spark.sql(f"DELETE FROM delta.`{table}` WHERE id = {row}")
+                break
+            except (PySparkException, Py4JJavaError) as error:  # some conflicts have no class in Python
+                if "oncurrent" not in str(error) and "VERSIONS_NOT_CONTIGUOUS" not in str(error):
+                    raise
+    enough.set()
+    thread.join()
+    assert not failed, failed
+    assert {row["id"] for row in agreed(spark, table)} == set(range(4, 1000)) - set(done)
+
+
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     spark = session(folder / "spark")

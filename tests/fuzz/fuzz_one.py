@@ -1,6 +1,6 @@
 """One target under libFuzzer: ``python -m tests.fuzz.fuzz_one TARGET [libFuzzer's arguments]``.
 
-The kernels load last, when the library that holds atheris's libFuzzer is there, and are told where it is, so
+The kernels load last, when the library with atheris's libFuzzer is loaded, and get its address, so
 that their counters find it.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 PYTHON_DECODERS = ("footer", "metadata", "reader", "compression")
-"""Modules of the Puffin room, whose code is Python and gets its counters from atheris."""
+"""Modules of `puffin_fast.puffin`, whose Python code atheris instruments."""
 
 
 def main() -> None:

@@ -109,12 +109,12 @@ def blob(data: bytes) -> None:
 
 def same_verdict(
     decode: Callable[[Any], PositionBitmap],
-    twin: Callable[[bytes], list[int]],
+    oracle_decode: Callable[[bytes], list[int]],
     data: bytes,
     encode: Callable[[PositionBitmap], bytes],
 ) -> None:
     """Both refuse, or both read the same set, which comes back when it is written again."""
-    read, expected = verdict(decode, data), oracle_verdict(twin, data)
+    read, expected = verdict(decode, data), oracle_verdict(oracle_decode, data)
     assert (read is None) == (expected is None)
     if read is not None and expected is not None and len(expected) <= SMALL:
         assert read.to_numpy().tolist() == expected

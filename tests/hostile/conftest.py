@@ -1,7 +1,11 @@
-"""A table whose files a test damages, and a process of its own that reads it."""
+"""A table whose files a test damages, and a process of its own that reads it.
+
+``HOSTILE_COSTS=1 pytest tests/hostile`` prints the memory and time of each case at the end.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
-from tests.memory import MIB, peak_growth
+from tests.memory import MIB, cost
 
 TIMEOUT_S = 60
 N_ROWS = 1_000
@@ -84,12 +88,27 @@ def hostile(tmp_path: Path, request: pytest.FixtureRequest) -> HostileTable:
     )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what the cases cost, if that is asked for."""
+    if not os.environ.get("HOSTILE_COSTS"):
+        return
+    terminalreporter.write_line(f"{'MiB':>6} {'seconds':>8}  case")
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in report.user_properties:
+            if name == "cost":
+                n_bytes, seconds = value
+                case = report.nodeid.rpartition("::")[2]
+                terminalreporter.write_line(f"{n_bytes // MIB:>6} {seconds:>8.2f}  {case}")
+
+
 @pytest.fixture
-def confined() -> Callable[..., int]:
+def confined(request: pytest.FixtureRequest) -> Callable[..., int]:
     """Runs statements in a process with a bound on its address space, beyond what its imports use."""
 
     def run(action: str, *, limit_mib: int, setup: str = "", **values: Any) -> int:
         given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-        return peak_growth(f"{SETUP}\n{given}\n{setup}", action, limit_mib, TIMEOUT_S) // MIB
+        found = cost(f"{SETUP}\n{given}\n{setup}", action, limit_mib, TIMEOUT_S)
+        request.node.user_properties.append(("cost", tuple(found)))
+        return found.n_bytes // MIB
 
     return run

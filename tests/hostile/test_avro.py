@@ -146,3 +146,71 @@ refuses(errors.InvalidInputError, lambda: read_avro(wrong, path, {}), "inflation
         avro(record("r", ("a", "long")), [(len(zeros), zstandard.compress(zeros))], "zstandard")
     )
     confined(read, limit_mib=256, path=f"file://{hostile.manifest_list}")
+
+
+def column(kind: Any) -> dict[str, Any]:
+    """The schema of a data file with one column."""
+    return {"type": "record", "name": "table", "fields": [{"name": "id", "type": kind, "field-id": 1}]}
+
+
+EMPTY = {"type": "record", "name": "empty", "fields": []}
+DATA_FILES: dict[str, Callable[[], bytes]] = {
+    "deflate": lambda: avro(column("long"), [(len(ZEROS), _deflated(ZEROS))], "deflate"),
+    "zstandard": lambda: avro(column("long"), [(len(ZEROS), zstandard.compress(ZEROS))], "zstandard"),
+    "2^40 rows of a byte": lambda: avro(column("long"), [(1 << 40, b"\2")]),
+    "2^40 rows without bytes": lambda: avro(column(EMPTY), [(1 << 40, b"")]),
+    "2^40 items without bytes": lambda: avro(
+        column({"type": "array", "items": EMPTY, "element-id": 2}), [(1, as_long(1 << 40) + b"\0")]
+    ),
+    "a block of 2^62 bytes": lambda: avro(column("long"), []) + as_long(1) + as_long(1 << 62) + b"\2" + SYNC,
+    "a header of 2^62 bytes": lambda: b"Obj\x01" + as_long(1) + as_long(1 << 62) + b"avro",
+    "a text of 2^62 bytes": lambda: avro(column("string"), [(1, as_long(1 << 62))]),
+    "recursive": lambda: avro(column(["null", "table"]), [(1, b"\2" * 2_000)]),
+    "deep": lambda: avro(column(DEEP), [(1, b"\2" * 2_000)]),
+}
+
+OPEN = """
+from puffin_fast.iceberg.datafile.reader import open_format
+from puffin_fast.iceberg.manifest import ManifestEntry
+
+entry = ManifestEntry(
+    status=1, snapshot_id=1, sequence_number=1, file_sequence_number=1, content=0, file_path=path,
+    file_format="AVRO", spec_id=0, partition=(), record_count=1 << 40, file_size_in_bytes=1,
+)
+
+def rows(properties=None):
+    found = open_format(pyiceberg.io.pyarrow.PyArrowFileIO(properties or {}), entry)
+    return sum(batch.num_rows for batch in found.batches(0, ["id"], 1 << 17, use_threads=False))
+"""
+
+
+@pytest.mark.parametrize("file", DATA_FILES)
+def test_an_avro_data_file_takes_memory_that_follows_from_its_bytes(
+    tmp_path: Path, confined: Callable[..., int], file: str
+) -> None:
+    path = tmp_path / "x.avro"
+    path.write_bytes(DATA_FILES[file]())
+    assert path.stat().st_size < 1 << 20
+    action = "refuses((errors.CorruptDataError, errors.LimitExceededError), rows, path)"
+    assert confined(action, limit_mib=192, setup=OPEN, path=str(path)) < 100
+
+
+def test_blocks_of_an_avro_data_file_are_read_one_by_one(
+    tmp_path: Path, confined: Callable[..., int]
+) -> None:
+    """Five million rows in less than a kilobyte; each block is within the limit for any block."""
+    path = tmp_path / "x.avro"
+    n_rows = 1 << 20
+    path.write_bytes(avro(column("long"), [(n_rows, zstandard.compress(bytes(n_rows)))] * 5, "zstandard"))
+    assert confined(f"assert rows() == {5 * n_rows}", limit_mib=192, setup=OPEN, path=str(path)) < 100
+
+
+def test_the_limit_of_an_avro_data_file_is_adjustable(tmp_path: Path, confined: Callable[..., int]) -> None:
+    path = tmp_path / "x.avro"
+    n_rows = 2 << 20
+    path.write_bytes(avro(column("long"), [(n_rows, zstandard.compress(bytes(n_rows)))], "zstandard"))
+    action = f"""
+error = refuses(errors.LimitExceededError, rows, path, "1048576")
+assert rows({{"puffin-fast.limit.inflation-ratio": "100000"}}) == {n_rows}
+"""
+    confined(action, limit_mib=192, setup=OPEN, path=str(path))

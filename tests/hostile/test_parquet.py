@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable
 
+from puffin_fast import iceberg
+from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from tests.fuzz import table_targets
+from tests.fuzz.mutations import mutated
 from tests.hostile.conftest import N_ROWS, HostileTable
 
 POSITION_FIELDS = pa.schema(
@@ -182,3 +189,60 @@ assert any(path in str(finding) for finding in iceberg.verify(table))
         confined(action, limit_mib=256, metadata=hostile.metadata, path=path.name)
         path.unlink()
         path.write_bytes(kept)
+
+
+N_MUTATIONS = 150
+
+
+def damaged_page(data: bytes) -> bytes:
+    """A Parquet file with a page header that is no Thrift."""
+    return data[:4] + b"\xff" * 16 + data[20:]
+
+
+def test_verify_reports_the_files_after_one_with_a_damaged_page(tmp_path: Path) -> None:
+    catalog = SqlCatalog("x", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    schema = pa.schema([("id", pa.int64())])
+    table = catalog.create_table("n.t", schema, properties={"format-version": "2"})
+    for first in (0, 10, 20):
+        iceberg.append(table, pa.table({"id": range(first, first + 10)}))
+        iceberg.delete(table, f"id = {first + 5}")
+    tasks = sorted(iceberg.plan_files(table).tasks, key=lambda task: task.data.sequence_number or 0)
+    first, second, third = ((task.data, *task.position_deletes) for task in tasks)
+    for entry in (first[1], third[1]):
+        path = Path(entry.file_path.removeprefix("file://"))
+        path.write_bytes(damaged_page(path.read_bytes()))
+    found = iceberg.verify(table)
+    assert {(finding.kind, finding.data_file, finding.path) for finding in found} == {
+        ("corrupt", data.file_path, deletes.file_path) for data, deletes in (first, third)
+    }
+    with pytest.raises(CorruptDataError, match=r"-deletes\.parquet: PARQUET file"):
+        iceberg.scan(table).to_arrow()
+    path = Path(second[0].file_path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:-8] + b"\xff" * 8)  # also a data file, by its footer
+    assert {finding.path for finding in iceberg.verify(table)} == {
+        first[1].file_path,
+        second[0].file_path,
+        third[1].file_path,
+    }
+    catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("target", ["data_file", "position_deletes"])
+def test_mutated_parquet_files_give_an_error_with_their_path_or_rows(target: str) -> None:
+    """`make mutate` runs more of them; an error of PyArrow, or one without a path, fails here."""
+    choose = random.Random(20)
+    own = table_targets.own_file(target)
+    refused = []
+    for _ in range(N_MUTATIONS):
+        data = mutated(own, choose)
+        with table_targets.in_place(target, data) as (path, metadata):
+            table = StaticTable.from_metadata(metadata)
+            try:
+                iceberg.scan(table).to_arrow()
+            except (CorruptDataError, UnsupportedError, LimitExceededError) as error:
+                refused.append(str(error))
+            findings = iceberg.verify(table)
+        assert all(path.name in message for message in refused[-1:])
+        assert all(path.name in finding.path for finding in findings)
+    assert len(refused) > N_MUTATIONS // 2

@@ -190,7 +190,7 @@ def test_duckdb_still_loses_the_other_vectors_of_a_puffin_file(
 ) -> None:
     """DuckDB 1.5.5 removes a Puffin file's every vector when it replaces one of them: rows come back.
 
-    It happens to the files of Iceberg's own writer as to ours. When this fails, DuckDB was mended, and the
+    It happens to the files of Iceberg's own writer as to ours. When this fails, DuckDB was fixed, and the
     README's advice can go.
     """
     modes = {"write.delete.mode": "merge-on-read", "write.distribution-mode": "none"}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.datafile.dictionary_pages import dictionary_values
+from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.theta import ThetaSketch
 from tests.iceberg.conftest import local, rows_of, rows_of_duckdb
@@ -215,6 +215,30 @@ def test_java_unites_nothing_of_ours_wrongly_when_it_runs_after_us(
     }
 
 
+def test_two_writers_in_turn_build_on_each_other(
+    iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    rows = data(3000)
+    table = make(shared_catalog, namespace, rows.slice(0, 2000))
+    ours = iceberg.collect_ndv(table).snapshot_id
+    iceberg.append(table, rows.slice(2000, 500))
+    iceberg_spark.sql(f"CALL shared.system.compute_table_stats(table => 'shared.{namespace}.t')").collect()
+    table.refresh()
+    assert {known.snapshot_id for known in table.metadata.statistics} == {
+        ours,
+        table.metadata.current_snapshot_id,
+    }
+    assert not iceberg.collect_ndv(table).committed
+    assert "Iceberg" in iceberg.ndv(table)["writer"][0].as_py()
+    iceberg.append(table, rows.slice(2500, 500))
+    assert iceberg.collect_ndv(table).files_read == 1  # on top of Java's
+    united = stored(table)
+    iceberg.collect_ndv(table, incremental=False)
+    assert {name: sketch for name, (sketch, _) in stored(table).items()} == {
+        name: sketch for name, (sketch, _) in united.items()
+    }
+
+
 def test_dictionary_pages_of_sparks_files_give_the_bytes_of_decoding(
     iceberg_spark: SparkSession, shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,20 +252,19 @@ def test_dictionary_pages_of_sparks_files_give_the_bytes_of_decoding(
     )
     table = shared_catalog.load_table(f"{namespace}.t")
     read: list[str] = []
+    values = DictionaryPages.values
 
-    def counted(read_at: Any, created_by: Any, chunk: Any, kind: Any) -> Any:
-        values = dictionary_values(read_at, created_by, chunk, kind)
-        if values is not None:
-            read.append(chunk.path_in_schema)
-        return values
+    def counted(self: DictionaryPages, row_group: int, column: int, kind: pa.DataType) -> pa.Array | None:
+        found = values(self, row_group, column, kind)
+        if found is not None:
+            read.append(self._footer.schema.column(column).name)
+        return found
 
-    monkeypatch.setattr("puffin_fast.iceberg.statistics.sketch_files.dictionary_values", counted)
+    monkeypatch.setattr(DictionaryPages, "values", counted)
     iceberg.collect_ndv(table)
     assert set(read) >= {"i", "l", "price", "s", "day", "d", "gaps"}
     by_pages = stored(table)
-    monkeypatch.setattr(
-        "puffin_fast.iceberg.statistics.sketch_files.dictionary_values", lambda *arguments: None
-    )
+    monkeypatch.setattr(DictionaryPages, "values", lambda *arguments: None)
     iceberg.collect_ndv(table, incremental=False)
     assert {name: found[0] for name, found in stored(table).items()} == {
         name: found[0] for name, found in by_pages.items()

@@ -1,1 +1,1 @@
-"""Tests of the kernels through their doors: bitmap, blob codec, Arrow."""
+"""Tests of the kernels through the functions that call them: bitmaps, codecs, Arrow arrays."""

@@ -1,4 +1,4 @@
-"""Bitmaps among NumPy's arrays and the series of others."""
+"""Bitmaps as NumPy arrays, and masks that are series of other packages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_bitmap_is_an_array_of_any_dtype(dtype: Any) -> None:
     assert array.tolist() == POSITIONS
 
 
-def test_numpy_2_is_told_about_the_copy() -> None:
+def test_numpy_2_raises_when_a_copy_is_forbidden() -> None:
     assert np.array(BITMAP, copy=True).tolist() == np.array(BITMAP, copy=None).tolist() == POSITIONS
     with pytest.raises(ValueError, match="copy"):
         np.array(BITMAP, copy=False)
@@ -82,6 +82,6 @@ WRONG = {
 
 
 @pytest.mark.parametrize("mask", WRONG.values(), ids=WRONG)
-def test_what_is_no_mask_is_refused_by_our_error(mask: Any) -> None:
+def test_other_objects_are_refused_as_masks(mask: Any) -> None:
     with pytest.raises(InvalidInputError, match="mask"):
         pf.PositionBitmap.from_mask(mask)

@@ -1,4 +1,4 @@
-"""The batch forms: many vectors in one call give what one call for each gives."""
+"""The functions on arrays give the same results as one call for each vector."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plain(array: pa.Array) -> Any:
 
 
 class Streamed:
-    """Offers the stream half of the Arrow C interface and nothing else, as a foreign library would."""
+    """Has only the stream method of the Arrow C interface, as objects of other libraries."""
 
     def __init__(self, array: pa.ChunkedArray) -> None:
         self._array = array
@@ -182,8 +182,8 @@ def test_a_null_position_is_refused_by_its_row() -> None:
 def test_nulls_outside_the_slice_do_not_matter() -> None:
     made = lists([None, [1, 2], [5], None]).slice(1, 2)
     assert plain(arrow.encode(made)) == [oracle.encode_blob([1, 2]), oracle.encode_blob([5])]
-    hidden = lists([[None], [1, 2], [5]]).slice(1)
-    assert plain(arrow.encode(hidden)) == [oracle.encode_blob([1, 2]), oracle.encode_blob([5])]
+    sliced = lists([[None], [1, 2], [5]]).slice(1)
+    assert plain(arrow.encode(sliced)) == [oracle.encode_blob([1, 2]), oracle.encode_blob([5])]
 
 
 @pytest.mark.parametrize("bad", [-1, oracle.MAX_POSITION + 1, -(1 << 63)])
@@ -211,7 +211,7 @@ def test_a_position_out_of_range_is_refused_by_its_row(bad: int) -> None:
     ],
     ids=readable,
 )
-def test_what_is_no_list_of_positions_is_the_callers_fault(value: Any) -> None:
+def test_other_objects_are_refused_as_lists_of_positions(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError):
         arrow.encode(value)
 
@@ -276,7 +276,7 @@ def test_a_malformed_blob_is_refused_by_its_row(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", strategies.ACCEPTED_BLOBS)
-def test_unusual_blobs_are_read(name: str) -> None:
+def test_non_canonical_blobs_are_read(name: str) -> None:
     data, held = strategies.ACCEPTED_BLOBS[name]
     assert plain(arrow.decode(blobs([data, data]))) == [held, held]
     assert plain(arrow.cardinality(blobs([data]))) == [len(held)]
@@ -294,7 +294,7 @@ def test_cardinality_checks_as_decode_checks() -> None:
 @pytest.mark.parametrize(
     "value", [pa.array([1]), pa.array([[1]]), pa.array(["text"]), None, 5, b"x"], ids=readable
 )
-def test_what_is_no_array_of_blobs_is_the_callers_fault(value: Any) -> None:
+def test_other_objects_are_refused_as_arrays_of_blobs(value: Any) -> None:
     for call in (arrow.decode, arrow.cardinality):
         with pytest.raises(errors.InvalidInputError):
             call(value)
@@ -343,7 +343,7 @@ def test_union_refuses_nulls_and_malformed_blobs_by_their_row() -> None:
 
 
 @given(st.lists(st.tuples(strategies.small_position_sets(), st.integers(0, 1 << 34)), max_size=8))
-def test_contains_is_asking_each(pairs: list[tuple[strategies.Positions, int]]) -> None:
+def test_contains_is_contains_of_each(pairs: list[tuple[strategies.Positions, int]]) -> None:
     asked = [int(p[len(p) // 2]) if len(p) and q % 2 else q for p, q in pairs]
     found = arrow.contains(
         blobs([oracle.encode_blob(p.tolist()) for p, _ in pairs]), pa.array(asked, pa.int64())
@@ -359,7 +359,7 @@ def test_contains_takes_every_layout(layout: str) -> None:
     assert plain(arrow.contains(shape(blobs()), shape(asked))) == [False, True, True, False, True, True]
 
 
-def test_contains_of_arrays_that_do_not_fit_is_the_callers_fault() -> None:
+def test_contains_refuses_arrays_of_different_lengths() -> None:
     with pytest.raises(errors.InvalidInputError):
         arrow.contains(blobs(), pa.array([1]))
     with pytest.raises(errors.InvalidInputError):
@@ -499,7 +499,7 @@ def test_a_grouped_position_out_of_range_is_refused_by_row(bad: int) -> None:
         arrow.encode_grouped(pa.array(["a", "b", "a"]), pa.array([1, 2, bad]))
 
 
-def test_grouped_columns_that_do_not_fit_are_the_callers_fault() -> None:
+def test_encode_grouped_refuses_columns_that_do_not_fit() -> None:
     for paths, positions in (
         (pa.array(["a", "b"]), pa.array([1])),
         (pa.array([1, 2]), pa.array([1, 2])),

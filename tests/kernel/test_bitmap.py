@@ -1,4 +1,4 @@
-"""Building a bitmap: what comes in, in which order and dtype, and what is the caller's fault."""
+"""Building a bitmap: inputs of any order and dtype, and inputs that are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_bytes_are_croarings_at_the_edges(cardinality: int, step: int) -> None:
 
 @pytest.mark.parametrize("cardinality", [4094, 4095, 4096, 4097, 4098, 8190, 8192, 8194])
 @pytest.mark.parametrize("n_runs", [1, 2, 1023, 1024, 1025, 2046, 2047, 2048])
-def test_ties_between_containers_go_as_croaring_goes(cardinality: int, n_runs: int) -> None:
+def test_of_two_containers_of_one_size_croarings_choice_is_written(cardinality: int, n_runs: int) -> None:
     lengths = np.full(n_runs, cardinality // n_runs)
     lengths[: cardinality % n_runs] += 1
     starts = np.concatenate([[0], np.cumsum(lengths + 1)[:-1]])
@@ -78,7 +78,7 @@ def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
 
 @pytest.mark.parametrize("far", [1 << 19, 1 << 24, 1 << 26, 1 << 33, 1 << 40])
 def test_unsorted_input_with_one_position_far_off_agrees_with_croaring(far: int) -> None:
-    """Buckets are made for what a sample of the positions spans, which it misses here."""
+    """The width of buckets follows from a sample, which does not include this position."""
     positions = np.random.default_rng(far).permutation(400_000).astype(np.uint64)
     positions[1] = far
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
@@ -223,7 +223,7 @@ def test_byte_swapped_input_is_refused_or_right() -> None:
     ],
     ids=readable,
 )
-def test_positions_that_cannot_be_are_the_callers_fault(value: Any) -> None:
+def test_invalid_positions_are_refused(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError) as caught:
         PositionBitmap.from_positions(value)
     assert str(caught.value)
@@ -232,7 +232,7 @@ def test_positions_that_cannot_be_are_the_callers_fault(value: Any) -> None:
 @pytest.mark.parametrize("at", [0, 1, 7, 8, 15, 16, 31, 32, 33, 4_095, 65_535, 65_536, 99_999])
 @pytest.mark.parametrize("bad", [-1, -(1 << 63), oracle.MAX_POSITION + 1, (1 << 63) - 1])
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])
-def test_one_bad_position_is_found_wherever_it_stands(at: int, bad: int, order: str) -> None:
+def test_one_invalid_position_is_found_at_any_index(at: int, bad: int, order: str) -> None:
     positions = np.arange(100_000, dtype=np.int64)
     if order == "shuffled":
         positions = np.random.default_rng(0).permutation(positions)
@@ -278,7 +278,7 @@ def test_a_range_of_everything_in_four_keys_is_small() -> None:
     ("start", "stop"),
     [(-1, 5), (0, oracle.MAX_POSITION + 2), (1.5, 3), ("a", 3), (None, 3), (0, 1 << 64), (-5, -2)],
 )
-def test_ranges_that_cannot_be_are_the_callers_fault(start: Any, stop: Any) -> None:
+def test_invalid_ranges_are_refused(start: Any, stop: Any) -> None:
     with pytest.raises((errors.InvalidInputError, TypeError)):
         PositionBitmap.from_range(start, stop)
 
@@ -305,12 +305,12 @@ def test_from_mask_takes_strided_and_read_only_masks() -> None:
 @pytest.mark.parametrize(
     "value", [np.array([0, 1]), np.array([1.0]), np.zeros((2, 2), np.bool_), None, "ab"], ids=readable
 )
-def test_masks_that_cannot_be_are_the_callers_fault(value: Any) -> None:
+def test_invalid_masks_are_refused(value: Any) -> None:
     with pytest.raises(errors.InvalidInputError):
         PositionBitmap.from_mask(value)
 
 
-# Out again -----------------------------------------------------------------------------------------------
+# Reading -------------------------------------------------------------------------------------------------
 
 
 @given(strategies.position_sets())
@@ -332,7 +332,7 @@ def test_positions_come_back_in_every_form(positions: strategies.Positions) -> N
 
 
 def test_words_of_any_number_of_bits_are_decoded() -> None:
-    """A bitmap container whose words hold 0 to 64 bits, more the further in; out ends where the positions do."""
+    """A bitmap container whose words have 0 to 64 bits, in ascending order; out has no space after the positions."""
     rng = np.random.default_rng(5)
     counts = np.arange(1_024) * 65 // 1_024
     for some in (counts, counts[::-1]):
@@ -356,14 +356,14 @@ def test_out_is_never_written_past_its_end() -> None:
         np.arange(100_000) // 7 * 10 + np.arange(100_000) % 7,
     ):
         bitmap = PositionBitmap.from_positions(positions)
-        room = np.full(len(bitmap) + 64, -7, np.int64)
-        bitmap.to_numpy(dtype=np.int64, out=room[32:-32])
-        np.testing.assert_array_equal(room[32:-32], np.unique(positions))
-        assert (room[:32] == -7).all()
-        assert (room[-32:] == -7).all()
+        padded = np.full(len(bitmap) + 64, -7, np.int64)
+        bitmap.to_numpy(dtype=np.int64, out=padded[32:-32])
+        np.testing.assert_array_equal(padded[32:-32], np.unique(positions))
+        assert (padded[:32] == -7).all()
+        assert (padded[-32:] == -7).all()
 
 
-def test_an_out_that_does_not_fit_is_the_callers_fault() -> None:
+def test_an_out_that_does_not_fit_is_refused() -> None:
     bitmap = PositionBitmap.from_positions([1, 2, 3])
     read_only = np.zeros(3, np.uint64)
     read_only.flags.writeable = False
@@ -384,7 +384,7 @@ def test_an_out_that_does_not_fit_is_the_callers_fault() -> None:
             bitmap.to_numpy(dtype=dtype)
 
 
-def test_container_counts_are_what_the_bytes_hold() -> None:
+def test_container_counts_are_those_of_the_bytes() -> None:
     rng = np.random.default_rng(8)
     positions = np.concatenate(
         [[1, 5, 9], 65_536 + np.arange(1_000), (2 << 16) + np.flatnonzero(rng.random(65_536) < 0.5)]

@@ -24,7 +24,7 @@ SMALL = [
     [key << 32 for key in range(4)],
     [oracle.MAX_POSITION],
 ]
-"""Sets whose bytes are few enough to alter every one of them."""
+"""Sets with so few bytes that each byte can be changed."""
 
 
 def fitting(codec: Codec, positions: Iterable[int]) -> list[int]:
@@ -38,7 +38,7 @@ def positions_of(bitmap: PositionBitmap) -> list[int]:
 
 
 def refusal(codec: Codec, data: Any) -> errors.CorruptDataError:
-    """The error with which a codec refuses; its parts are checked."""
+    """Returns the error of a codec, after a check of its attributes."""
     with pytest.raises(errors.CorruptDataError) as caught:
         codec.decode(data)
     error = caught.value
@@ -108,7 +108,7 @@ def test_a_bitmap_does_not_change_with_the_buffer_it_was_read_from(codec: Codec)
     assert positions_of(read) == positions
 
 
-def test_what_is_no_buffer_is_the_callers_fault(codec: Codec) -> None:
+def test_objects_without_a_buffer_are_refused(codec: Codec) -> None:
     wrong: list[Any] = ["text", 5, None, [1, 2], object(), {"a": 1}]
     for value in wrong:
         with pytest.raises((errors.InvalidInputError, TypeError)):
@@ -236,7 +236,7 @@ def test_every_altered_byte_gets_the_oracles_verdict() -> None:
             agree_with_the_oracle(codec, data[:at] + bytes([value]) + data[at + 1 :])
 
 
-# Unusual bytes -------------------------------------------------------------------------------------------
+# Non-canonical bytes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_every_altered_byte_gets_the_oracles_verdict() -> None:
     [(codec, name) for codec in CODECS for name in codec.accepted],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_unusual_bytes_are_read(codec: Codec, name: str) -> None:
+def test_non_canonical_bytes_are_read(codec: Codec, name: str) -> None:
     data, held = codec.accepted[name]
     read = codec.decode(data)
     assert positions_of(read) == held
@@ -280,7 +280,7 @@ NEVER_WRITTEN = (
 
 
 @pytest.mark.parametrize("name", NEVER_WRITTEN)
-def test_what_is_only_read_is_never_written(codec: Codec, name: str) -> None:
+def test_non_canonical_bytes_are_never_written(codec: Codec, name: str) -> None:
     if name not in codec.accepted:
         pytest.skip(f"{codec.name} has no such form")
     data, held = codec.accepted[name]
@@ -295,7 +295,7 @@ def test_what_is_only_read_is_never_written(codec: Codec, name: str) -> None:
     assert codec.encode(PositionBitmap.union([read])) == canonical
 
 
-def test_gaps_cost_nothing_but_their_bytes() -> None:
+def test_gaps_between_containers_cost_only_their_bytes() -> None:
     gaps = [(key, strategies.EMPTY32) for key in range(50_000)]
     read = PositionBitmap.from_bytes(strategies.bitmap64(*gaps, (50_000, oracle.encode32([7]))))
     assert positions_of(read) == [(50_000 << 32) + 7]

@@ -18,7 +18,7 @@ BLOB = dv.iceberg.encode(PositionBitmap.from_positions([1, 5, 70_000]))
 
 
 def _lists(offsets: list[int], items: pa.Array, kind: type = np.int32) -> pa.Array:
-    """A list array whose offsets nobody has checked, as they come through the C interface."""
+    """A list array with unchecked offsets, as the C interface delivers it."""
     types = {np.int32: pa.list_, np.int64: pa.large_list}
     buffer = pa.py_buffer(np.array(offsets, kind))
     return pa.Array.from_buffers(types[kind](items.type), len(offsets) - 1, [None, buffer], children=[items])

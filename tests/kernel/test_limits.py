@@ -217,7 +217,9 @@ def test_other_threads_run_while_a_kernel_runs() -> None:
         "union": lambda: bitmap | bitmap,
     }
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000.0)  # nobody is asked to give up the GIL: only a release lets the others in
+    sys.setswitchinterval(
+        1000.0
+    )  # the interpreter does not switch threads: they run only when the GIL is released
     try:
         for name, call in calls.items():
             assert _progress_beside(call), name

@@ -62,11 +62,11 @@ def test_masks_cut_every_kind_of_container_where_the_rows_end(cut: int) -> None:
         bitmap = PositionBitmap.from_positions(positions)
         expected = np.zeros(cut, np.bool_)
         expected[positions[positions < cut]] = True
-        room = np.full(cut + 64, 2, np.uint8)
-        bitmap.mask(cut, out=room[32:-32].view(np.bool_))
-        np.testing.assert_array_equal(room[32:-32].view(np.bool_), expected)
-        assert (room[:32] == 2).all()
-        assert (room[-32:] == 2).all()
+        padded = np.full(cut + 64, 2, np.uint8)
+        bitmap.mask(cut, out=padded[32:-32].view(np.bool_))
+        np.testing.assert_array_equal(padded[32:-32].view(np.bool_), expected)
+        assert (padded[:32] == 2).all()
+        assert (padded[-32:] == 2).all()
         np.testing.assert_array_equal(bitmap.mask_packed(cut), np.packbits(expected, bitorder="little"))
 
 

@@ -65,7 +65,7 @@ SHAPES = _shapes()
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_positions_that_change_during_encoding_give_an_error_or_a_set(shape: str) -> None:
-    """Nothing outside of the result is written to (the sanitizer build is the judge of that)."""
+    """Nothing outside of the result is written to (the sanitizer build checks it)."""
     first, other = SHAPES[shape]
     array = first.copy()
 
@@ -85,7 +85,7 @@ def test_lists_that_change_during_encoding_give_an_error_or_blobs(shape: str) ->
     first, other = SHAPES[shape]
     array = first.copy()
     offsets = pa.array([0, 10_000, CHUNK + 1, len(array)], pa.int64())
-    lists = pa.LargeListArray.from_arrays(offsets, pa.array(array))  # no copy: Arrow borrows NumPy's memory
+    lists = pa.LargeListArray.from_arrays(offsets, pa.array(array))  # no copy: Arrow uses NumPy's memory
 
     def encode() -> None:
         try:
@@ -119,7 +119,7 @@ def test_groups_that_change_while_they_are_gathered_give_an_error_or_blobs() -> 
     n = 4 * CHUNK
     ids = np.random.default_rng(3).integers(0, 4, n).astype(np.int32)
     names = pa.array(list("abcd"))
-    paths = pa.DictionaryArray.from_arrays(pa.array(ids), names)  # the indices stay where they are
+    paths = pa.DictionaryArray.from_arrays(pa.array(ids), names)  # the indices are not copied
     positions = np.arange(n, dtype=np.int64)
 
     def group() -> None:
@@ -132,8 +132,8 @@ def test_groups_that_change_while_they_are_gathered_give_an_error_or_blobs() -> 
     _while_changing(words, np.zeros_like(words), group)
 
 
-def test_threads_share_a_bitmap_that_nobody_has_asked_yet() -> None:
-    """The directory of containers and its table are made on the first question, by whoever comes first."""
+def test_threads_share_a_new_bitmap() -> None:
+    """The directory of containers and its table are made by the first query of any thread."""
     positions = np.random.default_rng(4).integers(0, 1 << 40, 200_000).astype(np.uint64)
     queries = np.concatenate((positions[:5_000], positions[:5_000] + np.uint64(1)))
     blob = dv.iceberg.encode(PositionBitmap.from_positions(positions))

@@ -49,3 +49,33 @@ def test_what_the_dataset_does_not_have_is_refused(dataset: Any) -> None:
         ours.delete_positions(dataset, {7: [1]})
     with pytest.raises(errors.InvalidInputError, match="offset 200"):
         ours.delete_positions(dataset, {0: [200]})
+
+
+def test_a_dataset_that_another_commit_changed_is_a_conflict(dataset: Any) -> None:
+    newer = ours.delete_positions(dataset, {0: [1, 2]})
+    rows = newer.to_table()
+    with pytest.raises(errors.ConflictError, match="outdated"):
+        ours.delete_positions(dataset, {0: [7]})
+    assert newer.checkout_version(newer.latest_version).to_table() == rows
+
+
+def test_what_is_no_dataset_is_refused(tmp_path: Path) -> None:
+    require_module("lance", "pip install 'puffin-fast[lance]'")
+    with pytest.raises(errors.NotFoundError, match="nothing"):
+        ours.vectors(tmp_path / "nothing")
+    with pytest.raises(errors.InvalidInputError, match="int"):
+        ours.delete_positions(5, {0: [1]})
+
+
+def test_torn_and_missing_deletion_files_are_named(dataset: Any) -> None:
+    root = Path(dataset.uri)
+    for name in ours.vectors(dataset)["deletion_file"].to_pylist():
+        data = (root / name).read_bytes()
+        for altered in (data[:-1], data[: len(data) // 2], b""):
+            (root / name).write_bytes(altered)
+            with pytest.raises(errors.CorruptDataError, match=Path(name).name):
+                ours.vectors(dataset)
+        (root / name).unlink()
+        with pytest.raises(errors.NotFoundError, match=Path(name).name):
+            ours.vectors(dataset)
+        (root / name).write_bytes(data)

@@ -63,7 +63,7 @@ def test_a_skippable_frame_is_not_the_content() -> None:
 
 
 @pytest.mark.parametrize("declared", [0, 2, 4, 255])
-def test_a_zstd_content_size_that_lies_is_refused(declared: int) -> None:
+def test_a_zstd_content_size_that_is_wrong_is_refused(declared: int) -> None:
     frame = bytearray(compress(b"abc", "zstd"))
     assert frame[5] == 3
     frame[5] = declared
@@ -72,7 +72,7 @@ def test_a_zstd_content_size_that_lies_is_refused(declared: int) -> None:
 
 
 def lying_lz4(declared: int) -> bytes:
-    """A frame of 30 bytes of content that declares another size, its header checksum mended."""
+    """A frame of 30 bytes of content that declares another size, with a correct header checksum."""
     frame = bytearray(lz4.frame.compress(b"abc" * 10, store_size=True))
     frame[6:14] = struct.pack("<Q", declared)
     for checksum in range(256):
@@ -86,12 +86,12 @@ def lying_lz4(declared: int) -> bytes:
 
 
 @pytest.mark.parametrize("declared", [0, 29, 31, 9180, 2**31 - 1])
-def test_an_lz4_content_size_that_lies_is_refused(declared: int) -> None:
+def test_an_lz4_content_size_that_is_wrong_is_refused(declared: int) -> None:
     with pytest.raises(CorruptDataError):
         decompress(lying_lz4(declared), "lz4")
 
 
-def test_a_content_size_that_so_few_bytes_cannot_hold_is_refused_before_memory_is_asked_for() -> None:
+def test_a_content_size_that_so_few_bytes_cannot_hold_is_refused_before_memory_is_allocated() -> None:
     with pytest.raises(CorruptDataError, match="content size: expected at most"):
         decompress(lying_lz4(2**30), "lz4")
     huge = bytes.fromhex("28b52ffd a0") + (2**30).to_bytes(4, "little") + bytes.fromhex("010000")

@@ -22,7 +22,7 @@ from puffin_fast.puffin import PuffinReader, PuffinWriter
 
 
 class Place(NamedTuple):
-    """Somewhere to keep files: how to name one, on which filesystem, and what lies there."""
+    """A place for files: their names, their filesystem, and a listing."""
 
     name: Callable[[str], Any]
     filesystem: Any
@@ -102,7 +102,7 @@ class _MemoryIO(FsspecFileIO):
         return fsspec.filesystem("memory")
 
 
-def test_what_is_written_there_is_read_back(place: Place) -> None:
+def test_written_bytes_are_read_back(place: Place) -> None:
     big = bytes(range(256)) * 1000
     with PuffinWriter(place.name("a b%20ü"), filesystem=place.filesystem) as writer:
         writer.add(big, type="big")
@@ -178,11 +178,11 @@ def test_ranges_beyond_the_end_are_corrupt(place: Place) -> None:
         ("odd name://x", ("", "", "odd name://x")),
     ],
 )
-def test_locations_are_taken_as_they_stand(location: str, parts: tuple[str, str, str]) -> None:
+def test_locations_are_not_decoded(location: str, parts: tuple[str, str, str]) -> None:
     assert _runtime.split_location(location) == parts
 
 
-def test_what_leads_nowhere_is_refused() -> None:
+def test_unknown_schemes_and_hosts_are_refused() -> None:
     with pytest.raises(UnsupportedError, match="pass a filesystem"):
         PuffinReader("nonsense://x/y")
     with pytest.raises(UnsupportedError, match="file of this machine"):
@@ -201,12 +201,12 @@ def test_what_leads_nowhere_is_refused() -> None:
         OSError(30, "Read-only file system"),
     ],
 )
-def test_what_the_caller_can_mend_is_an_error_of_ours(error: OSError) -> None:
+def test_errors_that_a_caller_can_correct_are_translated(error: OSError) -> None:
     with pytest.raises(InvalidInputError, match=r"^somewhere: "), errors_of("somewhere"):
         raise error
 
 
-def test_a_broken_disk_is_no_fault_of_the_caller() -> None:
+def test_errors_of_a_disk_are_not_translated() -> None:
     with pytest.raises(OSError, match="Input/output error"), errors_of("somewhere"):
         raise OSError(5, "Input/output error")
 

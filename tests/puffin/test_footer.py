@@ -1,4 +1,4 @@
-"""The footer: every malformed one is refused by name and place, every legal one is read."""
+"""The footer: malformed ones are refused with field and offset, valid ones are read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_file_without_blobs_is_legal() -> None:
     assert open_bytes(raw_file(EMPTY)) == FileMetadata()
 
 
-def test_keys_that_the_specification_does_not_name_are_passed_over() -> None:
+def test_unknown_keys_are_ignored() -> None:
     payload = json.dumps({"blobs": [{**BLOB, "later": {"a": [1, "x"]}}], "more": None}).encode()
     assert open_bytes(raw_file(payload)).blobs == (BlobMetadata("t", (1,), 2, 3, 4, 0),)
 
@@ -106,7 +106,7 @@ def test_a_wrong_field_is_named_with_expected_and_found(
 
 
 @pytest.mark.parametrize(
-    ("payload", "said"),
+    ("payload", "message"),
     [
         (b"", "JSON"),
         (b"[]", "a JSON object"),
@@ -132,8 +132,8 @@ def test_a_wrong_field_is_named_with_expected_and_found(
         (b'{"blobs":[],"x":"a\nb"}', "Invalid control character"),
     ],
 )
-def test_json_without_liberties(payload: bytes, said: str) -> None:
-    with pytest.raises(CorruptDataError, match=said):
+def test_json_extensions_are_refused(payload: bytes, message: str) -> None:
+    with pytest.raises(CorruptDataError, match=message):
         open_bytes(raw_file(payload))
 
 
@@ -171,7 +171,7 @@ def test_reserved_flags_are_unsupported(bit: int) -> None:
 
 
 @pytest.mark.parametrize(("offset", "length"), [(3, 1), (0, 4), (4, 11), (14, 1), (15, 0), (2**63 - 1, 1)])
-def test_blobs_lie_between_head_and_footer(offset: int, length: int) -> None:
+def test_blobs_outside_of_head_and_footer_are_refused(offset: int, length: int) -> None:
     with pytest.raises(CorruptDataError, match=r"range of blobs\[0\]: expected bytes from 4 to 14"):
         open_bytes(raw_file(with_blob(offset=offset, length=length), blobs=bytes(10)))
 
@@ -198,7 +198,7 @@ def test_a_compressed_footer_ends_with_its_frame() -> None:
         open_bytes(raw_file(frame + b"x", flags=b"\1\0\0\0"))
 
 
-def test_a_footer_that_its_size_field_cannot_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_footer_too_large_for_its_size_field_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(footer, "MAX_PAYLOAD_SIZE", 100)
     with pytest.raises(LimitExceededError, match="limit is 100"):
         footer.encode(FileMetadata((BlobMetadata("t" * 100, (), 0, 0, 4, 0),)))
@@ -273,7 +273,7 @@ odd_members = st.tuples(st.sampled_from([*usual, "compression-codec", "later", "
 
 
 @given(st.permutations([*usual.items()]), st.lists(odd_members, max_size=2), st.integers(0, 2), snippets)
-def test_a_faster_parser_has_the_same_verdict(
+def test_msgspec_and_json_accept_the_same_footers(
     members: list[tuple[str, str]], odd: list[tuple[str, str]], n_dropped: int, value: str
 ) -> None:
     blob = "{" + ",".join(f'"{key}":{value}' for key, value in [*members[n_dropped:], *odd]) + "}"
@@ -284,7 +284,7 @@ def test_a_faster_parser_has_the_same_verdict(
         assert found == outcome(payload)
 
 
-def test_the_faster_parser_is_sure_of_what_writers_write(msgspec: bool) -> None:
+def test_msgspec_parses_footers_of_known_writers(msgspec: bool) -> None:
     blob = BlobMetadata("t", (1, 2), 3, 4, 5, 6, "zstd", {"a": "ü"})
     content = FileMetadata((blob, BlobMetadata("t", (), -1, -1, 4, 0)), {"created-by": "x"})
     assert (_typed.read(metadata.to_json(content).decode()) is not None) == msgspec
@@ -320,7 +320,7 @@ def test_any_flipped_bit_is_refused_or_read_as_something_well_formed(compress_fo
                 read = list(reader.read_many())
         except PuffinFastError:
             continue
-        # what is accepted is a file that somebody could have written
+        # what is accepted can be written
         assert metadata.from_json(metadata.to_json(content)) == content
         assert [blob for blob, _ in read] == sorted(
             content.blobs, key=lambda blob: (blob.offset, blob.length)

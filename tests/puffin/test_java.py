@@ -1,4 +1,4 @@
-"""Iceberg's Java classes as judge and as writer, through Spark's JVM."""
+"""Files of this package read by Iceberg's Java classes, and the reverse, through Spark's JVM."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_we_read_what_java_writes(jvm: Any, tmp_path: Path) -> None:
 
 
 def test_java_refuses_lz4_that_we_read(jvm: Any, tmp_path: Path) -> None:
-    """A reason not to write it unasked: the day that Java reads it, this test says so."""
+    """This is why lz4 is not the default. The test fails when Java can read it."""
     from pyspark.errors.exceptions.captured import UnsupportedOperationException
 
     with PuffinWriter(tmp_path / "footer", compress_footer=True):

@@ -1,4 +1,4 @@
-"""Range reads: the tail, what was asked for, and nothing else."""
+"""Range reads: only the tail and the requested blobs are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from puffin_fast.puffin import BlobMetadata, PuffinReader, PuffinWriter
 from tests.puffin.conftest import CountingFile, raw_file
 
 BIG = 200_000
-"""A blob larger than the tail that is read first, and than any gap that is read in vain."""
+"""A blob larger than the tail that is read first, and than any gap that is read."""
 
 
 def puffin_of(*blobs: bytes, **properties: str) -> bytes:
@@ -68,7 +68,7 @@ def test_blobs_that_were_not_asked_for_are_never_read(big_blobs: list[bytes]) ->
             assert file.touched(blob.offset, blob.offset + blob.length) == (index in (0, 2, 5))
 
 
-def test_neighbours_come_in_one_read(big_blobs: list[bytes]) -> None:
+def test_neighbours_are_read_at_once(big_blobs: list[bytes]) -> None:
     file = CountingFile(puffin_of(*big_blobs))
     with PuffinReader(file) as reader:
         del file.ranges[:]
@@ -108,7 +108,7 @@ def test_blobs_may_share_bytes() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, -1, True, "0", None, 1.0])
-def test_a_blob_that_is_none_is_refused_at_once(small_file: bytes, wrong: object) -> None:
+def test_other_objects_are_refused_as_blobs(small_file: bytes, wrong: object) -> None:
     with PuffinReader(io.BytesIO(small_file)) as reader:
         with pytest.raises(InvalidInputError):
             reader.read(wrong)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_a_blob_that_is_none_is_refused_at_once(small_file: bytes, wrong: object
 
 
 @pytest.mark.parametrize(("offset", "length"), [(0, 8), (-1, 5), (4, -1), (4, 10**6), (2**62, 1)])
-def test_metadata_from_elsewhere_must_fit_the_file(small_file: bytes, offset: int, length: int) -> None:
+def test_metadata_of_another_file_is_refused(small_file: bytes, offset: int, length: int) -> None:
     with PuffinReader(io.BytesIO(small_file)) as reader:
         foreign = dataclasses.replace(reader.blobs[0], offset=offset, length=length)
         with pytest.raises(CorruptDataError, match="range of a blob"):
@@ -137,7 +137,7 @@ def test_blobs_beyond_the_limit_are_refused(small_file: bytes) -> None:
         reader.read(0)
 
 
-def test_a_closed_reader_says_so_and_leaves_the_callers_file_open(small_file: bytes) -> None:
+def test_a_closed_reader_raises_and_leaves_the_callers_file_open(small_file: bytes) -> None:
     file = io.BytesIO(small_file)
     reader = PuffinReader(file)
     reader.close()
@@ -171,7 +171,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_corrupt(tmp_path: Path, big_blo
             reader.read(3)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_other_objects_are_refused_as_files(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
         PuffinReader(tmp_path / "missing")
     with pytest.raises(InvalidInputError, match="expected a regular file"):

@@ -1,4 +1,4 @@
-"""Writing: front to back, whole or not at all."""
+"""Writing files sequentially, completely or not at all."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Pipe(io.RawIOBase):
 class Full(io.BytesIO):
     """A disk that is full after some bytes."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, n_free: int) -> None:
         super().__init__()
-        self.room = room
+        self.room = n_free
 
     def write(self, data: Any, /) -> int:
         if self.tell() + len(data) > self.room:
@@ -94,7 +94,7 @@ def test_a_sink_need_not_seek_nor_take_all_at_once() -> None:
         assert reader.read(0) == bytes(1000)
 
 
-def test_created_by_can_be_said_by_the_caller(tmp_path: Path) -> None:
+def test_the_caller_may_set_created_by(tmp_path: Path) -> None:
     with PuffinWriter(tmp_path / "x", properties={"created-by": "me 1"}):
         pass
     with PuffinReader(tmp_path / "x") as reader:
@@ -118,7 +118,7 @@ def test_any_contiguous_buffer_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"type": ""}, "type: expected"),
         ({"type": 3}, "type: expected"),
@@ -134,10 +134,10 @@ def test_any_contiguous_buffer_is_taken() -> None:
         ({"compression": "gzip"}, "compression: expected None"),
     ],
 )
-def test_a_wrong_argument_is_refused_and_the_writer_goes_on(arguments: dict[str, Any], said: str) -> None:
+def test_a_wrong_argument_is_refused_and_the_writer_goes_on(arguments: dict[str, Any], message: str) -> None:
     sink = io.BytesIO()
     with PuffinWriter(sink) as writer:
-        with pytest.raises(InvalidInputError, match=said):
+        with pytest.raises(InvalidInputError, match=message):
             writer.add(b"x", **{"type": "t", **arguments})
         writer.add(b"y", type="t")
     with PuffinReader(sink) as reader:
@@ -185,11 +185,11 @@ def test_after_a_failed_write_no_footer_follows() -> None:
             writer.add(b"x" * 40, type="t")
         with pytest.raises(InvalidInputError, match="aborted"):
             writer.add(b"", type="t")
-        sink.room = 10_000  # and the caller goes on as if nothing had happened
+        sink.room = 10_000  # and the caller goes on after the error
     assert sink.getvalue() == b"PFA1" + b"x" * 40
 
 
-def test_a_writer_may_be_given_up_on_purpose(tmp_path: Path) -> None:
+def test_a_writer_may_be_aborted(tmp_path: Path) -> None:
     with PuffinWriter(tmp_path / "x") as writer:
         writer.abort()
     assert list(tmp_path.iterdir()) == []
@@ -238,7 +238,7 @@ def test_a_killed_writer_leaves_no_file_of_that_name(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_temporary_name_tells_whose_it_is_and_fits(tmp_path: Path) -> None:
+def test_a_temporary_name_contains_the_final_name_and_is_not_too_long(tmp_path: Path) -> None:
     for name in ("x.puffin", "y" * 255, "ä" * 127):
         with PuffinWriter(tmp_path / name):
             (temporary,) = [entry.name for entry in tmp_path.iterdir() if entry.name.endswith(".tmp")]
@@ -246,7 +246,7 @@ def test_a_temporary_name_tells_whose_it_is_and_fits(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_finish_twice_is_once(tmp_path: Path) -> None:
+def test_finish_may_be_called_twice(tmp_path: Path) -> None:
     writer = PuffinWriter(tmp_path / "x")
     with pytest.raises(InvalidInputError, match="after finish"):
         _ = writer.file_size
@@ -257,7 +257,7 @@ def test_finish_twice_is_once(tmp_path: Path) -> None:
         writer.add(b"", type="t")
 
 
-def test_a_file_object_must_stand_at_its_start() -> None:
+def test_a_file_object_must_be_at_its_start() -> None:
     sink = io.BytesIO(b"head")
     sink.seek(4)
     with pytest.raises(InvalidInputError, match="found position 4"):

@@ -1,8 +1,9 @@
-"""What the Python workers of the tests are forked from: a process that has imported what they need.
+"""The process from which Spark forks the Python workers of the tests; it has imported what the workers need.
 
-Spark starts it as ``spark.python.daemon.module``. Else each worker imports anew, for more than a second, and a worker
-whose task failed is replaced by another one; and Python before 3.13 reads the directory of PySpark's archive for each
-task, where PySpark comes from that archive. The cluster's and the shipped workers start as Spark has it.
+Spark starts it as ``spark.python.daemon.module``. With Spark's own daemon, each new worker, also one that replaces a
+worker whose task failed, imports the packages again, which takes more than a second. If PySpark is imported from its
+archive, Python before 3.13 also reads the directory of the archive for each task. The tests of the cluster and of the
+shipped environment use Spark's own daemon.
 """
 
 from __future__ import annotations

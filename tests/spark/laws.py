@@ -1,7 +1,7 @@
-"""What holds for the transforms, column functions and jobs on any session, classic or Connect.
+"""Laws of the transforms, column functions and jobs, for classic sessions and Spark Connect.
 
-`test_laws.py` runs each on the classic session; ``python -m tests.spark.laws`` runs them all on Connect, in
-a process of its own, because a process has either the one or the other.
+`test_laws.py` runs each law on the classic session. ``python -m tests.spark.laws`` runs all laws on Spark Connect, in
+its own process, because a process cannot have both kinds of sessions.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.dataframe import functions as dv
 from puffin_fast.spark.session.batches import LIMIT, NO_LIMIT
 from puffin_fast.spark.session.sessions import own_errors, pyspark_version
+from puffin_fast.theta import ThetaSketch
 from tests import oracle
 from tests.conftest import QUICK
 
@@ -53,7 +54,7 @@ def law(function: Law) -> Law:
 
 
 def some_deletes(n_rows: int = 20_000, n_files: int = 37, seed: int = 1) -> pa.Table:
-    """Shuffled rows with repeats, of files of very different sizes, positions up to 2^40."""
+    """Returns shuffled rows with repeated rows, for files of very different sizes, with positions up to 2^40."""
     random = np.random.default_rng(seed)
     files = (random.pareto(1.0, n_rows).astype(np.int64)) % n_files
     spans = np.array([1 << (8 + i % 33) for i in range(n_files)])
@@ -70,13 +71,13 @@ def expected(deletes: pa.Table) -> dict[str, set[int]]:
 
 
 def frame(spark: SparkSession, rows: pa.Table | Iterable[tuple[Any, ...]], schema: str = SCHEMA) -> DataFrame:
-    """A DataFrame in two partitions."""
+    """Returns the rows as a DataFrame with two partitions."""
     df = spark.createDataFrame(rows if isinstance(rows, pa.Table) else list(rows), schema)
     return df.repartition(2)
 
 
 def vectors_of(df: DataFrame) -> dict[str, set[int]]:
-    """(file_path, blob, cardinality) as sets, read by the oracle; no file may come twice."""
+    """Decodes (file_path, blob, cardinality) to sets with the oracle, and checks that no file occurs twice."""
     with own_errors():
         table = df.toArrow()
     rows = table.to_pylist()
@@ -368,7 +369,7 @@ def tables_lose_rows_by_filter_and_by_position(spark: SparkSession, folder: Path
 
 
 def lose_rows(spark: SparkSession, catalog: Catalog, name: str) -> None:
-    """Deletes from a new table by filter, by position, by both, and not at all."""
+    """Deletes rows of a new table by a filter, by positions, by both, and with a filter that no row matches."""
     rows = pa.table({"id": range(900), "k": pa.array([i % 7 for i in range(900)], pa.int32())})
     table = iceberg.create_table(catalog, name, rows.schema)
     for start in (0, 300, 600):
@@ -476,6 +477,30 @@ def tables_are_converted_packed_and_scanned(spark: SparkSession, folder: Path) -
 
 
 @law
+def columns_are_counted_as_on_one_machine(spark: SparkSession, folder: Path) -> None:
+    catalog = SqlCatalog("ndv", uri=f"sqlite:///{folder}/ndv.db", warehouse=f"file://{folder}/ndv")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(9_000), "s": [f"name {i % 500}" for i in range(9_000)]})
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    for start in (0, 4_500):
+        iceberg.append(table, rows.slice(start, 4_500))
+    found = ps.collect_ndv(spark, table)
+    assert (found.committed, found.ndv["s"]) == (True, 500)
+    assert found.ndv == iceberg.collect_ndv(table, incremental=False).ndv
+    tagged = ps.collect_ndv(spark, table, ["id"], snapshot_id=table.metadata.snapshots[0].snapshot_id)
+    assert tagged.ndv["id"] == int(ThetaSketch.from_arrow(rows["id"][:4_500]).estimate)
+    df = frame(spark, rows, "id long, s string")
+    sketches = ps.theta_sketches(df.repartition(3)).toArrow().to_pylist()
+    assert {row["column"]: row["estimate"] for row in sketches} == {
+        name: ThetaSketch.from_arrow(rows[name]).estimate for name in rows.column_names
+    }
+    grouped = df.groupBy((df["id"] % 2).alias("g")).agg(dv.theta_sketch("s").alias("sketch"))
+    union = grouped.agg(dv.theta_union("sketch").alias("sketch"))
+    assert union.select(dv.theta_estimate("sketch").alias("n")).toArrow()["n"].to_pylist() == [500.0]
+    catalog.engine.dispose()
+
+
+@law
 def jobs_run_where_no_limit_of_rows_is_set_for_batches(spark: SparkSession, folder: Path) -> None:
     name = "spark.sql.execution.arrow.maxRecordsPerBatch"
     spark.conf.set(name, "0")
@@ -503,7 +528,7 @@ def column_functions_by_pandas_lose_no_bit_and_check_types(spark: SparkSession, 
 
 
 def main() -> int:
-    """All laws on a Connect session of this process; returns how many failed."""
+    """Runs all laws on a Connect session of this process. Returns the number of failures."""
     from pyspark.sql import SparkSession
 
     os.environ["PYTHONPATH"] = QUICK["spark.executorEnv.PYTHONPATH"]  # Connect's workers get the server's

@@ -1,4 +1,4 @@
-"""Memory of a task is bounded: the executor's bodies with tiny limits give what they give with large ones."""
+"""The memory of a task is bounded, and the results with small memory limits equal those with large ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.spark.laws import expected, some_deletes
 NAMES = ("file_path", "pos")
 
 BESIDE = 32 * MIB
-"""What allocators keep, and the first call of everything."""
+"""Bytes that allocators retain and that first calls take."""
 
 
 def batches_of(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
@@ -28,7 +28,7 @@ def batches_of(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
 
 
 def sorted_by_file(partials: list[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
-    """What the shuffle does."""
+    """Returns the rows sorted by file, as after a shuffle, in batches."""
     return batches_of(pa.Table.from_batches(partials).sort_by("file_path"), rows)
 
 
@@ -77,7 +77,7 @@ def test_what_is_shuffled_is_small_whatever_the_vector() -> None:
 
 
 def test_a_merge_holds_one_file_beyond_its_limit() -> None:
-    """Files that are complete are given out as soon as the limit is reached, not at the end."""
+    """Vectors of complete files are yielded when the limit is reached, not only at the end."""
     taken: defaultdict[str, int] = defaultdict(int)
 
     def source() -> list[pa.RecordBatch]:
@@ -92,7 +92,7 @@ def test_a_merge_holds_one_file_beyond_its_limit() -> None:
 
 
 def test_half_a_billion_positions_of_one_file_take_a_few_times_their_vector() -> None:
-    """1000 tasks saw a block each: half of a million rows. What they send is merged in one task."""
+    """One task merges the partial vectors of 1000 tasks; each has half of the positions of a block of 2^20 rows."""
     setup = """
     import numpy as np
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Vectors packed by executors: the files that the single machine would write, and the same rows."""
+"""Compaction on executors writes the same files as on one machine, and keeps the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
 from tests.iceberg.maintenance.test_maintain import N, ids, made, puffins, tasks
-from tests.spark.test_convert import agree, twin
+from tests.spark.test_convert import agree, copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -27,7 +27,7 @@ __all__ = ["racing"]
 
 
 def spoiled(catalog: RacingCatalog, n_files: int = 8) -> Table:
-    """A table whose vectors lie in a Puffin file each."""
+    """Returns a table in which each vector has its own Puffin file."""
     table = made(catalog, n_files)
     for number in range(n_files):
         iceberg.delete(table, f"id >= {number * N + 10} and id < {number * N + 13 + number}")
@@ -45,7 +45,7 @@ def test_many_puffin_files_become_one(
     planned = ps.compact(spark, table, dry_run=True)
     assert (planned.puffin_files_written, planned.vectors_written) == (1, 8)
     assert files_of(table) == files
-    result = agree(spark, table, twin(racing, table), "compact")
+    result = agree(spark, table, copy_of(racing, table), "compact")
     assert (result.puffin_files_written, result.puffin_files_removed) == (1, 8)
     assert result.n_bytes == planned.n_bytes
     assert {t.data.file_path: t.vector.sequence_number for t in tasks(table) if t.vector} == ages
@@ -57,7 +57,7 @@ def test_a_target_size_gives_the_files_of_the_single_machine(
     spark: SparkSession, racing: RacingCatalog
 ) -> None:
     table = spoiled(racing)
-    single = twin(racing, table)
+    single = copy_of(racing, table)
     found, expected = (
         ps.compact(spark, table, target_file_size=120),
         iceberg.compact(single, target_file_size=120),
@@ -75,7 +75,7 @@ def test_dangling_vectors_are_dropped_without_a_task(spark: SparkSession, racing
     table = made(racing, 2)
     iceberg.delete(table, "id = 5")
     commit(table, Changes(removed=(tasks(table)[0].data,)), base=table.current_snapshot())
-    result = agree(spark, table, twin(racing, table), "compact")
+    result = agree(spark, table, copy_of(racing, table), "compact")
     assert (result.vectors_removed, result.vectors_written) == (1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Text is Spark's SQL in Spark's scans and deletes; PyIceberg's expressions are Iceberg's."""
+"""In scans and deletes on Spark, text is Spark SQL; PyIceberg expressions mean the same as in Iceberg."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delete files turned into vectors by executors: what the single machine makes of them, file by file."""
+"""Conversion of delete files on executors has the same result as on one machine, for each data file."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ N = 20_000
 IDS = pa.schema([("id", pa.int64()), ("part", pa.int32())])
 
 
-def twin(catalog: SqlCatalog, table: Table, name: str = "n.twin") -> Table:
-    """Another table that begins with the same snapshots and files."""
+def copy_of(catalog: SqlCatalog, table: Table, name: str = "n.copy") -> Table:
+    """Registers another table with the same snapshots and files."""
     return catalog.register_table(name, table.metadata_location)
 
 
 def facts(result: RewriteResult) -> dict[str, Any]:
-    """A result without what depends on how the work was shared out."""
+    """Returns the fields of a result that do not depend on the distribution of the work."""
     hidden = ("snapshot_id", "seconds", "n_bytes", "puffin_files_written")
     return {name: value for name, value in asdict(result).items() if name not in hidden}
 
 
 def agree(spark: SparkSession, table: Table, single: Table, job: str) -> RewriteResult:
-    """Runs a job both ways; rows, kinds of deletes and results must be the same."""
+    """Runs a job on Spark and on one machine, and checks that rows, kinds of deletes and results are equal."""
     before = rows(table)
     done, expected = getattr(ps, job)(spark, table), getattr(iceberg, job)(single)
     assert facts(done) == facts(expected)
@@ -63,7 +63,7 @@ def test_random_tables_are_converted_as_on_the_single_machine(
 ) -> None:
     table = random_table(racing, seed)
     iceberg.delete(table, "id = 3")  # some vectors are there already, over shared position deletes
-    single = twin(racing, table)
+    single = copy_of(racing, table)
     before = rows(table)
     files = files_of(table)
     planned = ps.convert_position_deletes(spark, table, dry_run=True)
@@ -99,8 +99,8 @@ def test_position_deletes_of_either_granularity(
         iceberg.delete_keys(table, pa.table({"id": named}), ["id"])
     iceberg.delete(table, "part = 2 and id < 20000")
     iceberg.upgrade(table)
-    result = agree(spark, table, twin(racing, table), "convert_position_deletes")
-    assert (result.vectors_written, result.left) == (11, ())
+    result = agree(spark, table, copy_of(racing, table), "convert_position_deletes")
+    assert (result.vectors_written, result.not_rewritten) == (11, ())
     again = ps.convert_position_deletes(spark, table)
     assert (again.snapshot_id, again.vectors_written) == (None, 0)
 
@@ -126,7 +126,7 @@ def test_a_puffin_file_holds_vectors_of_one_partition_spec(
                 found.setdefault(task.vector.file_path, set()).add(task.data.spec_id)
         return found
 
-    agree(spark, table, twin(racing, table), "convert_position_deletes")
+    agree(spark, table, copy_of(racing, table), "convert_position_deletes")
     assert all(len(some) == 1 for some in specs().values())
     places = [(task.data.file_path, 9) for task in iceberg.plan_files(table).tasks]
     ps.delete_positions(spark.createDataFrame(places, "file_path string, pos long"), table)
@@ -143,10 +143,10 @@ def test_what_a_vector_hides_without_holding_it_stays(spark: SparkSession, racin
     for task in iceberg.plan_files(table).tasks:
         if task.data.file_path in (first, second):
             add_vector(table, task.data, [5])
-    result = agree(spark, table, twin(racing, table), "convert_position_deletes")
+    result = agree(spark, table, copy_of(racing, table), "convert_position_deletes")
     assert result.position_delete_files_removed == 0
     assert result.vectors_written == 1
-    (left,) = result.left
+    (left,) = result.not_rewritten
     assert left.startswith(f"{second}: its deletion vector supersedes 2 deleted positions")
 
 
@@ -155,7 +155,7 @@ def test_a_data_file_that_loses_all_rows_is_dropped(spark: SparkSession, racing:
     delete_by_file(table, [(first, position) for position in range(100)])
     delete_by_file(table, [("file:///gone.parquet", 1)])
     iceberg.upgrade(table)
-    result = agree(spark, table, twin(racing, table), "convert_position_deletes")
+    result = agree(spark, table, copy_of(racing, table), "convert_position_deletes")
     assert (result.data_files_dropped, result.position_delete_files_removed) == (1, 2)
     assert ps.convert_equality_deletes(spark, table).snapshot_id is None
 

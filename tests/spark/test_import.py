@@ -1,4 +1,4 @@
-"""The room opens without PySpark and PyIceberg, and says what it needs when it is used."""
+"""`puffin_fast.spark` is imported without PySpark and PyIceberg, and names a missing extra when it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes by the keys in a DataFrame, sent to every task or joined by Spark: the rows of the single machine."""
+"""Deletes by the keys of a DataFrame, broadcast or joined by Spark, delete the same rows as on one machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.iceberg.deletes.test_equality import delete_equal
 from tests.iceberg.dml.test_delete_keys import KEYS, ROWS, left_after, made
-from tests.spark.test_convert import twin
+from tests.spark.test_convert import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 __all__ = ["racing"]
 
 JOINED, SENT = 0, 1 << 20
-"""Values of `broadcast_keys` that make keys many or few."""
+"""Values of `broadcast_keys` with which keys are joined by Spark, or broadcast."""
 
 
 def frame(spark: SparkSession, keys: pa.Table) -> DataFrame:
@@ -41,7 +41,7 @@ def frame(spark: SparkSession, keys: pa.Table) -> DataFrame:
 
 
 def facts(result: DeleteResult) -> dict[str, Any]:
-    """A result without what depends on how the work was shared out."""
+    """Returns the fields of a result that do not depend on the distribution of the work."""
     hidden = ("snapshot_id", "seconds", "n_bytes")
     return {name: value for name, value in asdict(result).items() if name not in hidden}
 
@@ -63,7 +63,7 @@ def test_both_ways_delete_the_rows_of_the_single_machine(
     iceberg.delete(table, "id < 4 or small = 3")
     if not spec:
         delete_equal(table, [1], [(5,), (100,)])
-    sent, single = twin(racing, table), twin(racing, table, "n.single")
+    sent, single = copy_of(racing, table), copy_of(racing, table, "n.single")
     df, left = frame(spark, keys), left_after(keys, on, null_safe=null_safe)
     before = set(rows_of_scan(table))
     expected = iceberg.delete_keys(single, keys, on, null_safe=null_safe)
@@ -107,7 +107,7 @@ def test_an_evolved_key_column_is_found_in_old_files(spark: SparkSession, racing
         update.add_column("late", LongType())
     iceberg.upgrade(table)
     iceberg.append(table, pa.table({"v": [40, 50], "key": [2**40, 2], "late": [None, 7]}))
-    sent = twin(racing, table)
+    sent = copy_of(racing, table)
     for one, way in ((table, JOINED), (sent, SENT)):
         keys = frame(
             spark, pa.table({"key": [2, 2**40, None], "late": pa.array([None, None, 7], pa.int64())})

@@ -1,4 +1,4 @@
-"""Each law on the classic session; all of them on Spark Connect, in a process of its own."""
+"""Runs each law on the classic session, and all laws on Spark Connect in a separate process."""
 
 from __future__ import annotations
 

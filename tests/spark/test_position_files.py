@@ -1,4 +1,4 @@
-"""Deletes by executors from tables of format version 2: position-delete files, the rows of the single machine."""
+"""Deletes on executors from tables of version 2 write position-delete files for the same rows as on one machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from puffin_fast.iceberg.plan.files import plan_files
 from tests.iceberg.conftest import RacingCatalog, files_of, local, racing
 from tests.iceberg.deletes.test_position_files import GRANULARITY, check, made, position_files
 from tests.spark.faults.flaky import FlakyFileIO
-from tests.spark.test_convert import twin
+from tests.spark.test_convert import copy_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -31,7 +31,7 @@ __all__ = ["racing"]
 
 
 def facts(result: DeleteResult) -> dict[str, Any]:
-    """A result without what depends on how the work was shared out."""
+    """Returns the fields of a result that do not depend on the distribution of the work."""
     hidden = ("snapshot_id", "seconds", "n_bytes", "position_delete_files_written")
     return {name: value for name, value in asdict(result).items() if name not in hidden}
 
@@ -45,7 +45,7 @@ def test_deletes_in_turn_agree_with_the_single_machine(
     spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, granularity: str
 ) -> None:
     table = made(racing, "n", partitioned=True, **{GRANULARITY: granularity})
-    single = twin(racing, table)
+    single = copy_of(racing, table)
     n_files = len(plan_files(table).tasks)
 
     def agree(done: DeleteResult, expected: DeleteResult) -> None:
@@ -80,19 +80,19 @@ def test_deletes_in_turn_agree_with_the_single_machine(
 def test_attempts_that_wrote_and_failed_leave_nothing_and_strays_are_found(
     spark: SparkSession, racing: RacingCatalog, tmp_path: Path
 ) -> None:
-    harmed = tmp_path / "harmed"
-    flaky = {"py-io-impl": f"{FlakyFileIO.__module__}.FlakyFileIO", "harmed": str(harmed)}
+    faulted = tmp_path / "faulted"
+    flaky = {"py-io-impl": f"{FlakyFileIO.__module__}.FlakyFileIO", "faulted": str(faulted)}
     catalog = RacingCatalog("racing", **racing.properties | flaky)
     table = made(catalog, "n")
     done = ps.delete(spark, table, "id = 5 or id = 105 or id = 205", job_id="nightly")
-    assert harmed.exists()
+    assert faulted.exists()
     assert (done.rows_deleted, done.position_delete_files_written) == (3, 3)
     found = {local(path) for path in ps.job_files(table, "nightly")}
     assert found == {local(path) for path in position_files(table)}
     (folder,) = {path.parent for path in found}
-    stray = folder / f"{folder.name}-00000-99-0000.parquet"
-    stray.write_bytes(b"PAR1")
-    assert [local(path) for path in ps.remove_job_files(table, "nightly")] == [stray]
+    orphan = folder / f"{folder.name}-00000-99-0000.parquet"
+    orphan.write_bytes(b"PAR1")
+    assert [local(path) for path in ps.remove_job_files(table, "nightly")] == [orphan]
     assert ps.delete(spark, table, "id = 6", job_id="nightly").repeated
     catalog.engine.dispose()
 

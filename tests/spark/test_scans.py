@@ -1,4 +1,4 @@
-"""Scans as DataFrames: the rows of the single machine in Spark's types, in tasks of bounded work."""
+"""Scans as DataFrames return the same rows as on one machine, in Spark's types, from tasks of limited size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes from tables whose work executors do: the rows, files and refusals of the single machine."""
+"""Deletes on executors have the same rows, files and errors as on one machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = 5
 def made(
     catalog: Any, namespace: str, *, spec: tuple[str, ...] = (), name: str = "t", **properties: str
 ) -> Table:
-    """A table that holds ROWS in `FILES` commits."""
+    """Returns a table to which `ROWS` were appended in `FILES` commits."""
     table = iceberg.create_table(
         catalog, f"{namespace}.{name}", ROWS.schema, partition_spec=spec, properties=properties
     )
@@ -53,7 +53,7 @@ def made(
 
 
 def positions_of(table: Table, ids: set[int]) -> list[tuple[str, int]]:
-    """Where rows of an unpartitioned table that `made` made stand."""
+    """Returns the data files and positions of rows of an unpartitioned table from `made`."""
     tasks = plan_files(table).tasks
     first = {
         t.data.file_path: int.from_bytes(t.data.lower_bounds[1], "little")
@@ -68,7 +68,7 @@ def positions_of(table: Table, ids: set[int]) -> list[tuple[str, int]]:
 
 
 def vectors_of(table: Table) -> dict[str, int]:
-    """Cardinality of each data file's vector."""
+    """Returns the cardinality of the vector of each data file."""
     return {t.data.file_path: t.vector.record_count for t in plan_files(table).tasks if t.vector}
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_loses_its_last_row_leaves_the_table(spark: SparkSession, ra
 
 
 def positions_of_rest(table: Table, n_rows: int) -> list[tuple[str, int]]:
-    """All positions of the data file that begins with id 0."""
+    """Returns all positions of the data file whose first id is 0."""
     for task in plan_files(table, metrics=True).tasks:
         if int.from_bytes(task.data.lower_bounds[1], "little") == 0:
             assert task.data.record_count == n_rows

@@ -1,4 +1,4 @@
-"""Which Python the workers of a local session run, and what is said where it lacks a package."""
+"""The Python of the workers of a local session, and the error if it lacks a package."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ session.stop()
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a Python 3 in which nothing is installed."""
+    """Returns the folder of a Python environment without packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, symlinks=True)
     return folder / "bin"
 
 
 def said(path: Path, **variables: str) -> str:
-    """What the script prints where `path` comes first in PATH."""
+    """Returns the output of the script with `path` first in PATH."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment |= {"PATH": f"{path}:{environment['PATH']}", **variables}
     command = [sys.executable, "-c", SCRIPT]

@@ -19,12 +19,12 @@ from puffin_fast._runtime import open_sink
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.descriptors import descriptor_of, file_name
-from puffin_fast.delta.read.plan import DeltaPlan
+from puffin_fast.delta.read.plan import DeltaTask
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 
-__all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "write_vectors"]
+__all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "remove_action", "write_vectors"]
 
 TARGET_FILE_SIZE = 64 << 20
 """Bytes after which another file of vectors is begun."""
@@ -53,6 +53,11 @@ class Written:
         """Data files of which no row is left."""
         return sum(descriptor is None for _, descriptor in self.changes)
 
+    @property
+    def vectors(self) -> int:
+        """Vectors, one per data file of which rows are left."""
+        return len(self.changes) - self.dropped
+
 
 def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_run: bool = False) -> Written:
     """Writes the vectors of one commit into as few files as the target size allows; when anything fails, none.
@@ -63,24 +68,7 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
         dry_run: write nothing.
     """
     written = Written()
-    buffer = bytearray([codec.FILE_VERSION])
-    name = uuid.uuid4()
-
-    def flush() -> None:
-        nonlocal buffer, name
-        if len(buffer) > 1 and not dry_run:
-            path = file_name(name)
-            written.files.append(path)
-            sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
-            try:
-                sink.write(buffer)
-                sink.commit()
-            except BaseException:
-                sink.abort()
-                raise
-            written.n_bytes += len(buffer)
-        buffer, name = bytearray([codec.FILE_VERSION]), uuid.uuid4()
-
+    name, buffer = uuid.uuid4(), bytearray([codec.FILE_VERSION])
     try:
         for new in deletes:
             if new.n_new == 0:
@@ -95,8 +83,9 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
             written.merged += new.task.vector is not None
             buffer += record
             if len(buffer) >= TARGET_FILE_SIZE:
-                flush()
-        flush()
+                _write_file(storage, name, buffer, written, dry_run=dry_run)
+                name, buffer = uuid.uuid4(), bytearray([codec.FILE_VERSION])
+        _write_file(storage, name, buffer, written, dry_run=dry_run)
     except BaseException:
         for path in written.files:
             storage.remove(path)
@@ -104,22 +93,36 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
     return written
 
 
-def actions_of(
-    snapshot: Snapshot, plan: DeltaPlan, written: Written
-) -> tuple[list[dict[str, Any]], frozenset[str]]:
+def _write_file(
+    storage: TableStorage, name: uuid.UUID, buffer: bytearray, written: Written, *, dry_run: bool
+) -> None:
+    """Writes one file of vectors, if it has any, and notes it in `written`."""
+    if dry_run or len(buffer) == 1:
+        return
+    path = file_name(name)
+    written.files.append(path)
+    sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
+    try:
+        sink.write(buffer)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    written.n_bytes += len(buffer)
+
+
+def actions_of(snapshot: Snapshot, written: Written) -> tuple[list[dict[str, Any]], frozenset[str]]:
     """The `add` and `remove` actions of changes, and the data files that they touch.
 
     Args:
         snapshot: what was planned on.
-        plan: the files.
         written: their new vectors.
     """
-    rows = {id(task): row for task, row in zip(plan.tasks, plan.rows, strict=True)}
-    olds = snapshot.adds([rows[id(new.task)] for new, _ in written.changes])
-    now = int(time.time() * 1000)
+    rows = [new.task.row for new, _ in written.changes if isinstance(new.task, DeltaTask)]
+    olds = snapshot.adds(rows)
     adds, removes = [], []
     for (new, descriptor), old in zip(written.changes, olds, strict=True):
-        removes.append({"remove": _remove(old, now)})
+        removes.append(remove_action(old))
         if descriptor is not None:
             add = dict(old)
             add["dataChange"] = True
@@ -129,17 +132,23 @@ def actions_of(
     return adds + removes, frozenset(unquote(old["path"]) for old in olds)
 
 
-def _remove(old: Mapping[str, Any], now: int) -> dict[str, Any]:
+def remove_action(old: Mapping[str, Any], *, data_change: bool = True) -> dict[str, Any]:
+    """The action that removes a file with its old vector.
+
+    Args:
+        old: its `add` action.
+        data_change: False where its rows stay in the table.
+    """
     found: dict[str, Any] = {
         "path": old["path"],
-        "deletionTimestamp": now,
-        "dataChange": True,
+        "deletionTimestamp": int(time.time() * 1000),
+        "dataChange": data_change,
         "extendedFileMetadata": True,
         "partitionValues": old.get("partitionValues") or {},
         "size": old.get("size"),
     }
     names = ("tags", "deletionVector", "baseRowId", "defaultRowCommitVersion")
-    return found | {name: old[name] for name in names if old.get(name) is not None}
+    return {"remove": found | {name: old[name] for name in names if old.get(name) is not None}}
 
 
 def _wide(stats: str | None, n_rows: int, root: str) -> str:

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.delta.dml.changes import Written, actions_of, write_vectors
-from puffin_fast.delta.log.commit import Changes, OnConflict, commit
+from puffin_fast.delta.dml.changes import write_vectors
+from puffin_fast.delta.dml.delete_plan import DeletePlan, DeleteResult
+from puffin_fast.delta.log.commit import Job, OnConflict, commit
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.delete import group_positions
 from puffin_fast.iceberg.dml.delete_keys import Keys
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
 
-__all__ = ["DeleteResult", "delete", "delete_keys", "delete_positions"]
-
-
-@dataclass(frozen=True)
-class DeleteResult:
-    """What a delete did.
-
-    Attributes:
-        version: the new version; None when no row was there to delete, and so nothing was committed.
-        rows_deleted: rows that were not deleted before.
-        data_files: data files that lost rows, those that lost all of them included.
-        data_files_dropped: data files that lost all rows and left the table.
-        vectors_written: deletion vectors written.
-        vectors_merged: those of them that took over earlier deletes of their data file.
-        n_bytes: bytes of the files of vectors.
-        seconds: wall time.
-        attempts: versions tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the log already, and nothing was done.
-    """
-
-    version: int | None
-    rows_deleted: int = 0
-    data_files: int = 0
-    data_files_dropped: int = 0
-    vectors_written: int = 0
-    vectors_merged: int = 0
-    n_bytes: int = 0
-    seconds: float = 0.0
-    attempts: int = 0
-    repeated: bool = False
+__all__ = ["delete", "delete_keys", "delete_positions"]
 
 
 def delete(
@@ -66,6 +36,7 @@ def delete(
     job_id: str | None = None,
     commit_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
     filesystem: Any = None,
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
@@ -82,6 +53,7 @@ def delete(
         job_id: recorded in the log as a transaction of this application; a job that the log holds is not done again.
         commit_properties: more entries for the commit's `commitInfo`.
         threads: files read at a time; the number of processors by default.
+        dry_run: count rows and data files, write nothing.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies. Commits on an object store
             need one that writes a file only where there is none (s3fs, gcsfs, adlfs).
 
@@ -97,6 +69,8 @@ def delete(
         CommitUnknownError: the storage did not say whether the commit happened; nothing was removed.
     """
 
+    check_flags(case_sensitive=case_sensitive)
+
     def bind(base: DeltaTable) -> Matcher:
         return RowFilter.bind(row_filter, base.schema.schema, case_sensitive=case_sensitive)
 
@@ -106,9 +80,10 @@ def delete(
         predicate=row_filter if isinstance(row_filter, str) else str(row_filter),
         case_sensitive=case_sensitive,
         on_conflict=on_conflict,
-        job_id=job_id,
+        job=Job("delete", job_id),
         commit_properties=commit_properties,
         threads=threads,
+        dry_run=dry_run,
         filesystem=filesystem,
     )
 
@@ -135,8 +110,7 @@ def delete_keys(
         keys: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface).
         on: the key's column or columns: names in the table, dotted for a field of a struct, and the same in `keys`.
         null_safe: null equals null; else a key with a null matches no row.
-        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
-        dry_run: count rows and data files, write nothing.
+        on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
         What was done; `version` is None when no row matched.
@@ -146,22 +120,15 @@ def delete_keys(
         InvalidInputError: a column that cannot be a key, or keys of a type that does not compare with the column's.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    names = [on] if isinstance(on, str) else list(on)
-    bound: Keys | None = None
-
-    def bind(base: DeltaTable) -> Matcher:
-        nonlocal bound
-        if bound is None:  # a stream of keys can be read once
-            bound = Keys.bind(base.metadata, keys, names, null_safe=null_safe)
-        return bound
-
+    check_flags(null_safe=null_safe)
+    names = [on] if isinstance(on, str) else check_texts("on", on)
     return _delete_matching(
         table,
-        bind,
+        _KeyBinding(keys, names, null_safe).bind,
         predicate=f"key ({', '.join(names)}) in keys",
         case_sensitive=True,
         on_conflict=on_conflict,
-        job_id=job_id,
+        job=Job("delete_keys", job_id),
         commit_properties=commit_properties,
         threads=threads,
         dry_run=dry_run,
@@ -177,6 +144,7 @@ def delete_positions(
     job_id: str | None = None,
     commit_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
     filesystem: Any = None,
 ) -> DeleteResult:
     """Deletes rows named by data file and position, in one commit; repeats and deleted rows do no harm.
@@ -185,7 +153,7 @@ def delete_positions(
         table: a path, a URI, or deltalake's `DeltaTable`.
         deletes: Arrow rows with columns ``file_path`` (as a scan's ``_file`` has it, or relative to the table) and
             ``pos`` (integer), in any order.
-        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
         What was done; `version` is None when all the rows were deleted already.
@@ -197,28 +165,27 @@ def delete_positions(
     """
     wanted = group_positions(deletes)
 
-    def find(base: DeltaTable) -> tuple[DeltaPlan, Iterable[NewDeletes]]:
-        plan = plan_files(base)
-        storage = base.snapshot.storage
-        tasks = {task.data.file_path: task for task in plan.tasks}
-        found: dict[str, PositionBitmap] = {}
+    def find(base: DeltaTable) -> Iterable[NewDeletes]:
+        storage, tasks = base.snapshot.storage, plan_files(base).tasks
+        paths = map(storage.location, base.snapshot.files["path"].to_pylist())
+        numbers = {path: number for number, path in enumerate(paths)}
+        found: dict[int, PositionBitmap] = {}
         for path, positions in wanted.items():
-            location = path if path in tasks else storage.location(path)
-            task = tasks.get(location) or tasks.get(f"{storage.root}/{unquote(path)}")
-            if task is None:
+            names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")
+            number = next((numbers[name] for name in names if name in numbers), None)
+            if number is None:
                 raise NotFoundError(f"{path}: no data file of version {base.snapshot.version}")
-            if positions.max() >= task.data.record_count:
-                raise InvalidInputError(
-                    f"{path}: position {positions.max()}, but the file has {task.data.record_count} rows"
-                )
-            known = found.get(task.data.file_path)
-            found[task.data.file_path] = positions if known is None else known | positions
+            n_rows = tasks[number].data.record_count
+            if positions.max() >= n_rows:
+                raise InvalidInputError(f"{path}: position {positions.max()}, but the file has {n_rows} rows")
+            known = found.get(number)
+            found[number] = positions if known is None else known | positions
         current = DeleteLoader(storage, codec.decode)
 
-        def merge(path: str) -> NewDeletes:
-            return NewDeletes.merge(tasks[path], found[path], current)
+        def merge(number: int) -> NewDeletes:
+            return NewDeletes.merge(tasks[number], found[number], current)
 
-        return plan, on_threads(merge, list(found), threads)
+        return on_threads(merge, list(found), threads)
 
     return _run(
         table,
@@ -227,10 +194,24 @@ def delete_positions(
         looks_at_rows=False,
         threads=threads,
         on_conflict=on_conflict,
-        job_id=job_id,
+        job=Job("delete_positions", job_id),
         commit_properties=commit_properties,
+        dry_run=dry_run,
         filesystem=filesystem,
     )
+
+
+class _KeyBinding:
+    """Keys, bound to the first version that a delete is planned on: a stream of keys can be read once."""
+
+    def __init__(self, keys: Any, on: Sequence[str], null_safe: bool) -> None:
+        self._keys, self._on, self._null_safe = keys, on, null_safe
+        self._bound: Keys | None = None
+
+    def bind(self, base: DeltaTable) -> Keys:
+        if self._bound is None:
+            self._bound = Keys.bind(base.metadata, self._keys, self._on, null_safe=self._null_safe)
+        return self._bound
 
 
 def _delete_matching(
@@ -244,76 +225,39 @@ def _delete_matching(
 ) -> DeleteResult:
     """Deletes what a matcher picks."""
 
-    def find(base: DeltaTable) -> tuple[DeltaPlan, Iterable[NewDeletes]]:
+    def find(base: DeltaTable) -> Iterable[NewDeletes]:
         matcher = bind(base)
         plan = plan_files(base, matcher, case_sensitive=case_sensitive, metrics=True)
-        finder = Finder(
-            base.snapshot.storage,
-            base.metadata,
-            matcher,
-            case_sensitive,
-            by_name=base.schema.by_name,
-            decode=codec.decode,
-        )
-        return plan, finder.search(plan.tasks, threads)
+        return base.finder(matcher, case_sensitive=case_sensitive).search(plan.tasks, threads)
 
     return _run(table, find, predicate=predicate, looks_at_rows=True, threads=threads, **options)
 
 
 def _run(
     table: Any,
-    find: Callable[[DeltaTable], tuple[DeltaPlan, Iterable[NewDeletes]]],
+    find: Callable[[DeltaTable], Iterable[NewDeletes]],
     *,
     predicate: str | None,
     looks_at_rows: bool,
     on_conflict: OnConflict,
-    job_id: str | None,
+    job: Job,
     commit_properties: Mapping[str, str] | None,
     filesystem: Any,
     threads: int | None,
-    dry_run: bool = False,
+    dry_run: bool,
 ) -> DeleteResult:
     check_threads(threads)
+    check_flags(dry_run=dry_run)
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
-    written = Written()
 
-    def plan(base: Snapshot) -> Changes | None:
-        nonlocal written
-        files, found = find(DeltaTable.of(base))
-        written = write_vectors(storage, found, dry_run=dry_run)
-        if dry_run or not written.changes:
-            return None
-        actions, touched = actions_of(base, files, written)
-        return Changes(
-            actions,
-            "DELETE",
-            touched,
-            written.files,
-            {"predicate": json.dumps([] if predicate is None else [predicate])},
-            {
-                "numDeletedRows": written.rows,
-                "numRemovedFiles": written.dropped,
-                "numAddedFiles": 0,
-                "numDeletionVectorsAdded": len(written.changes) - written.dropped,
-                "numDeletionVectorsRemoved": sum(new.task.vector is not None for new, _ in written.changes),
-                "numDeletionVectorsUpdated": written.merged,
-            },
-            looks_at_rows,
-        )
+    def plan(base: Snapshot) -> DeletePlan:
+        written = write_vectors(storage, find(DeltaTable.of(base)), dry_run=dry_run)
+        if dry_run:
+            return DeletePlan(written)
+        return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)
 
-    done = commit(storage, plan, on_conflict=on_conflict, job_id=job_id, commit_properties=commit_properties)
-    if done.repeated:
-        written = Written()
-    return DeleteResult(
-        done.version,
-        written.rows,
-        len(written.changes),
-        written.dropped,
-        len(written.changes) - written.dropped,
-        written.merged,
-        written.n_bytes,
-        time.perf_counter() - started,
-        done.attempts,
-        done.repeated,
+    planned, committed = commit(
+        storage, plan, on_conflict=on_conflict, job=job, commit_properties=commit_properties
     )
+    return DeleteResult.of(planned or DeletePlan(), committed, started)

@@ -7,15 +7,18 @@ there, can be read again word for word when a commit repeats it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
 
 __all__ = [
@@ -64,6 +67,8 @@ RARE_ACTIONS = (
     "checkpointMetadata",
 )
 _LEAST_BLOCK = 1 << 20
+_GROUP_BYTES = 4 << 20
+"""Bytes of commits that one thread parses at a time."""
 
 
 def partition_column(name: str) -> str:
@@ -99,13 +104,79 @@ class FileActions:
 
 
 class _Lines:
-    """Actions as lines of JSON."""
+    """Actions as lines of JSON.
 
-    def __init__(self, lines: Sequence[bytes]) -> None:
-        self._lines = lines
+    Attributes:
+        files: version, path and lines of each file; each line has a line feed at its end.
+        counts: version, path and number of lines of each file.
+    """
+
+    def __init__(self, files: Sequence[tuple[int, str, bytes]]) -> None:
+        self.files = [
+            (version, path, data if data.endswith(b"\n") or not data else data + b"\n")
+            for version, path, data in files
+        ]
+        self.counts = [(version, path, data.count(b"\n")) for version, path, data in self.files]
+        self._firsts = np.cumsum([0, *(count for _, _, count in self.counts)])
+        self._split: dict[int, list[bytes]] = {}
+
+    def without_blank_lines(self) -> _Lines:
+        """The same without lines of white space; lines may end as on any system."""
+        return _Lines(
+            [
+                (version, path, b"\n".join(line for line in data.splitlines() if line.strip()))
+                for version, path, data in self.files
+            ]
+        )
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def __getitem__(self, at: int) -> bytes:
+        number = int(np.searchsorted(self._firsts, at, "right")) - 1
+        data, line = self.files[number][2], at - int(self._firsts[number])
+        if line == 0:
+            return data[: data.index(b"\n")]
+        if number not in self._split:
+            self._split[number] = data.split(b"\n")
+        return self._split[number][line]
+
+    def versions(self) -> npt.NDArray[np.int64]:
+        """The version of each line."""
+        versions = np.array([version for version, _, _ in self.counts], np.int64)
+        return np.repeat(versions, [count for _, _, count in self.counts])
+
+    def partition_columns(self) -> Iterator[str]:
+        """The physical names of the partition columns, of all metadata in the lines."""
+        for number, (_, _, data) in enumerate(self.files):
+            if b'"metaData"' in data:
+                first = int(self._firsts[number])
+                for at in range(first, int(self._firsts[number + 1])):
+                    if b'"metaData"' in self[at] and isinstance(found := self.load(at).get("metaData"), dict):
+                        yield from physical_partition_columns(found)
+
+    def load(self, at: int) -> dict[str, Any]:
+        """A line as an object.
+
+        Raises:
+            CorruptDataError: it is none; the error names the file and the line.
+        """
+        try:
+            found = json.loads(self[at])
+        except (ValueError, RecursionError) as error:
+            found = str(error)
+        if isinstance(found, dict):
+            return found
+        number = int(np.searchsorted(self._firsts, at, "right")) - 1
+        raise CorruptDataError(
+            f"action {at - int(self._firsts[number])} of a commit",
+            path=self.counts[number][1],
+            expected="a JSON object",
+            found=found,
+        )
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        return [json.loads(self._lines[row])["add"] for row in rows]
+        return [json.loads(self[row])["add"] for row in rows]
 
 
 def read_commits(
@@ -121,59 +192,66 @@ def read_commits(
     Raises:
         CorruptDataError: a line that is no action; it names the file.
     """
-    lines: list[bytes] = []
-    counts: list[tuple[int, str, int]] = []
-    for version, path, data in files:
-        own = [line for line in data.splitlines() if line.strip()]
-        lines.extend(own)
-        counts.append((version, path, len(own)))
-    versions = np.repeat(
-        np.array([version for version, _, _ in counts], np.int64), [count for _, _, count in counts]
+    groups = [_Lines(list(group)) for group in split_by_size(files, _GROUP_BYTES, lambda file: len(file[2]))]
+    groups = groups or [_Lines([])]
+    names = dict.fromkeys(name for lines in groups for name in lines.partition_columns())
+    columns = list(names) or partition_columns()
+    parts = list(
+        on_threads(lambda at: _read(groups[at], columns, source + at), range(len(groups)), pa.cpu_count())
     )
-    columns = _partition_columns(lines, counts) or partition_columns()
+    return FileActions(
+        pa.concat_tables([part.adds for part in parts]),
+        pa.concat_tables([part.removes for part in parts]),
+        [other for part in parts for other in part.others],
+        [one for part in parts for one in part.sources],
+    )
+
+
+def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
+    """The actions of some files."""
     schema = pa.schema(
         [
             ("add", pa.struct([*COLUMNS.items(), *_partition_struct(columns)])),
             ("remove", pa.struct(list(REMOVE_COLUMNS.items()))),
         ]
     )
-    parsed = _parse(lines, counts, schema)
+    parsed = _parse(lines, schema)
+    if isinstance(parsed, str):
+        lines = lines.without_blank_lines()
+        parsed = _parse(lines, schema)
+    if isinstance(parsed, str):
+        for at in range(len(lines)):
+            lines.load(at)
+        raise CorruptDataError(
+            "actions of the log", path=lines.counts[-1][1], expected="Delta's types", found=parsed
+        )
+    versions = lines.versions()
     add, remove = (parsed[name].combine_chunks() for name in ("add", "remove"))
     is_add, is_remove = (column.is_valid().to_numpy(zero_copy_only=False) for column in (add, remove))
     others: list[tuple[int, str, dict[str, Any]]] = []
     for at in np.flatnonzero(~(is_add | is_remove)).tolist():
-        action = _loads(lines[at], at, counts)
+        action = lines.load(at)
         others.extend(
             (int(versions[at]), name, action[name])
             for name in RARE_ACTIONS
             if isinstance(action.get(name), dict)
         )
-    rows = np.flatnonzero(is_add)
-    adds = _flatten(add.take(pa.array(rows)), columns)
+    rows, gone = np.flatnonzero(is_add), np.flatnonzero(is_remove)
+    adds = _flatten(add.filter(pa.array(is_add)), columns)
     adds = adds.append_column("source", pa.array(np.full(len(rows), source, np.int32)))
     adds = adds.append_column("row", pa.array(rows))
     adds = adds.append_column("version", pa.array(versions[rows]))
-    gone = np.flatnonzero(is_remove)
-    removed = remove.take(pa.array(gone))
+    removed = remove.filter(pa.array(is_remove))
     removes = pa.table(
         {name: removed.field(name) for name in REMOVE_COLUMNS} | {"version": pa.array(versions[gone])}
     )
-    check_paths(adds, counts)
-    check_paths(removes, counts)
-    return FileActions(adds, removes, others, [_Lines(lines)])
+    check_paths(adds, lines.counts)
+    check_paths(removes, lines.counts)
+    return FileActions(adds, removes, others, [lines])
 
 
 def _partition_struct(columns: Sequence[str]) -> list[tuple[str, pa.DataType]]:
     return [("partitionValues", pa.struct([(name, pa.string()) for name in columns]))] if columns else []
-
-
-def _partition_columns(lines: Sequence[bytes], counts: Sequence[tuple[int, str, int]]) -> Sequence[str]:
-    """The physical names of the partition columns, of all metadata in some lines."""
-    found: dict[str, None] = {}
-    for at, line in enumerate(lines):
-        if b'"metaData"' in line and isinstance(metadata := _loads(line, at, counts).get("metaData"), dict):
-            found.update(dict.fromkeys(physical_partition_columns(metadata)))
-    return list(found)
 
 
 def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
@@ -189,44 +267,25 @@ def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
     return [physical.get(name, name) for name in names]
 
 
-def _parse(lines: Sequence[bytes], counts: Sequence[tuple[int, str, int]], schema: pa.Schema) -> pa.Table:
-    if not lines:
+def _parse(lines: _Lines, schema: pa.Schema) -> pa.Table | str:
+    """A row per line; what is wrong where the lines are not those of a log, or some are blank."""
+    if not len(lines):
         return schema.empty_table()
-    data = b"\n".join(lines) + b"\n"
-    block = max(_LEAST_BLOCK, 2 * max(map(len, lines)) + 2)
-    try:
-        found = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(block_size=min(block, (1 << 31) - 1)),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        for at, line in enumerate(lines):
-            _loads(line, at, counts)
-        raise CorruptDataError(
-            f"actions of the log: {str(error).splitlines()[0]}", path=counts[-1][1], expected="Delta's types"
-        ) from error
-    if found.num_rows != len(lines):
-        raise CorruptDataError(
-            "actions of the log", path=counts[-1][1], expected=len(lines), found=found.num_rows
-        )
-    return found
-
-
-def _loads(line: bytes, at: int, counts: Sequence[tuple[int, str, int]]) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        found = str(error)
-    if isinstance(found, dict):
-        return found
-    for _, path, count in counts:
-        if at < count:
-            raise CorruptDataError(
-                f"action {at} of a commit", path=path, expected="a JSON object", found=found
+    data = pa.py_buffer(b"".join(data for _, _, data in lines.files))
+    block = _LEAST_BLOCK
+    while True:
+        try:
+            found = pj.read_json(
+                pa.BufferReader(data),
+                read_options=pj.ReadOptions(use_threads=False, block_size=block),
+                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
             )
-        at -= count
-    raise AssertionError("a line of no file")
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if "straddl" not in str(error) or block > data.size:
+                return str(error).splitlines()[0]
+            block = min(8 * block, (1 << 31) - 1)  # a line is longer than a block
+            continue
+        return found if found.num_rows == len(lines) else f"{found.num_rows} actions in {len(lines)} lines"
 
 
 def check_paths(table: pa.Table, counts: Sequence[tuple[int, str, int]]) -> None:

@@ -27,9 +27,15 @@ from puffin_fast.delta.log.actions import (
     read_commits,
 )
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, LimitExceededError
+from puffin_fast.iceberg.datafile.files import reading
+from puffin_fast.limits import most_inflated
 
 __all__ = ["read_checkpoint"]
+
+_BATCH_ROWS = 1 << 12
+_LEAST_DECODED = 64 << 20
+"""Bytes that the columns of a checkpoint of any size may become."""
 
 
 class _Parquet:
@@ -154,8 +160,9 @@ def _read_parquet(
     storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int
 ) -> FileActions:
     where = f"{storage.root}/{path}"
-    try:
-        with pq.ParquetFile(pa.BufferReader(storage.read(path))) as file:
+    data = storage.read(path)
+    with reading(where):
+        with pq.ParquetFile(pa.BufferReader(data)) as file:
             schema = file.schema_arrow
             wanted = [name for name in RARE_ACTIONS if schema.get_field_index(name) >= 0]
             wanted += [
@@ -166,9 +173,27 @@ def _read_parquet(
             ]
             if schema.get_field_index("add") >= 0:
                 wanted.append("add.stats_parsed.numRecords")
-            table = file.read(columns=wanted)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptDataError(f"checkpoint: {str(error).splitlines()[0]}", path=where) from error
+            table = _read_rows(file, wanted, max(_LEAST_DECODED, most_inflated(len(data))), where)
+        return _actions_of(storage, path, version, columns, source, table)
+
+
+def _read_rows(file: pq.ParquetFile, columns: Sequence[str], limit: int, where: str) -> pa.Table:
+    """Reads columns in batches, up to a limit of decoded bytes."""
+    batches, n_bytes = [], 0
+    for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
+        n_bytes += batch.nbytes
+        if n_bytes > limit:
+            raise LimitExceededError(
+                f"{where}: checkpoint of more than {limit} decoded bytes, the limit for its size"
+            )
+        batches.append(batch)
+    return pa.Table.from_batches(batches, file.read_row_groups([], columns=columns).schema)
+
+
+def _actions_of(
+    storage: TableStorage, path: str, version: int, columns: Sequence[str], source: int, table: pa.Table
+) -> FileActions:
+    where = f"{storage.root}/{path}"
     others: list[tuple[int, str, dict[str, Any]]] = []
     for name in RARE_ACTIONS:
         if name in table.schema.names:

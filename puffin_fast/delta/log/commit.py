@@ -1,7 +1,8 @@
 """One commit: the file of the next version, written if it is not there yet.
 
 plan on version N  ->  write vectors  ->  put N+1.json if absent
-                                             | written: done
+                                             | written: done; on a local disk, if it still is ours once no other
+                                             |          writer is about to rename its own over it
                                              | exists: whose is it?
                                              |    ours (the answer to an earlier try was lost): done
                                              |    another's: read N+1 … M and compare
@@ -20,12 +21,14 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from puffin_fast import __version__
+from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import check_writable
+from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
@@ -37,7 +40,7 @@ from puffin_fast.errors import (
     PuffinFastError,
 )
 
-__all__ = ["Changes", "Committed", "OnConflict", "commit"]
+__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
 
 OnConflict: TypeAlias = Literal["refuse", "merge"]
 
@@ -60,10 +63,59 @@ _OWN_NAMES = frozenset(
     }
 )
 JOB_VERSION = 1
-"""The version of a job's `txn` action: a job is done once."""
+"""The version of a job's `txn` actions: a job is done once."""
+
+_VERBS = ("delete", "delete_keys", "delete_positions", "purge", "update", "upsert")
+"""The public functions that take a job id."""
 
 
-@dataclass
+@dataclass(frozen=True)
+class Job:
+    """A job that is done once.
+
+    The log records it in two `txn` actions, which checkpoints keep: one names the job id as its application, and one
+    the verb too, so that the id cannot stand for jobs of two verbs.
+
+    Attributes:
+        verb: the public function that commits.
+        id: the caller's name for the job; None: the job may be repeated.
+
+    Raises:
+        InvalidInputError: an id that is no string, or blank.
+    """
+
+    verb: str
+    id: str | None
+
+    def __post_init__(self) -> None:
+        check_name("job_id", self.id)
+
+    def _of(self, verb: str) -> str:
+        return f"{self.id} (puffin_fast.delta.{verb})"
+
+    def is_done(self, transactions: Mapping[str, int], where: str) -> bool:
+        """Whether the job is among transactions: versions by application.
+
+        Raises:
+            InvalidInputError: the id is there, by another verb. An id without a verb is taken for the job's.
+        """
+        if self.id is None or transactions.get(self.id, 0) < JOB_VERSION:
+            return False
+        found = [verb for verb in _VERBS if self._of(verb) in transactions]
+        if found and self.verb not in found:
+            raise InvalidInputError(
+                f"job_id {self.id!r}: expected a job of {self.verb}, found that {found[0]} committed it to {where}; "
+                "give each job an id of its own"
+            )
+        return True
+
+    def actions(self, now: int) -> list[dict[str, Any]]:
+        """The actions that record the job."""
+        names = [] if self.id is None else [self.id, self._of(self.verb)]
+        return [{"txn": {"appId": name, "version": JOB_VERSION, "lastUpdated": now}} for name in names]
+
+
+@dataclass(frozen=True)
 class Changes:
     """What one commit does to a snapshot.
 
@@ -73,7 +125,9 @@ class Changes:
         new_files: files below the table that were written for it.
         operation, parameters, metrics: for `commitInfo`.
         looks_at_rows: whether rows that others add meanwhile might have to be changed too.
+        looks_at_appends: whether those of blind appends might, too.
         whole_table: whether any other commit is a conflict.
+        keeps_row_ids: whether rows that were rewritten have the row ids that they had.
     """
 
     actions: list[dict[str, Any]]
@@ -83,7 +137,18 @@ class Changes:
     parameters: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     looks_at_rows: bool = False
+    looks_at_appends: bool = False
     whole_table: bool = False
+    keeps_row_ids: bool = True
+
+
+class _Planned(Protocol):
+    @property
+    def changes(self) -> Changes | None: ...
+
+
+Plan = TypeVar("Plan", bound=_Planned)
+"""What a job planned on a version: the changes to commit, None if there are none, and what its result needs."""
 
 
 @dataclass(frozen=True)
@@ -107,31 +172,36 @@ class _Again(Exception):
 
 def commit(
     storage: TableStorage,
-    plan: Callable[[Snapshot], Changes | None],
+    plan: Callable[[Snapshot], Plan],
     *,
     on_conflict: OnConflict = "refuse",
-    job_id: str | None = None,
+    job: Job | None = None,
     commit_properties: Mapping[str, str] | None = None,
     check: Callable[[Snapshot], None] | None = None,
-) -> Committed:
+) -> tuple[Plan | None, Committed]:
     """Plans changes on the newest version and commits them.
 
     Args:
         storage: the table's.
-        plan: makes the changes for a version; None: there are none.
+        plan: plans the changes of a version, and writes their files; called again after some conflicts.
         on_conflict: what to do when another commit changed the same data files: refuse, or plan again on top of it.
-        job_id: recorded as a transaction of this application; a job that the log holds is not done again.
+        job: recorded as transactions; a job that the log holds is not done again.
         commit_properties: more entries for `commitInfo`.
         check: refuses tables that must not be written to; those of deletes by default.
+
+    Returns:
+        The last plan, None if the job was repeated; and what became of the commit.
 
     Raises:
         UnsupportedError: the table must not be written to.
         ConflictError: another commit changed the same data files, or the table's metadata; the table is as it was.
         CommitUnknownError: the storage did not say whether the commit happened.
-        InvalidInputError: a name in `commit_properties` that the log itself uses.
+        InvalidInputError: a name in `commit_properties` that the log itself uses, or the job's id is that of a job
+            of another verb.
     """
     if on_conflict not in ("refuse", "merge"):
         raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+    check_mapping("commit_properties", commit_properties)
     properties = dict(commit_properties or {})
     if taken := sorted(_OWN_NAMES & set(properties)):
         raise InvalidInputError(f"commit_properties: {', '.join(taken)} are names of the log's own")
@@ -143,20 +213,20 @@ def commit(
             check_writable(base.protocol, base.configuration, base.root)
         else:
             check(base)
-        if job_id is not None and base.transactions.get(job_id, 0) >= JOB_VERSION:
-            return Committed(None, attempts, repeated=True)
-        changes = plan(base)
-        if changes is None:
-            return Committed(None, attempts)
-        one = _Attempt(storage, base, changes, job_id, properties, on_conflict)
+        if job is not None and job.is_done(base.transactions, base.root):
+            return None, Committed(None, attempts, repeated=True)
+        planned = plan(base)
+        if planned.changes is None:
+            return planned, Committed(None, attempts)
+        one = _Attempt(storage, base, planned.changes, job, properties, on_conflict)
         try:
             while True:
                 attempts += 1
                 if one.put():
-                    return Committed(one.version, attempts)
+                    return planned, Committed(one.version, attempts)
                 if one.repeated():
                     one.clean()
-                    return Committed(None, attempts, repeated=True)
+                    return None, Committed(None, attempts, repeated=True)
                 if attempts >= MAX_ATTEMPTS:
                     raise ConflictError(f"{base.root}: gave way to {attempts} commits of others")
         except _Again:
@@ -178,15 +248,16 @@ class _Attempt:
         storage: TableStorage,
         base: Snapshot,
         changes: Changes,
-        job_id: str | None,
+        job: Job | None,
         properties: Mapping[str, str],
         on_conflict: OnConflict,
     ) -> None:
         self._storage, self._base, self._changes = storage, base, changes
-        self._job_id, self._properties, self._on_conflict = job_id, properties, on_conflict
+        self._job, self._properties, self._on_conflict = job, properties, on_conflict
         self._id = str(uuid.uuid4())
         self._last_time = int(base.commit_info.get("inCommitTimestamp") or 0)
         self._done_before = False
+        self._highest = highest_row_id(base.domain_metadata.get(DOMAIN), base.root)
         self.version = base.version + 1
 
     def put(self) -> bool:
@@ -197,7 +268,7 @@ class _Attempt:
         """
         path = commit_path(self.version)
         try:
-            if self._storage.put(path, self._content()):
+            if self._storage.put(path, self._content()) and not self._storage.renames_end(path):
                 return True
         except PuffinFastError:
             raise
@@ -245,14 +316,21 @@ class _Attempt:
 
     def _pass(self, others: FileActions) -> None:
         root = self._storage.root
+        transactions = {
+            str(action.get("appId")): int(action.get("version") or 0)
+            for _, kind, action in others.others
+            if kind == "txn"
+        }
+        if self._job is not None and self._job.is_done(transactions, root):
+            self._done_before = True
+            return
         infos = {}
         for version, kind, action in others.others:
             if kind in ("protocol", "metaData"):
                 what = "protocol" if kind == "protocol" else "metadata"
                 raise ConflictError(f"{root}: version {version} changed the table's {what}")
-            if kind == "txn" and action.get("appId") == self._job_id is not None:
-                self._done_before = True
-                return
+            if kind == "domainMetadata" and action.get("domain") == DOMAIN:
+                self._highest = max(self._highest, highest_row_id(action, root))
             if kind == "commitInfo":
                 infos[version] = action
                 self._last_time = max(self._last_time, int(action.get("inCommitTimestamp") or 0))
@@ -264,9 +342,10 @@ class _Attempt:
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")
         if not self._changes.looks_at_rows:
             return
-        serializable = self._base.configuration.get("delta.isolationLevel", "").lower() == "serializable"
+        isolation = self._base.configuration.get("delta.isolationLevel", "").lower()
+        all_adds = self._changes.looks_at_appends or isolation == "serializable"
         for version in set(others.adds["version"].to_pylist()):
-            if serializable or not infos.get(version, {}).get("isBlindAppend", False):
+            if all_adds or not infos.get(version, {}).get("isBlindAppend", False):
                 raise _Again
 
     def _content(self) -> bytes:
@@ -283,11 +362,13 @@ class _Attempt:
             "isBlindAppend": False,
             "operationMetrics": {name: str(value) for name, value in changes.metrics.items()},
         }
+        actions = changes.actions
         if "rowTracking" in self._base.protocol.writer_features:
-            info["tags"] = {"delta.rowTracking.preserved": "true"}
+            info["tags"] = {"delta.rowTracking.preserved": json.dumps(changes.keeps_row_ids)}
+            actions = with_row_ids(actions, self._highest, self.version)
         info |= {"engineInfo": f"puffin_fast/{__version__}", "txnId": self._id, **self._properties}
         lines: list[dict[str, Any]] = [{"commitInfo": info}]
-        if self._job_id is not None:
-            lines.append({"txn": {"appId": self._job_id, "version": JOB_VERSION, "lastUpdated": now}})
-        lines += changes.actions
+        if self._job is not None:
+            lines += self._job.actions(now)
+        lines += actions
         return ("\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n").encode()

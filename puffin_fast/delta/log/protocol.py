@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ __all__ = [
     "Protocol",
     "check_committable",
     "check_readable",
+    "check_rows_writable",
     "check_writable",
     "is_set",
     "with_vectors",
@@ -180,6 +181,34 @@ def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: s
         raise UnsupportedError(
             f"{root}: deletion vectors are not enabled; puffin_fast.delta.enable(table) enables them"
         )
+
+
+_COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
+"""What the metadata of a column says where its values must be computed or checked by SQL."""
+
+
+def check_rows_writable(
+    configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]], root: str
+) -> None:
+    """Refuses a table to which new rows must not be written without SQL.
+
+    Raises:
+        UnsupportedError: a constraint, or a generated or identity column; it is named.
+    """
+    constraints = [name for name in configuration if name.startswith("delta.constraints.")]
+    if constraints:
+        raise UnsupportedError(
+            f"{root}: {constraints[0]} is set, and CHECK constraints are not evaluated here"
+        )
+    for field in fields:
+        for name in _COMPUTED:
+            if name in (field.get("metadata") or {}):
+                raise UnsupportedError(
+                    f"{root}: column {field['name']} has {name}, which is not evaluated here"
+                )
+        kind = field["type"]
+        if isinstance(kind, Mapping) and kind.get("type") == "struct":
+            check_rows_writable({}, kind["fields"], root)
 
 
 def with_vectors(protocol: Protocol) -> Protocol:

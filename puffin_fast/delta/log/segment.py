@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
 from puffin_fast.errors import CorruptDataError, NotFoundError
@@ -70,6 +70,15 @@ class LogListing:
         Raises:
             NotFoundError: there is no log.
         """
+        listing = cls._list(storage)
+        if listing.commits and len(listing.commits) <= listing.commits[-1] - listing.commits[0]:
+            # a folder that is listed while others commit may show a commit and not the one before it
+            again = cls._list(storage)
+            listing = replace(again, commits=tuple(at for at in again.commits if at <= listing.latest))
+        return listing
+
+    @classmethod
+    def _list(cls, storage: TableStorage) -> LogListing:
         commits: list[int] = []
         found: dict[tuple[int, int], list[str]] = {}
         for name in storage.names(LOG_FOLDER):

@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._runtime.arguments import check_integer
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
@@ -34,6 +36,8 @@ from puffin_fast.iceberg.plan.times import milliseconds_of
 __all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
 
 _SEPARATOR = "\x1f"
+_READERS = 16
+"""Commits that are read at a time from an object store."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,9 @@ def snapshot(
         NotFoundError: no Delta table, or a version that the log does not reach.
         CorruptDataError: a log with a gap, or a file of it that is not what it should be.
         UnsupportedError: a future protocol, or a feature of readers that is not known.
-        InvalidInputError: both `version` and `as_of`, or a datetime without a time zone.
+        InvalidInputError: both `version` and `as_of`, a version that is no number, or a datetime without a time zone.
     """
+    check_integer("version", version, least=0)
     storage = storage_of(table, filesystem)
     listing = LogListing.of(storage)
     if as_of is not None:
@@ -142,8 +147,11 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     if segment.checkpoint_files:
         base = read_checkpoint(storage, segment.checkpoint_files, segment.checkpoint)
     known = _newest(base.others if base else [], "metaData")
+    paths = [commit_path(at) for at in segment.commits]
+    contents = on_threads(storage.read, paths, None if storage.is_local else _READERS)
     files = (
-        (at, f"{storage.root}/{commit_path(at)}", storage.read(commit_path(at))) for at in segment.commits
+        (at, f"{storage.root}/{path}", data)
+        for at, path, data in zip(segment.commits, paths, contents, strict=True)
     )
     tail = read_commits(
         files,
@@ -220,16 +228,15 @@ def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     """The adds after which nothing came for their key."""
     if adds.num_rows == 0:
         return adds
-    n = adds.num_rows
-    keys = pa.concat_arrays([keys_of(adds), keys_of(removes)])
+    # of one version, removes come first: the file is there after an add with the same key
+    first = removes.num_rows
+    keys = pa.concat_arrays([keys_of(removes), keys_of(adds)])
     codes = keys.dictionary_encode().indices.to_numpy()
-    versions = np.concatenate([adds["version"].to_numpy(), removes["version"].to_numpy()])
-    # a remove of the same version as an add with the same key counts first: the file is there afterwards
-    order = np.lexsort((np.arange(len(codes)) < n, versions))
+    order = np.argsort(np.concatenate([removes["version"], adds["version"]]), kind="stable")
     last = np.empty(codes.max() + 1, np.int64)
     last[codes[order]] = order
-    chosen = np.sort(last[last < n])
-    return adds if len(chosen) == n else adds.take(pa.array(chosen))
+    chosen = np.sort(last[last >= first]) - first
+    return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen))
 
 
 # Time travel ------------------------------------------------------------------------------------------------
@@ -258,7 +265,7 @@ def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int])
     first = storage.read(path).split(b"\n", 1)[0]
     try:
         info = json.loads(first).get("commitInfo")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         info = None
     if isinstance(info, dict) and isinstance(info.get("inCommitTimestamp"), int):
         return int(info["inCommitTimestamp"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import re
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -14,7 +16,8 @@ from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
 from puffin_fast._runtime.location import errors_of, path_of, resolve
 from puffin_fast._runtime.sink import put_if_absent
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, LimitExceededError, NotFoundError
+from puffin_fast.limits import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +27,8 @@ __all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "storage_of"]
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
 """The scheme of vectors that stand in the log itself."""
+RENAME_S = 5.0
+"""Seconds in which a writer that looked whether a commit exists renames its own."""
 
 
 class _Input:
@@ -59,6 +64,11 @@ class TableStorage(FileIO):
         super().__init__({})
         self.root, self.filesystem = root, filesystem
         self._inline: dict[str, bytes] = {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table lies on a local disk."""
+        return resolve(self.root, self.filesystem)[0] == "local"
 
     def location(self, path: str) -> str:
         """Where a path of the log lies: percent-decoded, and below the table unless it is absolute."""
@@ -97,8 +107,14 @@ class TableStorage(FileIO):
 
         Raises:
             NotFoundError: there is no such file.
+            LimitExceededError: it has more than `limits.MAX_METADATA_BYTES` bytes.
         """
         with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
+            limit = MAX_METADATA_BYTES.of(self.filesystem)
+            if source.size > limit:
+                raise LimitExceededError(
+                    f"{source.path}: {source.size} bytes, the limit for metadata is {limit}"
+                )
             return source.read_at(0, source.size)
 
     def read_location(self, location: str, offset: int, length: int) -> bytes:
@@ -133,6 +149,23 @@ class TableStorage(FileIO):
             UnsupportedError: a filesystem that cannot promise this.
         """
         return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
+
+    def renames_end(self, path: str) -> bool:
+        """Waits until no writer holds a temporary file of a name, on a local disk; whether it is one.
+
+        Delta for Spark looks whether a commit exists, and then renames its temporary file (`.<name>.<uuid>.tmp`) to it;
+        a local rename replaces what came in between. It writes the temporary file first: once there is none, who looks
+        later finds the commit. What a killed writer left is waited for `RENAME_S` seconds.
+        """
+        kind, _, key = resolve(f"{self.root}/{path}", self.filesystem)
+        if kind != "local":
+            return False
+        folder, name = os.path.split(key)
+        theirs = re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
+        until = time.monotonic() + RENAME_S
+        while any(map(theirs.fullmatch, os.listdir(folder))) and time.monotonic() < until:
+            time.sleep(0.002)
+        return True
 
     def remove(self, path: str) -> None:
         """Removes a file below the table; one that is not there is fine."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from puffin_fast.delta.log.commit import Changes, commit
@@ -46,7 +47,7 @@ def enable(
     def check(base: Snapshot) -> None:
         check_committable(base.protocol, base.configuration, base.root)
 
-    def plan(base: Snapshot) -> Changes | None:
+    def plan(base: Snapshot) -> _Planned:
         protocol, actions = with_vectors(base.protocol), []
         known = base.protocol.reader_features & base.protocol.writer_features
         if DELETION_VECTORS not in known:
@@ -55,9 +56,16 @@ def enable(
             configuration = {**base.configuration, ENABLE_VECTORS: "true"}
             actions.append({"metaData": {**base.metadata, "configuration": configuration}})
         if not actions:
-            return None
+            return _Planned()
         parameters = {"properties": json.dumps({ENABLE_VECTORS: "true"})}
-        return Changes(actions, "SET TBLPROPERTIES", parameters=parameters)
+        return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
-    done = commit(storage_of(table, filesystem), plan, commit_properties=commit_properties, check=check)
-    return done.version
+    _, committed = commit(
+        storage_of(table, filesystem), plan, commit_properties=commit_properties, check=check
+    )
+    return committed.version
+
+
+@dataclass(frozen=True)
+class _Planned:
+    changes: Changes | None = None

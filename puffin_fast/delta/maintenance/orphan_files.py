@@ -14,6 +14,7 @@ from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
 from puffin_fast.delta.read.descriptors import path_of
+from puffin_fast.errors import InvalidInputError
 
 __all__ = ["IN_FLIGHT", "needed_files", "orphan_files"]
 
@@ -40,9 +41,12 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
         ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; by path.
 
     Raises:
+        InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: no Delta table.
         CorruptDataError: a log that cannot be read.
     """
+    if not isinstance(older_than, timedelta):
+        raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     storage = storage_of(table, filesystem)
     LogListing.of(storage)
     limit = datetime.now(UTC) - older_than

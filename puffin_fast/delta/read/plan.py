@@ -1,42 +1,49 @@
 """Which files of a snapshot a filter leaves, each with its deletion vector: tasks for the data-file reader.
 
 Statistics and partition values of all files are compared with the filter at once, by columns; what is left is turned
-into tasks one by one. Statistics may be missing, and may be wider than the rows are (`tightBounds`): they prune, and
-where the bounds allow it they prove; they never stand for rows.
+into tasks when they are asked for. Statistics may be missing, and may be wider than the rows are (`tightBounds`): they
+prune, and where the bounds allow it they prove; they never stand for rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.conversions import to_bytes
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor, bind, rewrite_not, visit
+from pyiceberg.expressions.visitors import bind, rewrite_not, visit
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import NestedField
+from pyiceberg.types import NestedField, StructType
 
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.delta.log.actions import partition_column
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.descriptors import VectorLocation, locate
+from puffin_fast.delta.read.pruning import Pruner
 from puffin_fast.delta.read.schema import TableSchema
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics, typed
+from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
 from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.bounds import literal_values
 from puffin_fast.iceberg.predicate.filters import Matcher
+from puffin_fast.iceberg.scan.file_reader import FileReader
 
-__all__ = ["DeltaPlan", "DeltaTable", "plan_files", "vector_at"]
+__all__ = ["DeltaPlan", "DeltaTable", "DeltaTask", "plan_files", "vector_at"]
 
+_CHUNK = 4096
+"""Tasks that are made at a time."""
 _READERS = 8
 """Footers that are read at a time where the log does not say how many rows a file has."""
 
@@ -65,6 +72,51 @@ class DeltaTable:
         schema = TableSchema.of(snapshot)
         return cls(snapshot, schema, schema.metadata(snapshot.root))
 
+    def reader(
+        self,
+        fields: Sequence[NestedField],
+        extra: Sequence[MetadataColumn],
+        matcher: Matcher,
+        arrow: pa.Schema,
+        *,
+        case_sensitive: bool = True,
+    ) -> FileReader:
+        """The reader of the data files, for columns, metadata columns, a filter and the Arrow schema of the result."""
+        return FileReader(
+            self.snapshot.storage,
+            self.metadata,
+            self.schema.schema,
+            fields,
+            extra,
+            matcher,
+            arrow,
+            case_sensitive,
+            by_name=self.schema.by_name,
+            decode=codec.decode,
+        )
+
+    def finder(self, matcher: Matcher, *, case_sensitive: bool) -> Finder:
+        """What finds the rows of data files that match."""
+        return Finder(
+            self.snapshot.storage,
+            self.metadata,
+            matcher,
+            case_sensitive,
+            by_name=self.schema.by_name,
+            decode=codec.decode,
+        )
+
+
+@dataclass(slots=True)
+class DeltaTask(FileTask):
+    """A data file with its vector.
+
+    Attributes:
+        row: its row in the snapshot's `files`.
+    """
+
+    row: int = -1
+
 
 @dataclass(frozen=True)
 class DeltaPlan:
@@ -72,11 +124,9 @@ class DeltaPlan:
 
     Attributes:
         tasks: the data files, each with its vector.
-        rows: their rows in the snapshot's `files`.
     """
 
-    tasks: list[FileTask]
-    rows: list[int]
+    tasks: Sequence[DeltaTask]
 
 
 def plan_files(
@@ -88,7 +138,7 @@ def plan_files(
         table: the snapshot.
         matcher: leaves out files in which no row can match; None: all files.
         case_sensitive: as the matcher was bound.
-        metrics: give the tasks the bounds of the matcher's columns, for those who prove with them.
+        metrics: give the tasks the bounds of the matcher's columns, without a matcher those of all columns.
 
     Raises:
         CorruptDataError: a descriptor or a partition value that is not what it should be.
@@ -97,30 +147,43 @@ def plan_files(
     files = table.snapshot.files
     rows = np.arange(files.num_rows)
     if matcher is not None and matcher.always_false:
-        return DeltaPlan([], [])
-    fields = _fields(table, matcher)
+        return DeltaPlan([])
+    fields = _fields(table, matcher, metrics)
     partitions = _partitions(table, files)
     statistics = Statistics.of(files["stats"], _paths(table, fields), table.snapshot.root)
     if matcher is not None and not isinstance(matcher.expression, AlwaysTrue):
-        keeps = _Keeps(statistics, partitions, files.num_rows)
+        keeps = Pruner(statistics, partitions, files.num_rows)
         bound = bind(table.schema.schema, rewrite_not(matcher.expression), case_sensitive)
         rows = np.flatnonzero(visit(bound, keeps))
     may_match: Callable[[Any], bool] | None = None
     if matcher is not None and matcher.field_ids:
         may_match = matcher.may_match(table.schema.schema, case_sensitive=case_sensitive)
-    with paused_gc():
-        tasks = _tasks(table, rows, statistics, partitions, fields if may_match or metrics else [])
+    tasks: Sequence[DeltaTask] = _Tasks(
+        table, rows, statistics, partitions, fields if may_match or metrics else []
+    )
     if may_match is not None:
         chosen = [at for at, task in enumerate(tasks) if may_match(task.data)]
         tasks, rows = [tasks[at] for at in chosen], rows[chosen]
-    _count_rows(table, tasks)
-    return DeltaPlan(tasks, rows.tolist())
+    unknown = np.flatnonzero(statistics.n_rows[rows] == UNKNOWN).tolist()
+    _count_rows(table, [tasks[at].data for at in unknown])
+    return DeltaPlan(tasks)
 
 
-def _fields(table: DeltaTable, matcher: Matcher | None) -> list[NestedField]:
+def _fields(table: DeltaTable, matcher: Matcher | None, metrics: bool) -> list[NestedField]:
+    """The columns whose bounds are wanted: those of the matcher; without one all that have bounds."""
     if matcher is None:
-        return []
+        leaves = list(_paths(table, list(_leaves(table.schema.schema.fields)))) if metrics else []
+        return [table.schema.schema.find_field(field_id) for field_id in leaves]
     return [table.schema.schema.find_field(field_id) for field_id in matcher.field_ids]
+
+
+def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
+    """Columns and fields of structs that are no structs, lists or maps."""
+    for field in fields:
+        if isinstance(field.field_type, StructType):
+            yield from _leaves(field.field_type.fields)
+        elif field.field_type.is_primitive:
+            yield field
 
 
 def _paths(table: DeltaTable, fields: Sequence[NestedField]) -> dict[int, tuple[Sequence[str], Any]]:
@@ -158,45 +221,73 @@ def _partitions(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
     return found
 
 
-def _tasks(
-    table: DeltaTable,
-    rows: npt.NDArray[np.int64],
-    statistics: Statistics,
-    partitions: Mapping[int, pa.Array],
-    fields: Sequence[NestedField],
-) -> list[FileTask]:
-    """Tasks of some files; those whose number of rows is not known have `UNKNOWN`."""
-    storage, chosen = table.snapshot.storage, pa.array(rows)
-    files = table.snapshot.files.select(["path", "size", "deletionVector"]).take(chosen)
-    vectors = _records(files["deletionVector"].combine_chunks())
-    values = [literal_values(partitions[f.field_id].take(chosen)) for f in table.schema.partition_fields]
-    tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
-    n_rows = statistics.n_rows[rows].tolist()
-    bounds = _bounds(statistics, partitions, fields, chosen, n_rows)
-    tasks = []
-    for at, (path, size, vector, partition) in enumerate(
-        zip(
+class _Tasks(Sequence[DeltaTask]):
+    """Tasks of some files, made when they are asked for, some at a time; each is made once."""
+
+    def __init__(
+        self,
+        table: DeltaTable,
+        rows: npt.NDArray[np.int64],
+        statistics: Statistics,
+        partitions: Mapping[int, pa.Array],
+        fields: Sequence[NestedField],
+    ) -> None:
+        self._table, self._rows, self._fields = table, rows, fields
+        self._statistics, self._partitions = statistics, partitions
+        self._made: dict[int, list[DeltaTask]] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> DeltaTask: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[DeltaTask]: ...
+    def __getitem__(self, at: int | slice) -> DeltaTask | list[DeltaTask]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        at = range(len(self))[at]
+        number, place = divmod(at, _CHUNK)
+        with self._lock:
+            if number not in self._made:
+                with paused_gc():
+                    self._made[number] = self._make(self._rows[number * _CHUNK : (number + 1) * _CHUNK])
+            return self._made[number][place]
+
+    def _make(self, rows: npt.NDArray[np.int64]) -> list[DeltaTask]:
+        table, statistics, partitions = self._table, self._statistics, self._partitions
+        storage, chosen = table.snapshot.storage, pa.array(rows)
+        columns = ["path", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
+        files = table.snapshot.files.select(columns).take(chosen)
+        vectors = _records(files["deletionVector"].combine_chunks())
+        values = [literal_values(partitions[f.field_id].take(chosen)) for f in table.schema.partition_fields]
+        tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
+        n_rows = statistics.n_rows[rows].tolist()
+        bounds = _bounds(statistics, partitions, self._fields, chosen, n_rows)
+        tasks = []
+        for row, path, size, vector, partition, row_id, version, count, bound in zip(
+            rows.tolist(),
             files["path"].to_pylist(),
             files["size"].to_pylist(),
             vectors,
             tuples,
+            files["baseRowId"].to_pylist(),
+            files["defaultRowCommitVersion"].to_pylist(),
+            n_rows,
+            bounds,
             strict=True,
-        )
-    ):
-        location = storage.location(path)
-        data = ManifestEntry(
-            ADDED, None, 0, 0, DATA, location, "PARQUET", 0, partition, n_rows[at], size or 0
-        )
-        if fields:
-            (
-                data.lower_bounds,
-                data.upper_bounds,
-                data.value_counts,
-                data.null_value_counts,
-            ) = bounds[at]
-        deletes = None if vector is None else vector_at(locate(vector, storage, location), data)
-        tasks.append(FileTask(data, deletes))
-    return tasks
+        ):
+            location = storage.location(path)
+            data = ManifestEntry(
+                ADDED, None, 0, version, DATA, location, "PARQUET", 0, partition, count, size or 0
+            )
+            data.first_row_id = row_id
+            if self._fields:
+                data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts = bound
+            deletes = None if vector is None else vector_at(locate(vector, storage, location), data)
+            tasks.append(DeltaTask(data, deletes, row=row))
+        return tasks
 
 
 def _records(structs: pa.StructArray) -> Iterator[dict[str, Any] | None]:
@@ -260,9 +351,8 @@ def _bounds(
     return found
 
 
-def _count_rows(table: DeltaTable, tasks: Sequence[FileTask]) -> None:
-    """Reads how many rows those files have of which the log does not say it."""
-    unknown = [task.data for task in tasks if task.data.record_count == UNKNOWN]
+def _count_rows(table: DeltaTable, unknown: Sequence[ManifestEntry]) -> None:
+    """Reads how many rows files have of which the log does not say it."""
     if not unknown:
         return
 
@@ -271,94 +361,3 @@ def _count_rows(table: DeltaTable, tasks: Sequence[FileTask]) -> None:
 
     with ThreadPoolExecutor(min(_READERS, len(unknown)), thread_name_prefix="puffin_fast-plan") as pool:
         list(pool.map(count, unknown))
-
-
-class _Keeps(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
-    """One flag per file, false only where no row can match, by bounds and partition values."""
-
-    def __init__(self, statistics: Statistics, partitions: Mapping[int, pa.Array], n: int) -> None:
-        self._lower = {**statistics.lower, **partitions}
-        self._upper = {**statistics.upper, **partitions}
-        self._partitions, self._n = partitions, n
-
-    def _all(self) -> npt.NDArray[np.bool_]:
-        return np.ones(self._n, np.bool_)
-
-    def _holds(
-        self, arrays: Mapping[int, pa.Array], term: Any, compare: Callable[..., Any], value: Any
-    ) -> npt.NDArray[np.bool_]:
-        """Where a bound compares with a value as it should, or says nothing; a null partition matches no value."""
-        array = arrays.get(term.ref().field.field_id)
-        if array is None:
-            return self._all()
-        known = term.ref().field.field_id in self._partitions
-        try:
-            scalar = pa.scalar(value, array.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return self._all()
-        found: npt.NDArray[np.bool_] = pc.fill_null(compare(array, scalar), not known).to_numpy(
-            zero_copy_only=False
-        )
-        return found
-
-    def visit_true(self) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_false(self) -> npt.NDArray[np.bool_]:
-        return ~self._all()
-
-    def visit_not(self, child_result: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        raise TypeError("NOT is rewritten before")
-
-    def visit_and(
-        self, left_result: npt.NDArray[np.bool_], right_result: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
-        return left_result & right_result
-
-    def visit_or(
-        self, left_result: npt.NDArray[np.bool_], right_result: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
-        return left_result | right_result
-
-    def visit_less_than(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._holds(self._lower, term, pc.less, literal.value)
-
-    def visit_less_than_or_equal(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._holds(self._lower, term, pc.less_equal, literal.value)
-
-    def visit_greater_than(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._holds(self._upper, term, pc.greater, literal.value)
-
-    def visit_greater_than_or_equal(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._holds(self._upper, term, pc.greater_equal, literal.value)
-
-    def visit_equal(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self.visit_less_than_or_equal(term, literal) & self.visit_greater_than_or_equal(term, literal)
-
-    def visit_in(self, term: Any, literals: set[Any]) -> npt.NDArray[np.bool_]:
-        low = self._holds(self._lower, term, pc.less_equal, max(literals))
-        return low & self._holds(self._upper, term, pc.greater_equal, min(literals))
-
-    def visit_not_in(self, term: Any, literals: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_not_equal(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_is_null(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_not_null(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_is_nan(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_not_nan(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_starts_with(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
-
-    def visit_not_starts_with(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._all()

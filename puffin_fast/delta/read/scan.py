@@ -11,7 +11,6 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
@@ -57,7 +56,7 @@ class DeltaScan(RowScan):
         )
 
     @cached_property
-    def _tasks(self) -> list[FileTask]:
+    def _tasks(self) -> Sequence[FileTask]:
         return plan_files(self._table, self._filter, case_sensitive=self._case_sensitive).tasks
 
     def tasks(self) -> Sequence[FileTask]:
@@ -66,17 +65,8 @@ class DeltaScan(RowScan):
 
     def file_reader(self) -> FileReader:
         """What reads them."""
-        return FileReader(
-            self.snapshot.storage,
-            self._table.metadata,
-            self._read_schema,
-            self._fields,
-            self._extra,
-            self._filter,
-            self.schema,
-            self._case_sensitive,
-            by_name=self._table.schema.by_name,
-            decode=codec.decode,
+        return self._table.reader(
+            self._fields, self._extra, self._filter, self.schema, case_sensitive=self._case_sensitive
         )
 
 

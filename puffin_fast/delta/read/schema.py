@@ -35,10 +35,15 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 
-__all__ = ["NAME_MAPPING", "TableSchema"]
+__all__ = ["DECIMAL", "NAME_MAPPING", "ROW_TRACKING", "TableSchema"]
+
+ROW_TRACKING = ("_row_id", "_last_updated_sequence_number")
+"""The metadata columns of the data-file reader that hold a row's id and the version that committed it."""
 
 NAME_MAPPING = "schema.name-mapping.default"
 PARTITION_ID = 1000
@@ -47,7 +52,7 @@ PARTITION_ID = 1000
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _PRIMITIVES: dict[str, IcebergType] = {
     "string": StringType(),
     "long": LongType(),
@@ -97,7 +102,9 @@ class TableSchema:
             fields = snapshot.delta_schema["fields"]
             converter = _Converter(snapshot.root, mapped=mode != "none", highest=_highest(fields))
             converted = [converter.field(field, field["name"]) for field in fields]
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            if isinstance(error, PuffinFastError):
+                raise
             raise CorruptDataError(
                 "schema of the table", path=snapshot.root, expected="a Delta schema", found=repr(error)
             ) from error
@@ -110,9 +117,14 @@ class TableSchema:
                     "partition column", path=snapshot.root, expected=f"one of {', '.join(own)}", found=name
                 )
             partition.append(own[name])
+        stored = [
+            _mapped(METADATA_COLUMNS[column].field_id, snapshot.configuration[name], [])
+            for column, name in zip(ROW_TRACKING, MATERIALIZED, strict=True)
+            if name in snapshot.configuration
+        ]
         return cls(
             schema,
-            NameMapping([mapped for _, mapped in converted]),
+            NameMapping([*(mapped for _, mapped in converted), *stored]),
             mode != "id",
             tuple(partition),
             tuple(snapshot.partition_columns),
@@ -195,7 +207,7 @@ class _Converter:
         """A type, and the names of what is in it."""
         if isinstance(kind, str):
             found = _PRIMITIVES.get(kind)
-            if found is None and (match := _DECIMAL.fullmatch(kind)) is not None:
+            if found is None and (match := DECIMAL.fullmatch(kind)) is not None:
                 found = DecimalType(int(match[1]), int(match[2]))
             if found is None:
                 raise UnsupportedError(f"{self._root}: column {path} is of type {kind}, which is not read")

@@ -32,6 +32,8 @@ __all__ = ["Statistics", "typed"]
 UNKNOWN = -1
 """Number of rows where the log does not say it."""
 
+_NUM_RECORDS = r'^\{"numRecords": ?(?P<n>[0-9]{1,18})[,}]'
+
 _MILLISECOND = 999
 """Microseconds by which the highest timestamp of a file may be above its statistic, which is cut to milliseconds."""
 
@@ -68,21 +70,18 @@ class Statistics:
         Raises:
             CorruptDataError: statistics that are no JSON.
         """
-        lines = [text.replace("\n", " ") if text else "{}" for text in stats.to_pylist()]
-        counts = _parse(lines, pa.schema([("numRecords", pa.int64())]))
-        if counts is None:
-            raise CorruptDataError("stats of a file", path=root, expected="a JSON object", found="none")
-        n_rows = counts["numRecords"].fill_null(UNKNOWN).to_numpy()
-        found = cls(n_rows, {}, {}, {})
+        found = cls(_counts(stats, root), {}, {}, {})
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
-        parts = [wanted]
-        if wanted and not found._add(lines, wanted):
-            parts = [{field_id: column} for field_id, column in wanted.items()]
-            for part in parts:
-                found._add(lines, part)
+        if wanted:
+            lines = _lines(stats)
+            if not found._add(lines, wanted):
+                for field_id, column in wanted.items():
+                    found._add(lines, {field_id: column})
         return found
 
-    def _add(self, lines: Sequence[str], columns: Mapping[int, tuple[Sequence[str], IcebergType]]) -> bool:
+    def _add(
+        self, lines: pa.LargeStringArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]
+    ) -> bool:
         """Parses some columns; whether they could be."""
         values = _nested([(path, _json_type(kind)) for path, kind in columns.values()])
         nulls = _nested([(path, pa.int64()) for path, _ in columns.values()])
@@ -107,6 +106,30 @@ class Statistics:
         for field_id, (lower, upper), count in made:
             self.lower[field_id], self.upper[field_id], self.nulls[field_id] = lower, upper, count  # type: ignore[index]
         return True
+
+
+def _counts(stats: pa.ChunkedArray, root: str) -> npt.NDArray[np.int64]:
+    """The number of rows of each file; writers say it first."""
+    n_rows = np.full(len(stats), UNKNOWN, np.int64)
+    first = pc.struct_field(pc.extract_regex(stats, _NUM_RECORDS), "n")
+    known = first.is_valid().to_numpy()
+    n_rows[known] = first.filter(first.is_valid()).cast(pa.int64()).to_numpy()
+    if known.all():
+        return n_rows
+    rest = _parse(_lines(stats.filter(pa.array(~known))), pa.schema([("numRecords", pa.int64())]))
+    if rest is None:
+        raise CorruptDataError("stats of a file", path=root, expected="a JSON object", found="none")
+    n_rows[~known] = rest["numRecords"].fill_null(UNKNOWN).to_numpy()
+    return n_rows
+
+
+def _lines(stats: pa.ChunkedArray) -> pa.LargeStringArray:
+    """The statistics of each file as one line of JSON."""
+    lines = pc.fill_null(stats.cast(pa.large_string()), "{}").combine_chunks()
+    lines = pc.if_else(pc.equal(lines, ""), "{}", lines)
+    return (
+        pc.replace_substring(lines, "\n", " ") if pc.any(pc.match_substring(lines, "\n")).as_py() else lines
+    )
 
 
 def typed(values: pa.Array, kind: IcebergType) -> pa.Array:
@@ -146,12 +169,13 @@ def _nested(paths: Sequence[tuple[Sequence[str], pa.DataType]]) -> pa.DataType:
     )
 
 
-def _parse(lines: Sequence[str], schema: pa.Schema) -> pa.Table | None:
+def _parse(lines: pa.LargeStringArray, schema: pa.Schema) -> pa.Table | None:
     """One row per line; None where they do not parse."""
-    if not lines:
+    if not len(lines):
         return schema.empty_table()
-    data = ("\n".join(lines) + "\n").encode()
-    block = max(1 << 20, 8 * max(map(len, lines)) + 2)
+    ended = pc.binary_join_element_wise(lines, *(pa.scalar(text, lines.type) for text in ("\n", "")))
+    data = ended.buffers()[2]
+    block = max(1 << 20, 2 * pc.max(pc.binary_length(lines)).as_py() + 2)
     try:
         found = pj.read_json(
             pa.BufferReader(data),

@@ -1,4 +1,4 @@
-"""What a commit does to a table's files, and how its snapshot sums it up."""
+"""The files that a commit adds and removes, and the summary of its snapshot."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ Key = tuple[str, int | None]
 
 
 def key_of(entry: ManifestEntry) -> Key:
-    """What tells one entry from another: a Puffin file holds many vectors, each at its own offset."""
+    """The identity of an entry: a Puffin file has many deletion vectors, each at its own offset."""
     return entry.file_path, entry.content_offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """One commit's worth of files.
+    """The files that one commit adds and removes.
 
     Attributes:
-        added: new data files and delete files; status added, everything that is inherited left None.
-        removed: entries that stop being live, as planning read them.
-        required_data_files: data files that must still be live besides those that the entries name.
-        new_files: files that the commit brings: removed from storage when it does not happen.
-        conflict_filter: whether a data file that another commit added meanwhile should have been looked at;
-            None when new data files do not matter.
-        operation: the summary's operation; None: derived as Java does.
+        added: new data files and delete files, with status added. Inherited fields are None.
+        removed: live entries to remove, as they were read.
+        required_data_files: data files that must be live, besides those that the entries refer to.
+        new_files: new files, which are removed from storage if the commit does not happen.
+        conflict_filter: whether a data file that another commit added is a conflict. None: no data file is.
+        operation: the summary's operation. None: derived as Java does.
     """
 
     added: tuple[ManifestEntry, ...] = ()
@@ -69,12 +68,12 @@ class Changes:
 
     @property
     def touched(self) -> frozenset[str]:
-        """The data files whose rows or vectors change: nobody else may have changed them meanwhile."""
+        """The data files whose rows or deletes change. Changes of another commit to them are conflicts."""
         return self._touched
 
     @property
     def has_deletes(self) -> bool:
-        """Whether delete files come or go, which differ between format versions."""
+        """Whether delete files are added or removed. Their kinds differ between format versions."""
         return any(entry.content != DATA for entry in (*self.added, *self.removed))
 
     @property
@@ -96,8 +95,8 @@ def vector_entry(
     The bounds of ``file_path`` keep PyIceberg from attaching the vector to every file of the partition.
 
     Args:
-        vector: where the vector stands.
-        data: the live entry of its data file: gives spec and partition.
+        vector: the location of the vector.
+        data: the live entry of its data file, whose spec and partition the new entry has.
         file_size_in_bytes: size of the whole Puffin file.
     """
     bound = {FILE_PATH_ID: vector.data_file.encode()}
@@ -195,9 +194,9 @@ def summarise(changes: Changes, previous: Mapping[str, Any] | None) -> dict[str,
     """The counts of a snapshot's summary, with the keys that Java writes.
 
     Args:
-        changes: what the commit does.
-        previous: the parent's summary, None for a branch's first snapshot. A total that it does not state
-            stays unstated.
+        changes: of the commit.
+        previous: the parent's summary, None for a branch's first snapshot. A total that it does not
+            have is not written.
     """
     added, removed = _Tally(changes.added), _Tally(changes.removed)
     partitions = {(entry.spec_id, entry.partition) for entry in (*changes.added, *changes.removed)}

@@ -1,4 +1,4 @@
-"""What other commits did to a branch between two snapshots, and whether a commit can stand beside it."""
+"""The changes of other commits between two snapshots of a branch, and their conflicts with a commit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["ConcurrentChanges", "concurrent_changes"]
 
 @dataclass(frozen=True)
 class ConcurrentChanges:
-    """The live entries that came and went between two snapshots, whatever commits did it."""
+    """The live entries that were added and removed between two snapshots, by any number of commits."""
 
     added: tuple[ManifestEntry, ...]
     removed: tuple[ManifestEntry, ...]
 
     def conflict(self, changes: Changes) -> str | None:
-        """Why changes that were planned before cannot stand after; None: they can.
+        """Returns the conflict with changes that were planned on the first snapshot, or None.
 
-        A data file is gone or got other deletes, or a delete file that would be replaced is gone already.
+        A conflict is a data file that was removed or has new deletes, or a delete file to be replaced that was removed.
         """
         touched = changes.touched
         replaced = {key_of(entry) for entry in changes.removed}
@@ -50,7 +50,7 @@ class ConcurrentChanges:
         return None
 
     def missed(self, changes: Changes) -> str | None:
-        """A data file that came in and that the changes should have looked at."""
+        """Returns the conflict of an added data file that `conflict_filter` selects, or None."""
         for entry in self.added:
             if (
                 entry.content == DATA
@@ -64,7 +64,7 @@ class ConcurrentChanges:
 
 
 def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
-    """A data file that the changes touch and that a new vector or position-delete file may be about."""
+    """Returns a data file that the changes touch and that a new vector or position-delete file may refer to."""
     if entry.referenced_data_file is not None:
         return entry.referenced_data_file if entry.referenced_data_file in changes.touched else None
     lower = (entry.lower_bounds or {}).get(FILE_PATH_ID, b"")
@@ -78,7 +78,7 @@ def _covers(entry: ManifestEntry, changes: Changes) -> str | None:
 
 
 def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | None) -> ConcurrentChanges:
-    """What differs between two snapshots; reads only the manifests that are not in both."""
+    """Compares two snapshots. Reads only the manifests that are not in both."""
 
     def manifests(snapshot: Snapshot | None) -> dict[str, ManifestFile]:
         if snapshot is None:
@@ -92,9 +92,9 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
         found = read_manifests(table.io, own, table.specs(), metrics=True)
         return [entry for _, entries in found for entry in entries]
 
-    gone, new = live(before, after), live(after, before)
-    gone_keys, new_keys = {key_of(e) for e in gone}, {key_of(e) for e in new}
+    old, new = live(before, after), live(after, before)
+    old_keys, new_keys = {key_of(e) for e in old}, {key_of(e) for e in new}
     return ConcurrentChanges(
-        added=tuple(entry for entry in new if key_of(entry) not in gone_keys),
-        removed=tuple(entry for entry in gone if key_of(entry) not in new_keys),
+        added=tuple(entry for entry in new if key_of(entry) not in old_keys),
+        removed=tuple(entry for entry in old if key_of(entry) not in new_keys),
     )

@@ -1,4 +1,4 @@
-"""What every job that writes has in common: the format version that it needs, and its commit."""
+"""What all jobs that write have in common: the check of the format version, and the commit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_locations
-from puffin_fast.iceberg.compat.pyiceberg_catalog import BusyError
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import MAX_FORMAT_VERSION, metadata_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["open_table", "run_job"]
+__all__ = ["Plan", "open_table", "run_job"]
 
 
 class _Planned(Protocol):
@@ -27,20 +27,21 @@ class _Planned(Protocol):
 
 
 Plan = TypeVar("Plan", bound=_Planned)
+"""The changes to commit, and what the job's result needs."""
 
 
 def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
-    """The table object of a job, at the table's newest metadata, to which the caller's object moves too.
+    """Makes the table object of a job. It and the caller's object have the table's newest metadata afterwards.
 
     Args:
-        table: the caller's; other threads may use it.
-        oldest: the format version that the job needs at least: 3 for vectors, 2 for position-delete files.
+        table: of the caller. Other threads may use it.
+        oldest: the lowest format version: 3 for deletion vectors, 2 for position-delete files.
 
     Raises:
-        InvalidInputError: what is given is no table, or its files would be written elsewhere than it says.
-        UnsupportedError: an older format version or one above 3, or PyIceberg is not known.
-        NotFoundError: the table is gone.
-        ConflictError: the catalog's database stays locked.
+        InvalidInputError: not a table, or PyIceberg would write its files to other locations.
+        UnsupportedError: the table's format version or the version of PyIceberg.
+        NotFoundError: the table no longer exists.
+        ConflictError: the catalog's database was locked in all attempts.
         PuffinFastError: the catalog does not answer.
     """
     properties = metadata_of(table).properties
@@ -73,20 +74,19 @@ def run_job(
     *,
     merge: bool = False,
 ) -> tuple[Plan | None, Committed | None]:
-    """Plans on the branch's head and commits; planned anew where another commit came first.
+    """Plans on the branch's head and commits. If another commit comes first, the job may be planned again.
 
     Args:
-        table: the job's own, at its newest metadata. The caller's follows it. When nothing was committed, all
-            files that the job has begun are removed.
-        plan: what to change on a head.
+        table: of the job, with the newest metadata. The caller's object has the new metadata afterwards. If nothing
+            was committed, all files that the job has begun are removed.
+        plan: returns the changes on a head.
         request: branch, job id and properties.
         merge: as `commit` takes it.
 
     Returns:
-        The plan that stands in the table, None where the job was done before; and what was committed, None
-        where there was nothing to do.
+        The committed plan, None if the job was repeated; and the commit, None if there was nothing to change.
     """
-    done = repeated(table.metadata, request.branch, request.job_id)
+    done = repeated(table.metadata, request)
     if done is not None:
         summary = {} if done.summary is None else done.summary.additional_properties
         return None, Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)
@@ -106,9 +106,7 @@ def run_job(
             table,
             changes,
             base=base,
-            branch=request.branch,
-            job_id=request.job_id,
-            snapshot_properties=request.snapshot_properties,
+            request=request,
             rebuild=plan_on,
             merge=merge,
         )

@@ -7,23 +7,23 @@ written     manifests and manifest list of one attempt are written, too    all o
 sent        the catalog was asked to make the snapshot the head            none, until it has answered
 committed   the snapshot is in the table                                   none
 lost        the catalog refused: another commit came first, or it is busy  none, until the table was loaded
-unknown     the catalog did not answer, or an interrupt came before it did none
+unknown     the catalog did not answer, or the job was interrupted before  none
 
 from     event                                               to
 planned  the branch's history holds the job's id             committed (repeated); all files are removed
-planned  the head moved, and both commits can stand          planned on the new head
-planned  the head moved or the table was upgraded, and the   planned anew; the old files are removed;
-         changes cannot stand, but may be planned anew       nothing left to do: no commit
-planned  they may not                                        ConflictError
+planned  the head moved, without a conflict                  planned on the new head
+planned  the head moved or the table was upgraded, with a    planned again; the old files are removed;
+         conflict that allows to plan the changes again      no commit if there is nothing to change
+planned  any other conflict                                  ConflictError
 planned  manifests are written on top of the head            written
 written  the request is complete                             sent
 sent     the catalog agrees                                  committed
 sent     LostRaceError, BusyError                            lost
 sent     CommitUnknownError, interrupt                       unknown
-lost     the snapshot is in the table all the same           committed
-lost     it is not, attempts are left                        planned; the metadata of the attempt is removed
-lost     it is not, no attempts are left                     LostRaceError
-lost     the catalog's database is locked, attempts are left lost
+lost     the snapshot is in the table after all              committed
+lost     it is not, and another attempt is allowed           planned; the metadata of the attempt is removed
+lost     it is not, and no other attempt is allowed          LostRaceError
+lost     the catalog's database is locked                    lost; LostRaceError after the last attempt
 lost     the catalog does not answer                         unknown; LostRaceError if nothing was sent
 any      another error                                       the error
 ```
@@ -40,7 +40,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.table.metadata import TableMetadataV3
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from puffin_fast.errors import (
@@ -53,14 +52,14 @@ from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.commit.snapshot_manifests import SnapshotManifests
-from puffin_fast.iceberg.compat.pyiceberg_catalog import (
+from puffin_fast.iceberg.compat.catalog_commit import (
     BusyError,
     LostRaceError,
-    check_version,
     commit_snapshot,
     commit_upgrade,
-    next_timestamp_ms,
 )
+from puffin_fast.iceberg.compat.table_updates import next_timestamp_ms
+from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
 
@@ -76,7 +75,7 @@ Rebuild = Callable[[Snapshot | None], Changes | None]
 
 @dataclass(frozen=True)
 class _Planned:
-    """Changes for a head, and the format version that their delete files are for."""
+    """Changes that were planned on a head, and the format version of their delete files."""
 
     changes: Changes
     head: Snapshot | None
@@ -90,7 +89,7 @@ class _Written:
     planned: _Planned
     snapshot: Snapshot
     n_earlier: int
-    """How many files the job had created before this attempt."""
+    """The number of files that the job had created before this attempt."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class _Lost:
 
     @property
     def is_certain(self) -> bool:
-        """The commit did not happen, whatever the table says when it can be loaded again."""
+        """Whether it is certain that the commit did not happen, without loading the table."""
         return isinstance(self.error, BusyError)
 
 
@@ -114,40 +113,37 @@ def commit(
     changes: Changes,
     *,
     base: Snapshot | None,
-    branch: str = MAIN_BRANCH,
-    job_id: str | None = None,
-    snapshot_properties: Mapping[str, str] | None = None,
+    request: Request = Request(),  # noqa: B008
     rebuild: Rebuild | None = None,
     merge: bool = False,
 ) -> Committed | None:
     """Commits changes that were planned on a base snapshot.
 
     Args:
-        table: any PyIceberg table of format version 2 or 3, whose metadata the changes were planned with; moved
-            to the new metadata on success.
+        table: a PyIceberg table of format version 2 or 3 with the metadata that the changes were planned with. It
+            has the new metadata afterwards.
         changes: what to add and remove.
         base: the branch's head that the changes were planned on; None for an empty branch.
-        branch, job_id, snapshot_properties: as `Request` takes them.
-        rebuild: plans the changes anew on another head (None: nothing is left to do). It is called where
-            another commit added data files that matter, or the table was upgraded; without it that is a
-            conflict.
-        merge: call `rebuild` also where another commit changed or removed what this one touches.
+        request: branch, job id and properties.
+        rebuild: plans the changes again on another head; returns None if there is nothing to change. It is called if
+            another commit added data files that `conflict_filter` selects, or the table was upgraded. Without it,
+            both are conflicts.
+        merge: call `rebuild` also if another commit changed or removed files that this commit touches.
 
     Returns:
-        What was committed; None when `rebuild` found nothing left to do.
+        The commit, or None if `rebuild` found nothing to change.
 
     Raises:
-        ConflictError: another commit took away what this one relies on, or the races did not end; the table
-            is unchanged and this commit's files are removed.
-        CommitUnknownError: the outcome is unknown; nothing was removed.
-        UnsupportedError: the table's format version, or a PyIceberg that is not known.
+        ConflictError: a conflict, or other commits came first in all attempts. The table is unchanged, and the files
+            of this commit are removed.
+        CommitUnknownError: it is unknown whether the commit happened. No file was removed.
+        UnsupportedError: the table's format version or the version of PyIceberg.
     """
     check_version()
     working = WorkingTable.of(table)
     working.created += changes.new_files
     version = working.metadata.format_version
     try:
-        request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
         if version not in (2, 3):
             raise UnsupportedError(f"{working.shown}: format version {version}, expected 2 or 3")
         return _Commit(working, request, rebuild, merge).run(_Planned(changes, base, version))
@@ -165,7 +161,7 @@ def commit(
 
 
 def attempts(properties: Mapping[str, str]) -> Iterator[int]:
-    """Numbers the attempts that a table's retry properties allow, from 1, and waits before each but the first."""
+    """Yields the numbers of the attempts that a table's properties allow, from 1. Waits before all but the first."""
 
     def number(name: str, default: int) -> int:
         return max(0, int(properties.get(f"commit.retry.{name}", default)))
@@ -181,11 +177,11 @@ def attempts(properties: Mapping[str, str]) -> Iterator[int]:
 
 
 def retried(table: WorkingTable, send: Callable[[], Result]) -> Result:
-    """Loads a table and sends a change that is no snapshot, again as often as another commit comes first.
+    """Loads a table and sends a change other than a snapshot; repeats that while other commits come first.
 
     Args:
-        table: the job's own. What it has begun is removed after an attempt that did not happen.
-        send: writes what the change needs for the metadata as it is, and sends it with `handing_over`.
+        table: of the job. Files that it has begun are removed after an attempt that did not happen.
+        send: writes the files of the change for the loaded metadata, and sends it with `handing_over`.
 
     Raises:
         ConflictError, CommitUnknownError: as `commit`.
@@ -239,7 +235,7 @@ class _Commit:
         state: _State = planned
         for number in attempts(self.table.metadata.properties):
             if isinstance(state, _Lost):
-                state = self.ask(state, number - 1)
+                state = self.load(state, number - 1)
             if isinstance(state, _Planned):
                 state = self.place(state, number)
             if isinstance(state, _Planned):
@@ -250,17 +246,17 @@ class _Commit:
         return self.give_up(state, number)
 
     def place(self, planned: _Planned, number: int) -> _Planned | Committed | None:
-        """Planned on an older head: planned on this one, anew if need be; None: nothing is left to do."""
+        """Planned on an older head to planned on the current one, or None if there is nothing to change."""
         metadata = self.table.metadata
-        done = repeated(metadata, self.request.branch, self.request.job_id)
+        done = repeated(metadata, self.request)
         if done is not None:
             self.table.remove_created()
             return replace(_committed(done, number, planned.changes), repeated=True)
         head = head_of(metadata, self.request.branch)
-        conflict, may_plan_anew = self.conflict(planned, head)
+        conflict, may_plan_again = self.conflict(planned, head)
         if conflict is None:
             return replace(planned, head=head, format_version=metadata.format_version)
-        if self.rebuild is None or not may_plan_anew:
+        if self.rebuild is None or not may_plan_again:
             raise ConflictError(conflict)
         self.table.remove_created()
         changes = self.rebuild(head)
@@ -270,12 +266,12 @@ class _Commit:
         return _Planned(changes, head, metadata.format_version)
 
     def conflict(self, planned: _Planned, head: Snapshot | None) -> tuple[str | None, bool]:
-        """Why changes cannot stand on a head, and whether this allows to plan them anew."""
+        """Returns the conflict of changes with a head, if any, and whether they may be planned again."""
         found = self.table.metadata.format_version
         if found != planned.format_version and planned.changes.has_deletes:
             return (
                 f"{self.table.shown}: another commit raised the format version from {planned.format_version} "
-                f"to {found}, which has other delete files"
+                f"to {found}, which has other kinds of delete files"
             ), True
         if _id(head) == _id(planned.head):
             return None, True
@@ -332,8 +328,8 @@ class _Commit:
             return _Lost(written, error)
         return _committed(snapshot, number, written.planned.changes)
 
-    def ask(self, lost: _Lost, number: int) -> Committed | _Planned | _Lost:
-        """Lost to committed or planned, as the table has it now; still lost if its catalog is busy."""
+    def load(self, lost: _Lost, number: int) -> Committed | _Planned | _Lost:
+        """Lost to committed or planned, as the loaded table shows; still lost if its catalog is busy."""
         created, written = self.table.created, lost.written
         try:
             self.table.load()
@@ -351,8 +347,8 @@ class _Commit:
         return written.planned
 
     def give_up(self, lost: _Lost, number: int) -> Committed:
-        """Lost, and no attempts are left: committed all the same, or refused."""
-        state = lost if lost.is_certain else self.ask(lost, number)
+        """Lost after the last attempt: committed if the loaded table shows it, else the error."""
+        state = lost if lost.is_certain else self.load(lost, number)
         if isinstance(state, Committed):
             return state
         if isinstance(state, _Lost) and not lost.is_certain:
@@ -362,7 +358,7 @@ class _Commit:
     def unknown(self, error: Exception) -> CommitUnknownError:
         return CommitUnknownError(
             f"{self.table.shown}: the catalog refused the commit, and then did not answer "
-            f"({type(error).__name__}: {error}); nothing was removed"
+            f"({type(error).__name__}: {error}); no file was removed"
         )
 
 

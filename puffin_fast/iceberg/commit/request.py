@@ -1,4 +1,4 @@
-"""What a caller says about a commit, what comes of it, and what the history of a branch knows of it."""
+"""A caller's options for a commit, its result, and the search for a job id in a branch's history."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 
+from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys
 from puffin_fast.iceberg.plan.files import snapshot_of
@@ -17,45 +18,43 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["JOB_ID", "Committed", "Request", "head_of", "repeated"]
+__all__ = ["JOB_ID", "JOB_VERB", "Committed", "Request", "head_of", "repeated"]
 
 JOB_ID = "puffin-fast.job-id"
-"""Summary key of the caller's name for a job: a job that the branch's history holds is not done again."""
+"""Summary key of the caller's name for a job. A job whose id is in the branch's history is not repeated."""
 
-RESERVED = summary_keys() | {"operation", JOB_ID}
+JOB_VERB = "puffin-fast.job-verb"
+"""Summary key of the job's verb: a job id names one job of one verb."""
+
+RESERVED = summary_keys() | {"operation", JOB_ID, JOB_VERB}
 """Summary keys that no caller may set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a caller says about a commit.
+    """A caller's options for a commit.
 
     Attributes:
+        verb: the public function that commits; recorded in the summary beside the job id.
         branch: an existing branch.
-        job_id: recorded in the summary; a job that the branch's history holds is not done again.
+        job_id: recorded in the summary. A job whose id is in the branch's history is not repeated.
         snapshot_properties: more entries for the summary.
 
     Raises:
-        InvalidInputError: a name or value that is no string, an empty job id, or a name that the summary of a
-            snapshot has for itself.
+        InvalidInputError: a name or value that is not a string, a blank job id, or a name that is reserved in
+            summaries.
     """
 
+    verb: str = "commit"
     branch: str = MAIN_BRANCH
     job_id: str | None = None
     snapshot_properties: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        if self.job_id is not None and (not isinstance(self.job_id, str) or not self.job_id):
-            raise InvalidInputError(f"job_id: expected a string that is not empty, found {self.job_id!r}")
-        if not isinstance(self.snapshot_properties, Mapping | None):
-            raise InvalidInputError(
-                f"snapshot_properties: expected a mapping, found {type(self.snapshot_properties).__name__}"
-            )
-        for name, value in (self.snapshot_properties or {}).items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise InvalidInputError(
-                    f"snapshot_properties: expected strings as names and values, found {name!r}: {value!r}"
-                )
+        check_name("branch", self.branch, optional=False)
+        check_name("job_id", self.job_id)
+        check_mapping("snapshot_properties", self.snapshot_properties)
+        for name in self.snapshot_properties or {}:
             if name in RESERVED:
                 raise InvalidInputError(
                     f"snapshot_properties: {name!r} is reserved for the summary of the snapshot"
@@ -63,20 +62,20 @@ class Request:
 
     def summary(self) -> dict[str, str]:
         """The entries of the snapshot's summary that come from the caller."""
-        own = {} if self.job_id is None else {JOB_ID: self.job_id}
+        own = {} if self.job_id is None else {JOB_ID: self.job_id, JOB_VERB: self.verb}
         return {**(self.snapshot_properties or {}), **own}
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What a commit left in the table.
+    """A commit that happened.
 
     Attributes:
         snapshot_id: the snapshot.
         summary: its summary.
-        attempts: 1 without a race.
-        changes: the changes that stand in the table: on a race they may have been planned anew.
-        repeated: the job id stood in the branch's history, so nothing was done.
+        attempts: the number of attempts: 1 if no other commit came first.
+        changes: the committed changes. After a conflict they may have been planned again.
+        repeated: the job id was in the branch's history, so nothing was done.
     """
 
     snapshot_id: int
@@ -87,11 +86,11 @@ class Committed:
 
 
 def head_of(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> Snapshot | None:
-    """The snapshot that a branch points at; None for the main branch of a table without snapshots.
+    """Returns the snapshot that a branch points to; None for the main branch of a table without snapshots.
 
     Raises:
         NotFoundError: no such branch.
-        InvalidInputError: a tag: it never moves.
+        InvalidInputError: the name of a tag.
         CorruptDataError: the metadata does not have its snapshot.
     """
     reference = metadata.refs.get(branch)
@@ -104,9 +103,22 @@ def head_of(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> Snapshot | No
     return snapshot_of(metadata, branch)
 
 
-def repeated(metadata: TableMetadata, branch: str, job_id: str | None) -> Snapshot | None:
-    """The snapshot of a branch's history that carries a job id, if any."""
-    if job_id is None:
+def repeated(metadata: TableMetadata, request: Request) -> Snapshot | None:
+    """Returns the snapshot in a branch's history that has the request's job id, if any.
+
+    Raises:
+        InvalidInputError: another verb committed that snapshot. A snapshot without a verb is accepted.
+    """
+    if request.job_id is None:
         return None
-    history = ancestors_of(head_of(metadata, branch), metadata)
-    return next((s for s in history if s.summary is not None and s.summary.get(JOB_ID) == job_id), None)
+    for snapshot in ancestors_of(head_of(metadata, request.branch), metadata):
+        if snapshot.summary is None or snapshot.summary.get(JOB_ID) != request.job_id:
+            continue
+        verb = snapshot.summary.get(JOB_VERB)
+        if verb not in (None, request.verb):
+            raise InvalidInputError(
+                f"job_id {request.job_id!r}: expected a job of {request.verb}, found snapshot "
+                f"{snapshot.snapshot_id}, which {verb} committed; give each job an id of its own"
+            )
+        return snapshot
+    return None

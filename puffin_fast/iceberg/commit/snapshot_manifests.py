@@ -1,4 +1,4 @@
-"""The manifests of a new snapshot: unchanged ones kept, those that lose entries written anew."""
+"""The manifests of a new snapshot: unchanged ones are reused, those with removed entries are rewritten."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SnapshotManifests:
 
     Args:
         table: its metadata is the base.
-        snapshot_id: the new snapshot's.
-        place: a number to the path of a new manifest.
+        snapshot_id: of the new snapshot.
+        place: returns the path of a new manifest for its number.
     """
 
     def __init__(self, table: Table, snapshot_id: int, place: Callable[[int], str]) -> None:
@@ -46,7 +46,7 @@ class SnapshotManifests:
         self._n_written = 0
 
     def on_top_of(self, head: Snapshot | None, changes: Changes) -> list[ManifestFile]:
-        """All manifests of the snapshot.
+        """Returns all manifests of the snapshot.
 
         Raises:
             ConflictError: an entry to remove is not live in the head.
@@ -57,31 +57,31 @@ class SnapshotManifests:
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
             removed = {key_of(entry) for entry in changes.removed if _lists(content, entry)}
-            kept, rewritten = self._without(mine, removed)
+            unchanged, rewritten = self._without(mine, removed)
             groups: list[tuple[int, list[ManifestEntry]]] = []
             added = [entry for entry in changes.added if _lists(content, entry)]
             for spec_id in dict.fromkeys(entry.spec_id for entry in added):
                 groups.append((spec_id, [entry for entry in added if entry.spec_id == spec_id]))
             if content == DELETES:
                 groups = _merged(groups + rewritten)
-            else:  # row ids are inherited by place: each data manifest stays by itself
+            else:  # row ids are inherited by order: data manifests are not merged
                 groups += rewritten
             for spec_id, entries in groups:
                 result += self._write(content, spec_id, entries)
-            result += kept
+            result += unchanged
         return result
 
     def _without(
         self, manifests: list[ManifestFile], removed: set[tuple[str, int | None]]
     ) -> tuple[list[ManifestFile], list[tuple[int, list[ManifestEntry]]]]:
-        """Manifests without certain entries: those that never had them, and the entries of the others."""
+        """Removes entries: returns the manifests without them, and the entries of the others."""
         if not removed:
             return manifests, []
-        kept, rewritten, found = [], [], set()
+        unchanged, rewritten, found = [], [], set()
         for manifest, entries in read_manifests(self._table.io, manifests, self._table.specs()):
             hits = {key for entry in entries if (key := key_of(entry)) in removed}
             if not hits:
-                kept.append(manifest)
+                unchanged.append(manifest)
                 continue
             found |= hits
             for entry in entries:
@@ -93,7 +93,7 @@ class SnapshotManifests:
         if found != removed:
             path, _ = next(iter(removed - found))
             raise ConflictError(f"{path}: expected a live file of the table, found none")
-        return kept, rewritten
+        return unchanged, rewritten
 
     def _write(self, content: int, spec_id: int, entries: list[ManifestEntry]) -> list[ManifestFile]:
         result = []
@@ -115,12 +115,12 @@ class SnapshotManifests:
 
 
 def _lists(content: int, entry: ManifestEntry) -> bool:
-    """Whether an entry belongs into manifests of this content."""
+    """Whether an entry belongs to manifests of this content."""
     return (entry.content == DATA) == (content == DATA)
 
 
 def _merged(groups: Iterable[tuple[int, list[ManifestEntry]]]) -> list[tuple[int, list[ManifestEntry]]]:
-    """One list of entries per spec: what is written anew is written together."""
+    """Merges the entries of each spec into one list."""
     merged: dict[int, list[ManifestEntry]] = defaultdict(list)
     for spec_id, entries in groups:
         merged[spec_id] += entries

@@ -1,7 +1,7 @@
-"""The table object of one job, which no other thread moves, and the files that the job has begun.
+"""The table object of one job, which no other thread uses, and the files that the job has begun.
 
-Threads may share a `Table`: PyIceberg moves its metadata in place whenever one of them refreshes or commits. A
-job therefore plans and commits with an object of its own, and moves the shared one afterwards.
+Threads may share a `Table`, and PyIceberg replaces its metadata in place whenever one of them refreshes or commits. A
+job therefore plans and commits with an object of its own, and updates the shared one afterwards.
 """
 
 from __future__ import annotations
@@ -17,13 +17,9 @@ from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    BusyError,
-    LostRaceError,
-    check_version,
-    is_locked,
-    roll_back_returned_connections,
-)
+from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
+from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
+from puffin_fast.iceberg.compat.versions import check_version
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -39,12 +35,12 @@ class WorkingTable(Table):
     """A copy of a table object for one job.
 
     Args:
-        shared: the caller's table, which `publish` moves.
+        shared: the caller's table, which `publish` updates.
 
     Attributes:
-        created: every location that the job has named or begun to write, and may remove when it fails.
-        doubtful: those of a lost attempt, which must stay until the table was loaded again: a catalog whose
-            client repeats requests may refuse what it has done.
+        created: all locations that the job has chosen or begun to write. They are removed if the job fails.
+        doubtful: locations of a lost attempt. They are not removed before the table was loaded again: a catalog whose
+            client repeats requests may refuse a commit that it has made.
     """
 
     def __init__(self, shared: Table) -> None:
@@ -57,21 +53,21 @@ class WorkingTable(Table):
 
     @classmethod
     def of(cls, table: Table) -> WorkingTable:
-        """The table itself if it is a job's own, else a copy for one."""
+        """Returns the table itself if it is of a job, else a copy for a job."""
         return table if isinstance(table, cls) else cls(table)
 
     @property
     def shown(self) -> str:
-        """The name for messages."""
+        """The name in messages."""
         return ".".join(self.name())
 
     def load(self) -> None:
-        """Moves this object to the table's newest metadata.
+        """Loads the table's newest metadata.
 
         Raises:
             BusyError: the catalog's database is locked.
-            NotFoundError: the table is gone.
-            UnsupportedError: PyIceberg cannot read its metadata, or it belongs to no catalog.
+            NotFoundError: the table no longer exists.
+            UnsupportedError: PyIceberg cannot read its metadata, or it has no catalog.
             PuffinFastError: the catalog does not answer.
         """
         check_version()
@@ -81,18 +77,18 @@ class WorkingTable(Table):
         except PuffinFastError:
             raise
         except (ValidationError, InvalidMetadata) as error:
-            raise UnsupportedError(f"{self.shown}: metadata that PyIceberg does not read: {error}") from error
+            raise UnsupportedError(f"{self.shown}: PyIceberg cannot read the metadata: {error}") from error
         except NoSuchTableError as error:
             raise NotFoundError(f"{self.shown}: {error}") from error
         except NotImplementedError as error:
-            raise UnsupportedError(f"{type(self.catalog).__name__} loads no tables: {error}") from error
+            raise UnsupportedError(f"{type(self.catalog).__name__} does not load tables: {error}") from error
         except Exception as error:
             if is_locked(error):
                 raise BusyError.of(self.shown, error) from error
             raise PuffinFastError(f"{self.shown}: the table could not be loaded: {error}") from error
 
     def publish(self) -> None:
-        """Moves the caller's table to this metadata, unless another thread moved it further meanwhile."""
+        """Gives the caller's table this metadata, unless another thread gave it newer metadata."""
         shared = self._shared
         with _publishing:
             if _age(self.metadata) >= _age(shared.metadata):
@@ -100,14 +96,14 @@ class WorkingTable(Table):
                 shared.io, shared.config = self.io, self.config
 
     def location_provider(self) -> LocationProvider:
-        """The table's location provider; the job remembers every location that it gives."""
-        return _NotingLocations(super().location_provider(), self.created)
+        """Returns the table's location provider. Every location that it makes is added to `created`."""
+        return _RecordedLocations(super().location_provider(), self.created)
 
     @contextmanager
     def handing_over(self) -> Iterator[Callable[[], None]]:
-        """Gives what to call right before the catalog may make a commit happen.
+        """Yields a function to call right before the catalog may make a commit.
 
-        From then until the catalog has answered, no file may be removed: an interrupt leaves them all.
+        From then until the catalog has answered, no file may be removed, even if the job is interrupted.
         """
         files: list[str] = []
 
@@ -130,14 +126,14 @@ class WorkingTable(Table):
         self.created.clear()
 
     def take_back(self) -> None:
-        """The lost attempt did not happen, as the metadata says that was loaded since: its files may go."""
+        """Returns the files of lost attempts to `created`: the metadata that was loaded since does not need them."""
         log = {entry.metadata_file for entry in self.metadata.metadata_log}
         needed = {self.metadata_location, *log}
         self.created[:0] = [path for path in self.doubtful if path not in needed]
         self.doubtful.clear()
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Removes files of the job that nothing needs."""
+        """Removes files of the job."""
         paths = set(paths)
         self.created[:] = [path for path in self.created if path not in paths]
         remove_files(self.io, paths)
@@ -152,7 +148,7 @@ def _age(metadata: TableMetadata) -> tuple[int, int]:
 
 
 def remove_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Removes files of a commit that did not happen; one that cannot be removed stays as an orphan."""
+    """Removes files of a commit that did not happen. A file that cannot be removed becomes an orphan file."""
     for path in paths:
         try:
             io.delete(path)
@@ -160,8 +156,8 @@ def remove_files(io: FileIO, paths: Iterable[str]) -> None:
             continue
 
 
-class _NotingLocations(LocationProvider):
-    """A location provider that notes each location that it gives."""
+class _RecordedLocations(LocationProvider):
+    """A location provider that records each location that it makes."""
 
     def __init__(self, provider: LocationProvider, created: list[str]) -> None:
         super().__init__(provider.table_location, provider.table_properties)

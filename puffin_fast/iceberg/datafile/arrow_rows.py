@@ -1,4 +1,4 @@
-"""Converts the rows that a caller passes to Arrow."""
+"""Converts the rows that a caller passes to Arrow, and renames columns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["arrow_reader", "arrow_rows"]
+__all__ = ["arrow_reader", "arrow_rows", "renamed"]
 
 
 def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
@@ -56,3 +56,21 @@ def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordB
         return rows
     reader = arrow_reader(rows, what)
     return reader if streamed else reader.read_all()
+
+
+def renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns a batch with a schema of equal types and other names, at all depths.
+
+    Arrow's cast matches fields by name, and drops those that are called otherwise.
+    """
+    return pa.record_batch(_Renamed(batch, schema))
+
+
+class _Renamed:
+    """A batch exported with another schema."""
+
+    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
+        self._batch, self._schema = batch, schema
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[Any, Any]:
+        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]

@@ -4,6 +4,9 @@ Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``valu
 not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All
 logical types except decimal are removed from the header's schema before the rows are read. Dates and times
 are then read as integers, which Arrow accepts without conversion.
+
+A schema that `avro_schema` refuses is refused here too. Blocks are decompressed one at a time, up to a limit that
+follows from their size, and fastavro reads the decompressed blocks.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, open_input, reading
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, BatchColumns, open_input, reading
 from puffin_fast.iceberg.datafile.plain_types import plain_schema
-from puffin_fast.iceberg.manifest.avro import HEADER
+from puffin_fast.iceberg.manifest.avro import HEADER, MAGIC, too_many_records
+from puffin_fast.iceberg.manifest.avro_blocks import FileBytes, as_long, read_block
+from puffin_fast.iceberg.manifest.avro_schema import PlainSchema
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -43,10 +48,14 @@ class AvroReader:
 
     def __init__(self, io: FileIO, location: str, n_rows: int) -> None:
         self._io, self._location = io, location
-        header = self._header(_open(io, location))
+        _, header, _ = self._open()
         with self._decoding("header"):
-            written = json.loads(header["meta"]["avro.schema"])
+            metadata = {key: value.decode() for key, value in header["meta"].items()}
+            self._codec, self._sync = metadata.get("avro.codec", "null"), header["sync"]
+            written = json.loads(metadata["avro.schema"])
+            self._n_stored = len(PlainSchema({}).root(written)["fields"])
         try:
+            written = _with_fixed_types(written, {}, itertools.count())
             iceberg = AvroSchemaConversion().avro_to_iceberg(written)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise UnsupportedError(
@@ -69,14 +78,13 @@ class AvroReader:
         """Yields the rows of all blocks; only the requested columns are decoded."""
         wanted = pa.schema([self.schema.field(name) for name in columns])
         fields = [field for field in self._stored["fields"] if field["name"] in columns]
-        source = _open(self._io, self._location)
-        header = self._header(source)
-        header["meta"]["avro.schema"] = json.dumps(self._stored).encode()
         head = BytesIO()
+        metadata = {"avro.schema": json.dumps(self._stored).encode(), "avro.codec": b"null"}
+        header = {"magic": MAGIC, "meta": metadata, "sync": self._sync}
         fastavro.schemaless_writer(head, HEADER, header)
         with self._decoding("rows"):
-            joined: Any = _ConcatenatedFile(head.getvalue(), source)
-            records: Iterator[Any] = fastavro.reader(joined, {**self._stored, "fields": fields})
+            source: Any = _Parts(itertools.chain([head.getvalue()], self._blocks()))
+            records: Iterator[Any] = fastavro.reader(source, {**self._stored, "fields": fields})
             while rows := list(itertools.islice(records, min(batch_rows, BATCH_ROWS))):
                 arrays = [
                     pa.array([_value(row[field.name], field.type) for row in rows], field.type)
@@ -84,13 +92,44 @@ class AvroReader:
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
+    def _blocks(self) -> Iterator[bytes]:
+        """Yields the blocks, decompressed up to the limit for their size."""
+        data, _, at = self._open()
+        while at < len(data):
+            start = at
+            block, at = read_block(
+                data,
+                at,
+                codec=self._codec,
+                sync=self._sync,
+                limit=None,
+                path=self._location,
+                offset=0,
+                io=self._io,
+            )
+            if block.n_records * max(self._n_stored, 1) > len(block.data):
+                raise too_many_records(
+                    self._location, block.n_records, len(block.data), self._n_stored, offset=start
+                )
+            yield b"".join((as_long(block.n_records), as_long(len(block.data)), block.data, self._sync))
+
+    def _open(self) -> tuple[FileBytes, Any, int]:
+        """Opens the file; returns its bytes, its header, and where the first block begins."""
+        with self._decoding("header"):
+            data = FileBytes(open_input(self._io, self._location))
+            source: Any = _Cursor(data)
+            return data, fastavro.schemaless_reader(source, HEADER, None), source.at
+
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> BatchColumns:
+        """Returns columns of the file."""
+        batches = self.batches(group, names, batch_rows, use_threads=use_threads)
+        return BatchColumns(batches, group, self.n_rows, self._location)
+
     def reopen(self) -> AvroReader:
         """Opens the same file again, for another thread."""
         return AvroReader(self._io, self._location, self.n_rows)
-
-    def _header(self, source: Any) -> Any:
-        with self._decoding("header"):
-            return fastavro.schemaless_reader(source, HEADER, None)
 
     @contextmanager
     def _decoding(self, what: str) -> Iterator[None]:
@@ -106,24 +145,53 @@ class AvroReader:
             raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error
 
 
-class _ConcatenatedFile:
-    """A readable file: the bytes of `head`, followed by the remaining bytes of the file `rest`."""
+class _Cursor:
+    """Reads a file from its beginning; never asks for more than the file has, whatever length the bytes claim."""
 
-    def __init__(self, head: bytes, rest: Any) -> None:
-        self._head, self._rest = BytesIO(head), rest
+    def __init__(self, data: FileBytes) -> None:
+        self._data, self.at = data, 0
 
-    def read(self, size: int = -1) -> bytes:
-        found = self._head.read(size)
-        if len(found) == size:
-            return found
-        more: bytes = self._rest.read(size - len(found) if size >= 0 else None)
-        return found + more
+    def read(self, size: int) -> bytes:
+        found = bytes(self._data[self.at : self.at + max(size, 0)])
+        self.at += len(found)
+        return found
 
 
-def _open(io: FileIO, location: str) -> Any:
-    """Opens the file; errors are those of this package."""
-    with reading(location, "Avro"):
-        return open_input(io, location)
+class _Parts:
+    """A readable file: parts that are made when they are read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._part = parts, BytesIO()
+
+    def read(self, size: int) -> bytes:
+        while not (found := self._part.read(size)):
+            part = next(self._parts, None)
+            if part is None:
+                break
+            self._part = BytesIO(part)
+        return found
+
+
+def _with_fixed_types(node: Any, known: dict[str, Any], numbers: Iterator[int]) -> Any:
+    """An Avro schema that defines a fixed type wherever it is used, each time under another name.
+
+    Java defines ``decimal_9_2`` for its first column and names it for the others. PyIceberg does not know the name,
+    and a projection need not have the first column.
+    """
+    if isinstance(node, list):
+        return [_with_fixed_types(part, known, numbers) for part in node]
+    if isinstance(node, str):
+        node = known.get(node, node)
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") == "fixed":
+        known.setdefault(node["name"], node)
+        return {**node, "name": f"{node['name']}_{next(numbers)}"}
+    inside = {key: node[key] for key in ("type", "items", "values") if key in node}
+    found = {**node, **{key: _with_fixed_types(part, known, numbers) for key, part in inside.items()}}
+    if "fields" in node:
+        found["fields"] = [_with_fixed_types(field, known, numbers) for field in node["fields"]]
+    return found
 
 
 def _without_logical_types(node: Any) -> Any:

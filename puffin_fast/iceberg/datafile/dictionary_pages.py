@@ -5,71 +5,127 @@
 
     header: 1 type = 2 | 2 uncompressed size | 3 compressed size | 7 {1 number of values, 2 encoding, …}
 
-Where every data page is dictionary-encoded the page holds all values of the chunk, each once. Arrow's writer
-also puts entries there that no row has, and PyArrow does not tell how many pages have which encoding; so only
-files of writers whose dictionaries are known to hold used values are read, and only chunks whose encodings
-leave no doubt.
+Where every data page is dictionary-encoded the page holds all values of the chunk, each once. The footer tells in the
+chunk's `encoding_stats`, which PyArrow does not show, and for files of Parquet's version 1 in its list of encodings.
+
+Arrow's writer also puts entries there that no row has: the unused categories of a dictionary of strings. So pages of
+byte arrays count only in files of writers that add no such entries; pages of numbers also in files of writers whose
+dictionaries of numbers are made of the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast.iceberg.datafile.thrift import ThriftReader
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["TRUSTED_WRITERS", "dictionary_values"]
+    from puffin_fast._runtime import Source
+
+__all__ = ["DictionaryPages"]
 
 TRUSTED_WRITERS = ("parquet-mr ",)
 """How `created_by` begins for Java's library, which Spark, Iceberg, Flink and Hive write with."""
 
+TRUSTED_WITH_NUMBERS = ("parquet-cpp-arrow ",)
+"""The library of PyArrow, and so of PyIceberg and of this package."""
+
 _LEVELS_AND_DICTIONARY = {"PLAIN_DICTIONARY", "RLE", "BIT_PACKED"}
 _CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "BROTLI": "brotli"}
 _WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
-_DICTIONARY_PAGE = 2
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+_PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
+_AFTER_FOOTER = 8
+"""Its length and the magic."""
+
+_DECIMAL_BYTES = 16
 
 
-def dictionary_values(
-    read_at: Callable[[int, int], bytes],
-    created_by: str | None,
-    chunk: pq.ColumnChunkMetaData,
-    kind: pa.DataType,
-) -> pa.Array | None:
-    """The distinct values of a column chunk; None where its data pages are needed to know them.
+class DictionaryPages:
+    """The dictionary pages of one Parquet file.
 
     Args:
-        read_at: reads so many bytes at an offset of the file.
-        created_by: of the file.
-        chunk: of a column that is no list or map.
-        kind: the Arrow type that PyArrow reads the column as.
+        source: reads the file.
+        footer: of the file.
     """
-    start, codec = chunk.dictionary_page_offset, _CODECS.get(chunk.compression, "")
-    if (
-        not (created_by or "").startswith(TRUSTED_WRITERS)
-        or not chunk.has_dictionary_page
-        or not start
-        or codec == ""
-        or "PLAIN_DICTIONARY" not in chunk.encodings
-        or not _LEVELS_AND_DICTIONARY.issuperset(chunk.encodings)
-    ):
-        return None
-    size = chunk.data_page_offset - start
-    if not 0 < size <= chunk.total_compressed_size:
-        return None
-    page = _page(read_at(start, size), codec, chunk.total_uncompressed_size)
-    return None if page is None else _array(*page, chunk.physical_type, kind)
+
+    def __init__(self, source: Source, footer: pq.FileMetaData) -> None:
+        self._source, self._footer = source, footer
+        self._stats: dict[tuple[int, int], object] | None = None
+
+    def values(self, row_group: int, column: int, kind: pa.DataType) -> pa.Array | None:
+        """The distinct values of a column chunk; None where its data pages are needed to know them.
+
+        Args:
+            row_group: number of the row group.
+            column: number of the leaf, which is not in a list or map.
+            kind: the Arrow type that PyArrow reads the column as.
+        """
+        chunk = self._footer.row_group(row_group).column(column)
+        created_by = self._footer.created_by or ""
+        trusted = TRUSTED_WRITERS + (() if chunk.physical_type == "BYTE_ARRAY" else TRUSTED_WITH_NUMBERS)
+        start, codec = chunk.dictionary_page_offset, _CODECS.get(chunk.compression, "")
+        if not created_by.startswith(trusted) or not chunk.has_dictionary_page or not start or codec == "":
+            return None
+        size = chunk.data_page_offset - start
+        if not 0 < size <= chunk.total_compressed_size:
+            return None
+        if not self._all_from_dictionary(row_group, column, chunk):
+            return None
+        page = _page(self._source.read_at(start, size), codec, chunk.total_uncompressed_size)
+        return None if page is None else _array(*page, chunk.physical_type, kind)
+
+    def _all_from_dictionary(self, row_group: int, column: int, chunk: pq.ColumnChunkMetaData) -> bool:
+        """Whether all data pages of a chunk are dictionary-encoded, without a doubt."""
+        encodings = set(chunk.encodings)
+        if "PLAIN_DICTIONARY" in encodings:  # the dictionary page has this encoding, too
+            return encodings <= _LEVELS_AND_DICTIONARY
+        if "RLE_DICTIONARY" not in encodings:
+            return False
+        if self._stats is None:
+            self._stats = self._read_stats()
+        pages = self._stats.get((row_group, column))
+        return isinstance(pages, list) and _are_from_dictionary(pages)
+
+    def _read_stats(self) -> dict[tuple[int, int], object]:
+        """The `encoding_stats` of each column chunk; nothing from a footer that reads unlike PyArrow's."""
+        n_bytes = self._footer.serialized_size
+        start = self._source.size - _AFTER_FOOTER - n_bytes
+        if start < 0:
+            return {}
+        found: dict[tuple[int, int], object] = {}
+        try:
+            row_groups = ThriftReader(self._source.read_at(start, n_bytes)).struct()[4]
+            for number, row_group in enumerate(row_groups):  # type: ignore[arg-type, var-annotated]
+                for at, column in enumerate(row_group[1]):
+                    chunk = column[3]
+                    if chunk[9] == self._footer.row_group(number).column(at).data_page_offset:
+                        found[number, at] = chunk.get(13)
+        except (IndexError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+            return {}
+        return found
+
+
+def _are_from_dictionary(pages: list[object]) -> bool:
+    """Whether page encoding statistics {1 page type, 2 encoding, 3 count} are of dictionary-encoded data pages only."""
+    data = [
+        page.get(2) for page in pages if isinstance(page, dict) and page.get(1) in (_DATA_PAGE, _DATA_PAGE_V2)
+    ]
+    return bool(data) and all(encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) for encoding in data)
 
 
 def _page(data: bytes, codec: str | None, limit: int) -> tuple[bytes, int] | None:
     """The decompressed dictionary page and its number of values; None for anything else."""
-    header = _Thrift(data)
+    header = ThriftReader(data)
     try:
         fields = header.struct()
-    except (IndexError, ValueError, RecursionError):
+    except (IndexError, ValueError):
         return None
     dictionary = fields.get(7)
     n_bytes, n_compressed = fields.get(2), fields.get(3)
@@ -93,6 +149,8 @@ def _array(page: bytes, n: int, physical: str, kind: pa.DataType) -> pa.Array | 
     if physical == "BYTE_ARRAY" and (types.is_string(kind) or types.is_binary(kind)):
         values = list(_byte_arrays(page))
         return pa.array(values, pa.binary()).cast(kind) if len(values) == n else None
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        return _fixed(page, n, kind)
     width = _WIDTHS.get(physical, 0)
     if width == 0 or len(page) != n * width:
         return None
@@ -106,6 +164,21 @@ def _array(page: bytes, n: int, physical: str, kind: pa.DataType) -> pa.Array | 
     return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(page)])
 
 
+def _fixed(page: bytes, n: int, kind: pa.DataType) -> pa.Array | None:
+    """Byte strings of one length: as they are, or decimals (big-endian)."""
+    if n == 0 or len(page) % n:
+        return None
+    width = len(page) // n
+    if pa.types.is_fixed_size_binary(kind) and kind.byte_width == width:
+        return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(page)])
+    if not pa.types.is_decimal128(kind) or not 0 < width <= _DECIMAL_BYTES:
+        return None
+    digits = np.frombuffer(page, np.uint8).reshape(n, width)
+    words = np.where(digits[:, :1] >> 7, np.uint8(255), np.uint8(0)).repeat(_DECIMAL_BYTES, axis=1)
+    words[:, :width] = digits[:, ::-1]
+    return pa.Array.from_buffers(kind, n, [None, pa.py_buffer(words)])
+
+
 def _byte_arrays(page: bytes) -> Iterator[bytes]:
     """Byte strings, each after its length; ends early where a length is wrong."""
     at = 0
@@ -115,60 +188,3 @@ def _byte_arrays(page: bytes) -> Iterator[bytes]:
             return
         yield page[at + 4 : end]
         at = end
-
-
-class _Thrift:
-    """Integers and structs of Thrift's compact protocol; other values are passed over.
-
-    Attributes:
-        at: the next byte.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
-
-    def struct(self) -> dict[int, object]:
-        """The fields of a struct by id.
-
-        Raises:
-            IndexError: the bytes end.
-            ValueError: a type that page headers do not have.
-        """
-        fields: dict[int, object] = {}
-        field_id = 0
-        while head := self._byte():
-            delta, kind = head >> 4, head & 15
-            field_id = field_id + delta if delta else self._integer()
-            fields[field_id] = self._value(kind)
-        return fields
-
-    def _value(self, kind: int) -> object:
-        if kind in (1, 2):  # a boolean is its type
-            return kind == 1
-        if kind in (4, 5, 6):
-            return self._integer()
-        if kind == 8:
-            n_bytes = self._unsigned()
-            self.at += n_bytes
-            return None
-        if kind == 12:
-            return self.struct()
-        raise ValueError(f"Thrift type {kind}")
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self._data[self.at - 1]
-
-    def _unsigned(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def _integer(self) -> int:
-        value = self._unsigned()
-        return value >> 1 ^ -(value & 1)

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from puffin_fast._runtime import unbuffered
-from puffin_fast._runtime.location import resolve
+from puffin_fast._runtime.location import new_input, resolve
 from puffin_fast.errors import (
     CorruptDataError,
     InvalidInputError,
@@ -21,17 +23,35 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.iceberg.datafile.conversion import ProjectionError
+from puffin_fast.iceberg.datafile.plain_types import plain
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
 
+    from puffin_fast.iceberg.datafile.column_pages import Rows
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
-__all__ = ["BATCH_ROWS", "FormatReader", "open_input", "reading"]
+__all__ = ["BATCH_ROWS", "BatchColumns", "Columns", "FormatReader", "open_input", "reading"]
 
 BATCH_ROWS = 1 << 17
 """Default maximum number of rows of a batch."""
+
+
+class Columns(Protocol):
+    """Columns of a row group, read in order."""
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns wanted rows of each column, by name, in plain types.
+
+        Calls are in the order of the rows; some rows may be left out.
+
+        Args:
+            first: the first row, in the row group.
+            n_rows: number of rows.
+            rows: the wanted ones of them, as ascending indexes from `first`; None: all.
+        """
+        ...
 
 
 class FormatReader(Protocol):
@@ -59,9 +79,85 @@ class FormatReader(Protocol):
         """Yields the rows of a row group in order; `columns` are names of top-level columns, at least one."""
         ...
 
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> Columns:
+        """Returns columns of a row group.
+
+        Args:
+            group: its number.
+            names: of top-level columns, at least one.
+            batch_rows: maximum number of rows that are read at once.
+            use_threads: whether columns are decoded in parallel.
+            views: whether texts and bytes may be views, where that is faster.
+        """
+        ...
+
     def reopen(self) -> FormatReader:
         """Opens the same file again, for another thread."""
         ...
+
+
+class BatchColumns:
+    """Columns of a row group that are read in batches; wanted rows are taken from them.
+
+    Args:
+        batches: all rows of the row group.
+        group: its number.
+        n_rows: its declared number of rows.
+        path: of the file.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], group: int, n_rows: int, path: str) -> None:
+        self._batches, self._group, self._n_rows, self._path = batches, group, n_rows, path
+        self._batch: pa.RecordBatch | None = None
+        self._first = self._stop = 0
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns wanted rows of each column; see `Columns`.
+
+        Raises:
+            CorruptDataError: the batches have more or fewer rows than declared.
+        """
+        stop, at = first + n_rows, first
+        parts: list[dict[str, pa.Array]] = []
+        while at < stop:
+            while self._stop <= at:
+                self._batch = next(self._batches, None)
+                if self._batch is None:
+                    raise self._wrong_count(self._stop)
+                self._first, self._stop = self._stop, self._stop + self._batch.num_rows
+            assert self._batch is not None
+            end = min(stop, self._stop)
+            columns = self._batch
+            if (at, end) != (self._first, self._stop):
+                columns = columns.slice(at - self._first, end - at)
+            names = columns.schema.names
+            part = {name: plain(array) for name, array in zip(names, columns.columns, strict=True)}
+            if rows is not None:
+                here = rows
+                if end - at < n_rows:
+                    low, high = rows.searchsorted(np.array([at - first, end - first], np.int32))
+                    here = rows[low:high] - (at - first)
+                indexes = pa.array(here)
+                parts.append(
+                    {name: pc.take(array, indexes, boundscheck=False) for name, array in part.items()}
+                )
+            else:
+                parts.append(part)
+            at = end
+        if stop == self._n_rows:
+            found = self._stop + sum(batch.num_rows for batch in self._batches)
+            if found != self._n_rows:
+                raise self._wrong_count(found)
+        if len(parts) == 1:
+            return parts[0]
+        return {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
+
+    def _wrong_count(self, found: int) -> CorruptDataError:
+        return CorruptDataError(
+            f"rows of row group {self._group}", path=self._path, expected=self._n_rows, found=found
+        )
 
 
 def open_input(io: FileIO, location: str) -> Any:
@@ -69,10 +165,11 @@ def open_input(io: FileIO, location: str) -> Any:
 
     Raises:
         InvalidInputError: the path is not a regular file.
+        UnsupportedError: the FileIO does not know the scheme of the location.
     """
     kind, _, path = resolve(location, io)
     if kind != "local":
-        return unbuffered(io.new_input(location).open())
+        return unbuffered(new_input(io, location).open())
     if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block until it has a writer
         raise InvalidInputError(f"{location}: expected a regular file")
     return pa.OSFile(path)

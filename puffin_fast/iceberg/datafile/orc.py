@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.datafile.files import open_input, reading
+from puffin_fast.iceberg.datafile.files import BatchColumns, open_input, reading
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
 
 if TYPE_CHECKING:
@@ -66,6 +66,13 @@ class OrcReader:
                     f"{self._location}: ORC; PyArrow {pa.__version__} cannot read this: {error}"
                 ) from error
             raise CorruptDataError(f"ORC file: {error}", path=self._location) from error
+
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> BatchColumns:
+        """Returns columns of the file."""
+        batches = self.batches(group, names, batch_rows, use_threads=use_threads)
+        return BatchColumns(batches, group, self.n_rows, self._location)
 
     def reopen(self) -> OrcReader:
         """Opens the same file again, for another thread."""

@@ -1,4 +1,4 @@
-"""Reads Parquet data and delete files with PyArrow."""
+"""Reads Parquet data and delete files: flat columns by `column_pages` where it can, everything else with PyArrow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast.iceberg.datafile.files import open_input, reading
+from puffin_fast.iceberg.datafile.column_layout import Layout, layout_of
+from puffin_fast.iceberg.datafile.column_pages import ColumnPages, Rows
+from puffin_fast.iceberg.datafile.files import BatchColumns, open_input, reading
+from puffin_fast.iceberg.datafile.page_codecs import PageError
+from puffin_fast.iceberg.datafile.plain_types import plain_type
 from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
 
 if TYPE_CHECKING:
@@ -17,11 +21,26 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
-__all__ = ["ParquetReader", "open_parquet"]
+__all__ = ["GroupColumns", "ParquetReader", "open_parquet"]
+
+GAP = 1 << 16
+"""Bytes between column chunks that are read along with them: a request costs more."""
+
+READ_BYTES = 32 << 20
+"""Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
+
+MIN_CELLS = 1 << 18
+"""Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer."""
 
 
 def open_parquet(
-    io: FileIO, location: str, *, dictionaries: Sequence[str] = (), footer: pq.FileMetaData | None = None
+    io: FileIO,
+    location: str,
+    *,
+    dictionaries: Sequence[str] = (),
+    footer: pq.FileMetaData | None = None,
+    checksums: bool = False,
+    source: Any = None,
 ) -> pq.ParquetFile:
     """Opens a Parquet file of a table.
 
@@ -30,6 +49,8 @@ def open_parquet(
         location: of the file.
         dictionaries: columns to read as dictionaries.
         footer: the file's footer, if it was read before.
+        checksums: whether to compare pages with their CRC-32, where a page has one.
+        source: the file, if it is open.
 
     Raises:
         NotFoundError: there is no such file.
@@ -37,11 +58,12 @@ def open_parquet(
     """
     with reading(location):
         return pq.ParquetFile(
-            open_input(io, location),
+            open_input(io, location) if source is None else source,
             metadata=footer,
             pre_buffer=False,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
+            page_checksum_verification=checksums,
         )
 
 
@@ -49,8 +71,13 @@ class ParquetReader:
     """An open Parquet file; see `FormatReader`."""
 
     def __init__(self, io: FileIO, location: str, footer: pq.FileMetaData | None = None) -> None:
-        self._io, self._location = io, location
-        self._file = open_parquet(io, location, footer=footer)
+        self._io, self.location = io, location
+        with reading(location):
+            self._source = open_input(io, location)
+            if not isinstance(self._source, pa.NativeFile):
+                self._source = pa.PythonFile(self._source, mode="r")
+        self._file = open_parquet(io, location, footer=footer, source=self._source)
+        self._leaves: dict[str, int] | None = None
         footer = self._file.metadata
         self.schema: pa.Schema = self._file.schema_arrow
         self.n_rows: int = footer.num_rows
@@ -76,6 +103,113 @@ class ParquetReader:
         )
         return found
 
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> GroupColumns:
+        """Returns the columns of a row group; see `FormatReader`."""
+        return GroupColumns(self, group, names, batch_rows, use_threads=use_threads, views=views)
+
+    def pages_of(self, group: int, names: Sequence[str], *, views: bool = False) -> dict[str, ColumnPages]:
+        """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read."""
+        footer = self._file.metadata
+        if self._leaves is None:
+            self._leaves = _flat_leaves(self.schema, footer.schema)
+        row_group = footer.row_group(group)
+        found: list[tuple[int, int, str, Layout, pq.ColumnChunkMetaData]] = []
+        for name in names:
+            if name not in self._leaves:
+                continue
+            leaf = self._leaves[name]
+            chunk = row_group.column(leaf)
+            kind = plain_type(self.schema.field(name).type)
+            layout = layout_of(footer.schema.column(leaf), chunk, kind, views=views)
+            if layout is None or chunk.num_values != row_group.num_rows:
+                continue
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+                start = min(start, chunk.dictionary_page_offset)
+            if start >= 4 and chunk.total_compressed_size > 0:
+                found.append((start, start + chunk.total_compressed_size, name, layout, chunk))
+        found.sort(key=lambda item: item[:2])
+        result: dict[str, ColumnPages] = {}
+        while found:
+            stop, n = found[0][1], 1
+            while n < len(found) and found[n][0] - stop <= GAP and found[n][1] - found[0][0] <= READ_BYTES:
+                stop, n = max(stop, found[n][1]), n + 1
+            first = found[0][0]
+            data = self._read(first, stop)
+            for begin, end, name, layout, chunk in found[:n]:
+                if end - first <= len(data):
+                    part = data.slice(begin - first, end - begin)
+                    result[name] = ColumnPages(layout, chunk, part, row_group.num_rows)
+            found = found[n:]
+        return result
+
+    def _read(self, start: int, stop: int) -> pa.Buffer:
+        if stop > self._source.size():  # PyArrow says what is wrong with the file
+            return pa.py_buffer(b"")
+        self._source.seek(start)
+        return self._source.read_buffer(stop - start)
+
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
-        return ParquetReader(self._io, self._location, self._file.metadata)
+        return ParquetReader(self._io, self.location, self._file.metadata)
+
+
+class GroupColumns:
+    """Some columns of a row group, read in order: those that `column_pages` decodes, and the others with PyArrow.
+
+    Nothing is read before the first row is wanted.
+    """
+
+    def __init__(
+        self,
+        reader: ParquetReader,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool,
+    ) -> None:
+        self._reader, self._group, self._names = reader, group, names
+        self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
+        self._pages: dict[str, ColumnPages] | None = None
+        self._arrow: list[BatchColumns] = []
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns wanted rows of each column; see `Columns`."""
+        if self._pages is None:
+            self._pages = {}
+            if self._reader.group_rows[self._group] * len(self._names) >= MIN_CELLS:
+                self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
+            self._read_with_arrow([name for name in self._names if name not in self._pages])
+        found = {}
+        for name, pages in [*self._pages.items()]:
+            try:
+                found[name] = pages.read(first, n_rows, rows)
+            except PageError:
+                del self._pages[name]
+                self._read_with_arrow([name])
+        for columns in self._arrow:
+            found |= columns.read(first, n_rows, rows)
+        return found
+
+    def _read_with_arrow(self, names: Sequence[str]) -> None:
+        if names:
+            batches = self._reader.batches(
+                self._group, names, self._batch_rows, use_threads=self._use_threads
+            )
+            n_rows = self._reader.group_rows[self._group]
+            self._arrow.append(BatchColumns(batches, self._group, n_rows, self._reader.location))
+
+
+def _flat_leaves(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, int]:
+    """The leaf of each column that is not nested, by name; without columns whose name is not unique."""
+    names = schema.names
+    paths = [stored.column(at).path for at in range(len(stored.names))]
+    return {
+        name: paths.index(name)
+        for name, kind in zip(names, schema.types, strict=True)
+        if not pa.types.is_nested(kind) and names.count(name) == 1 and paths.count(name) == 1
+    }

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["list_parts", "map_parts", "null_mask", "plain", "plain_schema", "plain_type"]
+__all__ = ["list_parts", "map_parts", "null_mask", "is_view", "plain", "plain_schema", "plain_type"]
 
 _BOOL8 = getattr(pa, "Bool8Type", ())
 
@@ -79,6 +79,11 @@ def plain(array: pa.Array) -> pa.Array:
             pa.array(offsets), plain(values), type=wanted, mask=null_mask(array)
         )
     return array.cast(wanted)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Whether a type is that of texts or bytes as views."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 def null_mask(array: pa.Array) -> pa.BooleanArray | None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, FormatReader, reading
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, Columns, FormatReader, reading
 from puffin_fast.iceberg.datafile.parquet import ParquetReader
-from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
-from puffin_fast.iceberg.datafile.row_selection import LiveRows
+from puffin_fast.iceberg.datafile.row_selection import LiveRows, RowSelection, select_rows
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
+    from puffin_fast.iceberg.datafile.column_pages import Rows
     from puffin_fast.iceberg.datafile.conversion import Convert
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["Batch", "DataFiles", "OpenedFile", "open_format"]
+__all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "open_format"]
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
 
@@ -59,22 +61,65 @@ def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Consecutive rows of a data file, deleted ones included.
+class SelectedRows:
+    """Selected rows of a batch.
 
     Attributes:
-        first: the position of the first row in the file.
-        n_rows: number of rows.
+        n_rows: their number.
         columns: the columns requested by name, in plain types.
+    """
+
+    n_rows: int
+    columns: Mapping[str, pa.Array]
+    _first: int
+    _rows: Rows | None
+
+    def positions(self) -> pa.Array:
+        """Returns their positions in the file, int64."""
+        if self._rows is None:
+            return pa.array(np.arange(self._first, self._first + self.n_rows, dtype=np.int64))
+        return pa.array(self._rows.astype(np.int64) + self._first)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of a data file in order: the live ones of consecutive rows.
+
+    Attributes:
+        first: the position of the first of the consecutive rows in the file.
+        n_rows: number of rows, without deleted ones if the file was opened with its live rows.
         filter_values: the fields of the filter, by field id, in the storage types of its schema.
         key_values: the `fields` of `DataFiles.open`, by field id, in their storage types.
     """
 
     first: int
     n_rows: int
-    columns: Mapping[str, pa.Array]
     filter_values: Mapping[int, pa.Array]
     key_values: Mapping[int, pa.Array]
+    _rows: Rows | None
+    _columns: Mapping[str, pa.Array]
+    _late: Callable[[Rows | None], Mapping[str, pa.Array]]
+
+    def select(self, mask: pa.BooleanArray | None = None) -> SelectedRows | None:
+        """Reads the requested columns of selected rows; other rows are not decoded, where the format allows it.
+
+        Args:
+            mask: true for the selected ones of the `n_rows` rows; nulls count as false. None: all.
+
+        Returns:
+            The rows; None if there are none.
+        """
+        n_rows, rows, columns = self.n_rows, self._rows, self._columns
+        if mask is not None and mask.true_count < n_rows:
+            selection = RowSelection(mask)
+            n_rows = selection.n_rows
+            if n_rows:
+                indexes = selection.indexes.to_numpy()
+                rows = indexes if rows is None else rows[indexes]
+                columns = dict(zip(columns, selection.of([*columns.values()]), strict=True))
+        if not n_rows:
+            return None
+        return SelectedRows(n_rows, {**columns, **self._late(rows)}, self.first, rows)
 
 
 Leaves = Mapping[int, "tuple[str | None, Convert]"]
@@ -82,7 +127,7 @@ Leaves = Mapping[int, "tuple[str | None, Convert]"]
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """The row groups of one data file that may contain a selected row. Not safe for use by several threads at once.
+    """The row groups of one data file that may contain a live, matching row. Not safe for use by several threads.
 
     Attributes:
         path: of the file.
@@ -98,6 +143,7 @@ class OpenedFile:
     _reader: FormatReader
     _filter: Leaves
     _keys: Leaves
+    _live: LiveRows | None
 
     def part(self, number: int, count: int) -> OpenedFile:
         """Returns one of `count` parts with about equally many row groups, to be read by another thread.
@@ -114,45 +160,73 @@ class OpenedFile:
         return replace(self, row_groups=groups[start:stop], _reader=reader)
 
     def batches(
-        self, columns: Sequence[str] = (), *, batch_rows: int = BATCH_ROWS, use_threads: bool = False
+        self,
+        columns: Sequence[str] = (),
+        *,
+        batch_rows: int = BATCH_ROWS,
+        use_threads: bool = False,
+        views: bool = False,
     ) -> Iterator[Batch]:
-        """Yields the rows of the row groups, in the order of the file.
+        """Yields the live rows of the row groups, in the order of the file.
+
+        The columns of the fields are read first. The others are read by `Batch.select`, which must be called
+        before the next batch is requested.
 
         Args:
-            columns: top-level columns of the file to read, besides those that the fields need.
+            columns: top-level columns of the file that `Batch.select` returns.
             batch_rows: maximum number of rows of a batch.
             use_threads: whether columns are decoded in parallel.
+            views: whether texts and bytes of `columns` may be views, where that is faster.
 
         Raises:
             CorruptDataError: the file cannot be read, or a row group has more or fewer rows than declared.
             UnsupportedError: Arrow cannot read the contents of the file.
         """
         tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
-        names = list(dict.fromkeys([*columns, *tops]))
+        early = list(dict.fromkeys(tops))
+        late = [name for name in dict.fromkeys(columns) if name not in early]
+        requested = [name for name in early if name in columns]
         for number, first, n_rows in self.row_groups:
-            at = first
             with reading(self.path):
-                if names:
-                    stored = self._reader.batches(number, names, batch_rows, use_threads=use_threads)
-                else:
-                    stored = _no_columns(n_rows, batch_rows)
-                for batch in stored:
-                    yield self._batch(at, batch)
-                    at += batch.num_rows
-            if at != first + n_rows:
-                raise CorruptDataError(
-                    f"rows of row group {number}", path=self.path, expected=n_rows, found=at - first
-                )
+                deciding = self._columns_of(number, early, batch_rows, use_threads=use_threads)
+                others = self._columns_of(number, late, batch_rows, use_threads=use_threads, views=views)
+            for start in range(0, n_rows, batch_rows):
+                some = min(batch_rows, n_rows - start)
+                rows, n_live = self._live_rows(first + start, some)
+                if not n_live:
+                    continue
+                with reading(self.path):
+                    found = {} if deciding is None else deciding.read(start, some, rows)
+                    yield Batch(
+                        first + start,
+                        n_live,
+                        self._values(self._filter, found, n_live),
+                        self._values(self._keys, found, n_live),
+                        rows,
+                        {name: found[name] for name in requested},
+                        partial(self._read, others, start, some),
+                    )
 
-    def _batch(self, first: int, batch: pa.RecordBatch) -> Batch:
-        columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
-        return Batch(
-            first,
-            batch.num_rows,
-            columns,
-            self._values(self._filter, columns, batch.num_rows),
-            self._values(self._keys, columns, batch.num_rows),
-        )
+    def _columns_of(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> Columns | None:
+        if not names:
+            return None
+        return self._reader.columns(group, names, batch_rows, use_threads=use_threads, views=views)
+
+    def _live_rows(self, first: int, n_rows: int) -> tuple[Rows | None, int]:
+        """The live ones of consecutive rows as indexes, None if all are; and their number."""
+        if self._live is None:
+            return None, n_rows
+        mask = self._live.slice(first, n_rows)
+        n_live = mask.true_count
+        return (None if n_live in (0, n_rows) else select_rows(mask).to_numpy()), n_live
+
+    def _read(
+        self, columns: Columns | None, first: int, n_rows: int, rows: Rows | None
+    ) -> Mapping[str, pa.Array]:
+        with reading(self.path):
+            return {} if columns is None else columns.read(first, n_rows, rows)
 
     def _values(self, leaves: Leaves, columns: Mapping[str, pa.Array], n_rows: int) -> dict[int, pa.Array]:
         length = pa.nulls(n_rows) if any(top is None for top, _ in leaves.values()) else None
@@ -202,7 +276,7 @@ class DataFiles:
         Args:
             entry: the data file.
             fields: the fields of equality deletes that apply to it.
-            live: the live rows; row groups without one are not read. With None all rows are live.
+            live: the live rows; only they are read. With None all rows are live.
 
         Raises:
             UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and
@@ -223,7 +297,7 @@ class DataFiles:
             known, filter = self._schema_of(file.schema, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
             groups = tuple(self._row_groups(file, known, live))
-        return OpenedFile(path, known, self._constants(entry), groups, file, filter, keys)
+        return OpenedFile(path, known, self._constants(entry), groups, file, filter, keys, live)
 
     def _schema_of(self, schema: pa.Schema, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""
@@ -255,11 +329,3 @@ class DataFiles:
             for field, value in zip(spec.fields, entry.partition, strict=True)
             if isinstance(field.transform, IdentityTransform)
         }
-
-
-def _no_columns(n_rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yields batches without columns: only their row counts are needed, nothing is read."""
-    for first in range(0, n_rows, batch_rows):
-        length = min(batch_rows, n_rows - first)
-        # the only way to make a batch with rows and without columns
-        yield pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), length, [None]))

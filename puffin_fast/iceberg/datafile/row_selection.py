@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,14 +41,18 @@ class RowSelection:
         self._mask = mask
         self.n_rows: int = mask.true_count
         n_runs = rows.count_runs(mask.buffers()[1], mask.offset, len(mask)) if self.n_rows else 0
-        self._indexes = None if n_runs * ROWS_PER_RUN <= len(mask) else select_rows(mask)
+        self._in_runs = n_runs * ROWS_PER_RUN <= len(mask)
+
+    @cached_property
+    def indexes(self) -> pa.Int32Array:
+        """The indexes of the selected rows."""
+        return select_rows(self._mask)
 
     def of(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """Returns the selected rows of each column."""
-        indexes = self._indexes
-        if indexes is None:
+        if self._in_runs:
             return [pc.filter(column, self._mask) for column in columns]
-        return [pc.take(column, indexes, boundscheck=False) for column in columns]
+        return [pc.take(column, self.indexes, boundscheck=False) for column in columns]
 
 
 def select_rows(mask: pa.BooleanArray) -> pa.Int32Array:

@@ -295,9 +295,9 @@ def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetF
     if entry.file_format != "PARQUET":
         raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
     try:
-        file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN])
+        file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN], checksums=True)
     except CorruptDataError:  # the column may have another name: `_columns` finds it by field id
-        file = open_parquet(io, entry.file_path)
+        file = open_parquet(io, entry.file_path, checksums=True)
     with reading(entry.file_path):
         return file, _columns(file.schema_arrow, entry.file_path)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.plan.files import single_data_file
 
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["NewDeletes", "Outcome", "replaced"]
+__all__ = ["NewDeletes", "Outcome", "merge_rows", "replaced"]
 
 
 class _Loader(Protocol):
@@ -56,6 +60,35 @@ class NewDeletes:
     def drops(self) -> bool:
         """Whether all rows of the data file are deleted."""
         return self.positions is None or len(self.positions) == self.task.data.record_count
+
+
+def merge_rows(
+    tasks: Sequence[FileTask],
+    file: npt.NDArray[np.int64],
+    position: npt.NDArray[np.int64],
+    current: _Loader,
+    threads: int | None,
+) -> Iterator[NewDeletes]:
+    """Yields the deletes of the data files of some rows, by `NewDeletes.merge`.
+
+    Args:
+        tasks: the data files.
+        file: index of each row's data file in `tasks`.
+        position: position of each row in its file.
+        current: loads the positions that are deleted already.
+        threads: number of files merged at a time.
+    """
+    order = np.argsort(file, kind="stable")
+    numbers, starts, counts = np.unique(file[order], return_index=True, return_counts=True)
+    positions = position[order]
+
+    def merge(part: tuple[int, int, int]) -> NewDeletes:
+        number, start, count = part
+        mine = PositionBitmap.from_positions(positions[start : start + count])
+        return NewDeletes.merge(tasks[number], mine, current)
+
+    parts = zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True)
+    return on_threads(merge, list(parts), threads)
 
 
 @dataclass(frozen=True)

@@ -56,17 +56,16 @@ class ChangeTerms:
 class WrittenDeletes:
     """The changes to commit for written deletes, and their counts.
 
-        Attributes:
-            changes: for `commit`; empty in a dry run.
-            rows: number of newly deleted rows.
-            vectors: number of deletion vectors written.
-            merged: number of data files whose new deletes include earlier ones.
-            position_files: number of position-delete files written, in a table of format version 2.
-                    dropped: number of data files whose last row was deleted.
-    by_files: number of data files that position-delete files were written for.
-            dropped: number of data files removed because all their rows are deleted.
-            dropped: number of data files whose last row was deleted.
-            n_bytes: size of the new delete files.
+    Attributes:
+        changes: for `commit`; empty in a dry run.
+        rows: number of newly deleted rows.
+        vectors: number of deletion vectors written.
+        merged: number of data files whose new deletes include earlier ones.
+        position_files: number of position-delete files written, in a table of format version 2.
+        by_files: number of data files that position-delete files were written for.
+        dropped: number of data files removed because all their rows are deleted.
+        n_bytes: size of the new delete files.
+        rows_dangling: number of given rows whose path is not a data file of the branch, if the job skips them.
     """
 
     changes: Changes = field(default_factory=Changes)
@@ -77,6 +76,7 @@ class WrittenDeletes:
     by_files: int = 0
     dropped: int = 0
     n_bytes: int = 0
+    rows_dangling: int = 0
 
     @classmethod
     def counted(cls, deletes: Iterable[NewDeletes | Outcome]) -> WrittenDeletes:

@@ -8,9 +8,11 @@ drops the rows of a NaN partition, and reads a whole stream before it writes the
 from __future__ import annotations
 
 import itertools
+import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +24,15 @@ from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
+from pyiceberg.typedef import Record
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.properties import property_as_int
 
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.datafile.arrow_rows import renamed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.iceberg.predicate.key_columns import column_of
 
@@ -135,7 +141,7 @@ class _Writer:
             kind = self._schema.find_type(field.source_id)
             source = column_of(batch, self._schema.find_column_name(field.source_id) or "")
             encoded = pc.dictionary_encode(
-                field.transform.pyarrow_transform(kind)(source), null_encoding="encode"
+                partition_values(field.transform, kind, source), null_encoding="encode"
             )
             values.append(encoded)
             codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
@@ -149,17 +155,18 @@ class _Writer:
                 PartitionFieldValue(field, encoded[row].as_py())
                 for field, encoded in zip(self._spec.fields, values, strict=True)
             ]
-            yield PartitionKey(known, self._spec, self._schema), rows.slice(start, stop - start)
+            yield _Partition(known, self._spec, self._schema), rows.slice(start, stop - start)
 
     def write(self, file: _File) -> ManifestEntry:
         """Writes one file."""
         name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
         path = self._locations.new_data_location(name, file.partition)
         output = self._io.new_output(path)
-        batches = [pa.record_batch(_Renamed(batch, self._arrow_schema)) for batch in file.batches]
+        batches = [renamed(batch, self._arrow_schema) for batch in file.batches]
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:
             writer.write(pa.Table.from_batches(batches, self._arrow_schema))
         metrics: dict[str, Any] = writer.result().to_serialized_dict()
+        self._set_nanosecond_bounds(metrics, file.batches)
         record: Any = () if file.partition is None else file.partition.partition
         return ManifestEntry(
             status=ADDED,
@@ -175,13 +182,25 @@ class _Writer:
             **metrics,
         )
 
+    def _set_nanosecond_bounds(self, metrics: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
+        """Replaces bounds of nanosecond timestamps, which PyIceberg truncates: no reader would find the last rows."""
+        lower, upper = metrics["lower_bounds"], metrics["upper_bounds"]
+        tops = {field.field_id: at for at, field in enumerate(self._schema.fields)}
+        for field_id in list(upper):
+            if not isinstance(self._schema.find_type(field_id), TimestampNanoType | TimestamptzNanoType):
+                continue
+            del lower[field_id], upper[field_id]
+            if field_id in tops:
+                column = pa.chunked_array([batch.column(tops[field_id]) for batch in batches])
+                ends = pc.min_max(column.cast(pa.int64()))
+                lower[field_id], upper[field_id] = (
+                    struct.pack("<q", ends[end].as_py()) for end in ("min", "max")
+                )
 
-class _Renamed:
-    """A batch exported with a schema of other names, at all depths. (Arrow's cast matches by name, and drops renamed
-    fields.)"""
 
-    def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
-        self._batch, self._schema = batch, schema
+class _Partition(PartitionKey):
+    """PyIceberg's, which refuses two fields of one column, such as its value and its bucket."""
 
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[Any, Any]:
-        return self._schema.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
+    @cached_property
+    def partition(self) -> Record:
+        return Record(*(known.value for known in self.field_values))

@@ -9,10 +9,12 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast import arrow
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
@@ -82,14 +84,16 @@ def delete(
         CommitUnknownError: see `commit`.
     """
     check_threads(threads)
-    job = start(table, branch, job_id, oldest=2)
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
+    request = Request(verb="delete", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    job = start(table, request, oldest=2)
     table = job.table
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         found = finder.search(tasks, threads)
         return job.write(found, conflict_filter, dry_run=dry_run)
 
-    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+    return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)
 
 
 def delete_positions(
@@ -123,7 +127,11 @@ def delete_positions(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
-    job = start(table, branch, job_id, oldest=2)
+    check_flags(dry_run=dry_run)
+    request = Request(
+        verb="delete_positions", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
+    job = start(table, request, oldest=2)
     table = job.table
     wanted = group_positions(deletes)
 
@@ -147,7 +155,7 @@ def delete_positions(
         found = on_threads(merge, list(wanted), threads)
         return job.write(found, dry_run=dry_run)
 
-    return job.run(plan, on_conflict, snapshot_properties)
+    return job.run(plan, on_conflict)
 
 
 def group_positions(deletes: Any) -> dict[str, PositionBitmap]:

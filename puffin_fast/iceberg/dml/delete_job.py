@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
@@ -79,46 +79,48 @@ class DeleteJob:
 
     Attributes:
         table: the job's own table object, used to plan and write.
-        branch, job_id: of the job.
+        request: branch, job id and properties.
         started: the start time, by `time.perf_counter`.
     """
 
     table: WorkingTable
-    branch: str
-    job_id: str | None
+    request: Request
     started: float
 
     def run(
         self,
         plan: Callable[[Snapshot | None], WrittenDeletes],
         on_conflict: OnConflict,
-        snapshot_properties: Mapping[str, str] | None,
     ) -> DeleteResult:
+        """Plans and commits; returns the result."""
+        planned, committed = self.commit(plan, on_conflict)
+        return self.result(planned or WrittenDeletes(), committed)
+
+    def commit(
+        self, plan: Callable[[Snapshot | None], Plan], on_conflict: OnConflict
+    ) -> tuple[Plan | None, Committed | None]:
+        """Plans and commits; returns the last plan and the commit, as `run_job`."""
         if on_conflict not in ("refuse", "merge"):
             raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
-        request = Request(branch=self.branch, job_id=self.job_id, snapshot_properties=snapshot_properties)
-        planned, committed = run_job(self.table, plan, request, merge=on_conflict == "merge")
-        return self.result(planned or WrittenDeletes(), committed)
+        return run_job(self.table, plan, self.request, merge=on_conflict == "merge")
 
     def run_filter(
         self,
         row_filter: Filter,
         work: Work,
         on_conflict: OnConflict,
-        snapshot_properties: Mapping[str, str] | None,
         *,
         case_sensitive: bool,
     ) -> DeleteResult:
         """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes the deletes."""
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
-        return self.run_matcher(bound, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+        return self.run_matcher(bound, work, on_conflict, case_sensitive=case_sensitive)
 
     def run_matcher(
         self,
         bound: Matcher,
         work: Work,
         on_conflict: OnConflict,
-        snapshot_properties: Mapping[str, str] | None,
         *,
         case_sensitive: bool = True,
     ) -> DeleteResult:
@@ -134,7 +136,7 @@ class DeleteJob:
             finder = Finder(table.io, table.metadata, bound, case_sensitive)
             return work(files.tasks, finder, conflict_filter)
 
-        return self.run(plan, on_conflict, snapshot_properties)
+        return self.run(plan, on_conflict)
 
     def write(
         self, found: Iterable[NewDeletes], conflict_filter: ConflictFilter = None, *, dry_run: bool = False
@@ -168,17 +170,17 @@ class DeleteJob:
             seconds=time.perf_counter() - self.started,
             attempts=0 if committed is None else committed.attempts,
             repeated=committed is not None and committed.repeated,
+            rows_dangling=planned.rows_dangling,
         )
 
 
-def start(table: Table, branch: str, job_id: str | None, *, oldest: int = 3) -> DeleteJob:
+def start(table: Table, request: Request, *, oldest: int = 3) -> DeleteJob:
     """Opens a table for a delete job, and refreshes it.
 
     Args:
         table: a PyIceberg table.
-        branch, job_id: of the job.
+        request: branch, job id and properties.
         oldest: the oldest format version accepted: 2 if position-delete files can be written.
     """
     started = time.perf_counter()
-    Request(branch=branch, job_id=job_id)
-    return DeleteJob(open_table(table, oldest=oldest), branch, job_id, started)
+    return DeleteJob(open_table(table, oldest=oldest), request, started)

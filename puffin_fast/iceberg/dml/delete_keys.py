@@ -37,12 +37,14 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.bounds import Range, Sorted, decode_bound, literal_values
+from puffin_fast.iceberg.predicate.bounds import TRUNCATED, Range, Sorted, decode_bound, literal_values
 from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, normalize_floats
 from puffin_fast.iceberg.predicate.key_set import KeySet
 
@@ -98,7 +100,11 @@ def delete_keys(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
-    job = start(table, branch, job_id, oldest=2)
+    check_flags(null_safe=null_safe, dry_run=dry_run)
+    request = Request(
+        verb="delete_keys", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    )
+    job = start(table, request, oldest=2)
     table = job.table
     bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
 
@@ -106,7 +112,7 @@ def delete_keys(
         found = finder.search(tasks, threads)
         return job.write(found, conflict_filter, dry_run=dry_run)
 
-    return job.run_matcher(bound, work, on_conflict, snapshot_properties)
+    return job.run_matcher(bound, work, on_conflict)
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,8 @@ class _Column:
             return False
         raw = [(bounds or {}).get(field_id) for bounds in (entry.lower_bounds, entry.upper_bounds)]
         low, high = (decode_bound(self.field.field_type, bound) for bound in raw)
+        if high is not None and isinstance(self.field.field_type, TimestampNanoType | TimestamptzNanoType):
+            high += TRUNCATED
         return self.sorted.any_between(low, high)
 
 

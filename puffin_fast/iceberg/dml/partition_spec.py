@@ -1,4 +1,4 @@
-"""Parses and checks the partition spec of a new table."""
+"""Parses and checks the partition spec of a new table, and applies transforms to columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.transforms import (
@@ -14,19 +16,23 @@ from pyiceberg.transforms import (
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    TimeTransform,
     Transform,
     TruncateTransform,
     UnknownTransform,
     VoidTransform,
     YearTransform,
 )
+from pyiceberg.types import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
 
+from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
-__all__ = ["checked_partition_spec"]
+__all__ = ["checked_partition_spec", "partition_values"]
 
 _PLAIN: dict[str, Callable[..., Transform[Any, Any]]] = {
     "identity": IdentityTransform,
@@ -61,13 +67,14 @@ def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema)
     Raises:
         NotFoundError: the schema does not have a column.
         InvalidInputError: a text is not a transform, a transform does not accept the type of its column, a
-            width is below 1, two fields have one name, or a field has the name of another column.
+            width is below 1, two fields have one name, a field has the name of another column, or two fields
+            are about the time of one column (as Java refuses them).
     """
-    if isinstance(given, str):
-        raise InvalidInputError(f"partition_spec={given!r}: expected a sequence of texts")
     if not isinstance(given, PartitionSpec):
-        given = PartitionSpec(*(_field(number, text, schema) for number, text in enumerate(given)))
+        texts = check_texts("partition_spec", given)
+        given = PartitionSpec(*(_field(number, text, schema) for number, text in enumerate(texts)))
     names: set[str] = set()
+    sources: dict[tuple[int, str], PartitionField] = {}
     for field in given.fields:
         where = f"partition_spec {field.transform}({schema.find_column_name(field.source_id)})"
         transform = field.transform
@@ -82,11 +89,34 @@ def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema)
             other = "field" if field.name in names else "column of the table"
             raise InvalidInputError(f"{where}: another {other} is named {field.name!r}")
         names.add(field.name)
+        same_kind = "time" if isinstance(transform, TimeTransform) else str(transform)
+        first = sources.setdefault((field.source_id, same_kind), field)
+        if first is not field:
+            raise InvalidInputError(f"{where}: conflicts with {first.transform}({source}); give one of them")
     try:
         given.check_compatible(schema)
     except ValidationError as error:
         raise InvalidInputError(f"partition_spec: {error}") from error
     return given
+
+
+def partition_values(transform: Transform[Any, Any], kind: IcebergType, source: pa.Array) -> pa.Array:
+    """Applies a transform to a column; returns the values as manifests have them: dates and times are integers.
+
+    Nanoseconds are transformed as the microseconds that they are in, which the specification demands of buckets;
+    PyIceberg has no hours of nanoseconds.
+    """
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and not isinstance(
+        transform, IdentityTransform | VoidTransform
+    ):
+        source = pc.floor_temporal(source, unit="microsecond").cast(pa.timestamp("us", source.type.tz))
+        kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
+    found = transform.pyarrow_transform(kind)(source)
+    if isinstance(found.type, pa.BaseExtensionType):
+        return found.storage
+    if pa.types.is_temporal(found.type):
+        return found.view(pa.int32() if found.type.bit_width == 32 else pa.int64())
+    return found
 
 
 def _field(number: int, text: str, schema: Schema) -> PartitionField:

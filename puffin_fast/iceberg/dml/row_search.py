@@ -12,7 +12,7 @@ import numpy as np
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.compat.pyiceberg_catalog import proves_all_rows
+from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS
 from puffin_fast.iceberg.datafile.reader import DataFiles, OpenedFile
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes

@@ -13,18 +13,17 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.arguments import check_flags, check_mapping, check_name, check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed, Request, repeated
+from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow
+from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
-from puffin_fast.iceberg.compat.pyiceberg_catalog import (
-    BusyError,
-    is_locked,
-    schema_of_arrow,
-    v3_metadata,
-)
+from puffin_fast.iceberg.compat.sql_catalog import is_locked
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -71,10 +70,16 @@ def create_table(
     """
     if not isinstance(catalog, Catalog):
         raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+    check_mapping("properties", properties)
+    check_name("location", location)
+    shown = ".".join([name] if isinstance(name, str) else check_texts("name", name))
+    if not all(shown.split(".")) or "." not in shown:
+        raise InvalidInputError(f"name: expected 'namespace.table', found {name!r}")
+    if not isinstance(schema, Schema | pa.Schema):
+        raise InvalidInputError(f"schema: expected one of PyIceberg or Arrow, found {schema!r}")
     settings = dict(properties or {})
     if settings.setdefault(FORMAT_VERSION, "3") != "3":
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
-    shown = name if isinstance(name, str) else ".".join(name)
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
     partition_spec = checked_partition_spec(partition_spec, schema)
@@ -124,11 +129,12 @@ def append(
             column's type, or a required column has a null.
         ConflictError, CommitUnknownError: see `commit`.
     """
-    request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    request = Request(verb="append", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    check_flags(dry_run=dry_run)
     metadata_of(table)
     rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
     working = open_table(table, oldest=2)
-    if dry_run and repeated(working.metadata, branch, job_id) is None:
+    if dry_run and repeated(working.metadata, request) is None:
         RowWriterSchema(working.metadata.schema(), rows.schema)
         return None
 
@@ -164,6 +170,7 @@ def upgrade(table: Table, *, dry_run: bool = False) -> Table:
         ConflictError, CommitUnknownError: see `commit`.
         UnsupportedError: this version of PyIceberg is not supported.
     """
+    check_flags(dry_run=dry_run)
     working = open_table(table)
     if not dry_run:
         upgrade_to_v3(working)

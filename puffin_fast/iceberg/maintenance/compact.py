@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError, InvalidInputError
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.files import read_ranges
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.loader import within
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.files import FileTask
     from puffin_fast.iceberg.plan.inventory import DeleteInventory
 
-__all__ = ["check_target", "compact", "read_puffin_vectors", "n_bytes_of", "select_vectors"]
+__all__ = ["compact", "read_puffin_vectors", "n_bytes_of", "select_vectors"]
 
 FULL = 0.75
 """A file is not rewritten if its live vectors fill this share of the target size and of the file's blobs."""
@@ -67,7 +69,7 @@ def compact(
         UnsupportedError, ConflictError, CommitUnknownError: as `convert_position_deletes`.
     """
     check_threads(threads)
-    check_target(target_file_size)
+    check_integer("target_file_size", target_file_size, least=1)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
@@ -80,15 +82,8 @@ def compact(
         outcomes = write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run, limit=limit)
         return Rewritten.of(table, outcomes, terms)
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
-    )
-
-
-def check_target(target_file_size: int | None) -> None:
-    """Raises InvalidInputError for a target size below 1."""
-    if target_file_size is not None and target_file_size < 1:
-        raise InvalidInputError(f"target_file_size={target_file_size}: expected at least 1")
+    request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def read_puffin_vectors(io: FileIO, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:

@@ -16,6 +16,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import Key, key_of
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.reader import DataFiles
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
@@ -81,7 +82,7 @@ def convert_position_deletes(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         conversion, current = PositionConversion.of(inventory), DeleteLoader(table.io)
-        left: list[SupersededPositions] = []
+        not_rewritten: list[SupersededPositions] = []
 
         def convert(file: FileDeletes) -> NewDeletes | SupersededPositions | None:
             positions = current.by_files(file.data.file_path, file.position_deletes)
@@ -90,16 +91,19 @@ def convert_position_deletes(
         def found() -> Iterator[NewDeletes]:
             for new in on_threads(convert, list(conversion.files.values()), threads):
                 if isinstance(new, SupersededPositions):
-                    left.append(new)
+                    not_rewritten.append(new)
                 elif new is not None:
                     yield new
 
         outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
-        return Rewritten.of(table, outcomes, conversion.terms(left), conversion.reasons(left))
+        return Rewritten.of(
+            table, outcomes, conversion.terms(not_rewritten), conversion.reasons(not_rewritten)
+        )
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    request = Request(
+        verb="convert_position_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 @dataclass(frozen=True)
@@ -150,17 +154,17 @@ class PositionConversion:
                 entries[key_of(entry)] = entry
         return cls(files, entries)
 
-    def reasons(self, left: Iterable[SupersededPositions]) -> tuple[str, ...]:
+    def reasons(self, not_rewritten: Iterable[SupersededPositions]) -> tuple[str, ...]:
         """Returns why some files are not converted, one sentence each."""
         return tuple(
             f"{one.path}: its deletion vector supersedes {one.n_positions} deleted positions that it does not "
             "contain; puffin_fast.iceberg.repair adds them"
-            for one in left
+            for one in not_rewritten
         )
 
-    def terms(self, left: Iterable[SupersededPositions]) -> ChangeTerms:
+    def terms(self, not_rewritten: Iterable[SupersededPositions]) -> ChangeTerms:
         """Returns the terms that remove all position-delete files except those needed by `repair`."""
-        needed = {key_of(entry) for one in left for entry in self.files[one.path].superseded}
+        needed = {key_of(entry) for one in not_rewritten for entry in self.files[one.path].superseded}
         return ChangeTerms(
             also_removed=tuple(entry for key, entry in self._entries.items() if key not in needed),
             operation=REPLACE,
@@ -197,9 +201,10 @@ def convert_equality_deletes(
         found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
         return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    request = Request(
+        verb="convert_equality_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], ChangeTerms]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,10 +12,12 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
+from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.filesystem import filesystem
+from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
@@ -34,7 +34,6 @@ IN_FLIGHT = timedelta(days=3)
 
 METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
 
-GZIP_MAGIC = b"\x1f\x8b"
 
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
@@ -81,6 +80,11 @@ def orphan_files(
     metadata_of(table)
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
+    if keep is not None and (isinstance(keep, str | bytes) or not isinstance(keep, Iterable)):
+        raise InvalidInputError(f"keep: expected ids of snapshots, found {keep!r}")
+    keep = None if keep is None else list(keep)
+    for snapshot_id in keep or ():
+        check_integer("keep", snapshot_id, optional=False)
     table.refresh()
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
@@ -144,16 +148,15 @@ def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -
 
     Raises:
         UnsupportedError: the metadata of another table cannot be read, so its files are not known.
+        LimitExceededError: a metadata file is larger than `read_metadata_file` reads.
     """
 
     def load(path: str) -> tuple[str, TableMetadata | None]:
-        with table.io.new_input(path).open() as stream:
-            data = stream.read()
         try:
-            stated = json.loads(gzip.decompress(data) if data.startswith(GZIP_MAGIC) else data)
-        except (ValueError, EOFError, OSError):
+            stated = read_metadata_file(table.io, path)
+        except (CorruptDataError, InvalidInputError):
             return path, None  # of a writer that was killed
-        if not isinstance(stated, dict) or stated.get("table-uuid") == str(table.metadata.table_uuid):
+        if stated.get("table-uuid") == str(table.metadata.table_uuid):
             return path, None
         try:
             return path, TableMetadataUtil.parse_obj(stated)

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
@@ -69,20 +71,20 @@ def repair(
         As `convert_position_deletes`, except for vectors and delete files that cannot be read.
     """
     check_threads(threads)
+    check_flags(superseded=superseded)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         return _repair(table, inventory, superseded, threads, dry_run)
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
-    )
+    request = Request(verb="repair", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def _repair(
     table: Table, inventory: DeleteInventory, superseded: bool, threads: int | None, dry_run: bool
 ) -> Rewritten:
     current = DeleteLoader(table.io)
-    left: list[str] = []
+    not_repaired: list[str] = []
     removed = [entry for entry in (*inventory.dangling, *inventory.incomplete) if entry.is_vector]
 
     def repair_group(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
@@ -99,7 +101,7 @@ def _repair(
         groups = by_puffin_file(file for file in inventory.files if file.vectors)
         for file, new in chain.from_iterable(on_threads(repair_group, groups, threads)):
             if isinstance(new, str):
-                left.append(new)
+                not_repaired.append(new)
             elif new is not None:
                 removed.extend(file.vectors[1:])
                 yield new
@@ -107,7 +109,7 @@ def _repair(
     outcomes = tuple(write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run))
     operation = None if any(outcome.n_new for outcome in outcomes) else REPLACE
     return Rewritten.of(
-        table, outcomes, ChangeTerms(also_removed=tuple(removed), operation=operation), tuple(left)
+        table, outcomes, ChangeTerms(also_removed=tuple(removed), operation=operation), tuple(not_repaired)
     )
 
 

@@ -1,4 +1,4 @@
-"""Reports what the deletes of a table cost: a table, a chart, and advice."""
+"""Reports what the deletes of a table cost, and its NDV statistics: tables, charts, and advice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ import pyarrow as pa
 from rich.table import Table as Grid
 from rich.text import Text
 
+from puffin_fast._runtime.arguments import check_share
+from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast._text import printable
-from puffin_fast.errors import InvalidInputError, MissingExtraError
+from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
+from puffin_fast.iceberg.statistics.read import NDV_SCHEMA, ndv
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -28,7 +31,7 @@ __all__ = ["Report", "report"]
 REWRITE_SHARE = 0.3
 """Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
 
-SHOWN = 20
+SHOWN, DRAWN = 20, 15
 
 SCHEMA = pa.schema(
     [
@@ -47,6 +50,17 @@ SCHEMA = pa.schema(
 """Columns of `Report.files`."""
 
 
+_SHOWN_NDV = pa.schema(
+    [
+        ("column", pa.string()),
+        ("ndv", pa.int64()),
+        ("lower", pa.int64()),
+        ("upper", pa.int64()),
+        ("is_upper_bound", pa.bool_()),
+    ]
+)
+
+
 @dataclass(frozen=True)
 class Report:
     """The cost of a table's deletes; created by `report`. Rich prints it as a table.
@@ -60,30 +74,28 @@ class Report:
             ``repair``, ``convert``, ``rewrite`` or empty.
         totals: counts of the whole table: data files, rows, deleted rows, bytes, Puffin files, and so on.
         advice: what to do for the table as a whole, one sentence each.
+        ndv: the table that `puffin_fast.iceberg.ndv` returns: a row per column with NDV statistics.
     """
 
     name: str
     files: pa.Table
     totals: dict[str, int | float] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
+    ndv: pa.Table = field(default_factory=NDV_SCHEMA.empty_table)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
         yield Text.assemble((printable(self.name), "bold"), f": {totals}")
-        if self.files.num_rows:
-            grid = Grid()
-            for column in self.files.schema:
-                right = not pa.types.is_string(column.type)
-                grid.add_column(column.name, justify="right" if right else "left", overflow="fold")
-            for row in self.files.slice(0, SHOWN).to_pylist():
-                grid.add_row(*(Text(_text(value)) for value in row.values()))
-            yield grid
-            if (more := self.files.num_rows - SHOWN) > 0:
-                yield f"… and {more:,} more data files with deletes"
+        yield from _grid(self.files, "data files with deletes")
+        counts = pa.table(
+            {shown.name: self.ndv[shown.name].cast(shown.type, safe=False) for shown in _SHOWN_NDV}
+        )
+        yield from _grid(counts, "columns with NDV statistics")
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
-        """Draws two charts: data files by deleted share, and the data files with the most wasted bytes.
+        """Draws charts: data files by deleted share, the data files with the most wasted bytes, and distinct values by
+        column, between their bounds, where the table has NDV statistics.
 
         Args:
             path: of the image; its suffix (png, svg, pdf) selects the format.
@@ -92,30 +104,50 @@ class Report:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ModuleNotFoundError as error:
-            raise MissingExtraError("matplotlib", extra="plot") from error
-        figure = Figure(figsize=(11, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        charts = [self._draw_shares, self._draw_wasted]
+        draw(path, [*charts, self._draw_ndv] if self.ndv.num_rows else charts, dpi=dpi)
+
+    def _draw_shares(self, axes: Any) -> None:
         shares = [share or 0.0 for share in self.files["share"].to_pylist()]
         untouched = int(self.totals["data_files"]) - len(shares)
         counts = Counter(min(9, int(share * 10)) for share in shares)
         counts[0] += untouched
-        left.bar([at * 10 + 5 for at in range(10)], [counts[at] for at in range(10)], width=9)
-        left.set_title(f"{self.name}: data files by deleted rows")
-        left.set_xlabel("% of the file's rows deleted")
-        left.set_ylabel("data files")
-        worst = self.files.slice(0, 15).to_pylist()[::-1]
+        axes.bar([at * 10 + 5 for at in range(10)], [counts[at] for at in range(10)], width=9)
+        axes.set_title(f"{self.name}: data files by deleted rows")
+        axes.set_xlabel("% of the file's rows deleted")
+        axes.set_ylabel("data files")
+
+    def _draw_wasted(self, axes: Any) -> None:
+        worst = self.files.slice(0, DRAWN).to_pylist()[::-1]
         names = [row["data_file"].rpartition("/")[2][-32:] for row in worst]
         places = range(len(worst))
-        right.barh(places, [row["n_bytes"] for row in worst], color="0.85", label="file")
-        right.barh(places, [row["wasted_bytes"] for row in worst], label="of deleted rows")
-        right.set_yticks(list(places), names, fontsize=7)
-        right.set_title("bytes read for nothing")
+        axes.barh(places, [row["n_bytes"] for row in worst], color="0.85", label="file")
+        axes.barh(places, [row["wasted_bytes"] for row in worst], label="of deleted rows")
+        axes.set_yticks(list(places), names, fontsize=7)
+        axes.set_title("bytes read for nothing")
         if worst:
-            right.legend(fontsize=7)
-        figure.savefig(path, dpi=dpi)
+            axes.legend(fontsize=7)
+
+    def _draw_ndv(self, axes: Any) -> None:
+        rows = sorted(self.ndv.to_pylist(), key=lambda row: -row["ndv"])[:DRAWN]
+        names = [f"{row['column'][-32:]}{' (at most)' if row['is_upper_bound'] else ''}" for row in rows]
+        draw_intervals(axes, names, [(row["lower"], row["ndv"], row["upper"]) for row in rows])
+        axes.set_xscale("symlog")
+        axes.set_title("distinct values, with their bounds")
+
+
+def _grid(rows: pa.Table, what: str) -> Iterator[Grid | str]:
+    if not rows.num_rows:
+        return
+    grid = Grid()
+    for column in rows.schema:
+        right = not pa.types.is_string(column.type)
+        grid.add_column(column.name, justify="right" if right else "left", overflow="fold")
+    for row in rows.slice(0, SHOWN).to_pylist():
+        grid.add_row(*(Text(_text(value)) for value in row.values()))
+    yield grid
+    if (more := rows.num_rows - SHOWN) > 0:
+        yield f"… and {more:,} more {what}"
 
 
 def report(
@@ -127,7 +159,7 @@ def report(
     as_of: int | str | datetime | None = None,
     share: float = REWRITE_SHARE,
 ) -> Report:
-    """Reports what deletes cost the data files of a table, from the manifests alone.
+    """Reports what deletes cost the data files of a table, from the manifests, and its NDV statistics.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
@@ -138,16 +170,23 @@ def report(
         InvalidInputError: the share is not between 0 and 1.
         NotFoundError, UnsupportedError, CorruptDataError: as `deletes`.
     """
-    if not 0 <= share <= 1:
-        raise InvalidInputError(f"share={share}: expected from 0 to 1")
-    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    check_share("share", share)
+    selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    snapshot, _ = resolve(metadata_of(table), **selected)
     found = take_inventory(table, snapshot)
     rows = [_row(file, share) for file in found.files if _has_deletes(file)]
     rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))
     totals = _totals(found, rows)
     name = ".".join(table.name())
     files = pa.Table.from_pylist(rows, SCHEMA)
-    return Report(name, files, totals, tuple(_advice(totals, rows, table.metadata.format_version)))
+    advice = list(_advice(totals, rows, table.metadata.format_version))
+    counts = NDV_SCHEMA.empty_table()
+    if snapshot is not None:
+        try:
+            counts = ndv(table, **selected)
+        except PuffinFastError as error:
+            advice.append(f"collect_ndv: the statistics cannot be read: {error}")
+    return Report(name, files, totals, tuple(advice), counts)
 
 
 def _has_deletes(file: FileDeletes) -> bool:
@@ -227,6 +266,8 @@ def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.1%}"
     return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
@@ -35,20 +36,24 @@ class Rewritten:
 
     Attributes:
         written: the changes to commit.
-        left: what was not rewritten, and why, one sentence each.
+        not_rewritten: deletes that were not rewritten, and why: one sentence each.
         vectors_before: number of live vectors in each Puffin file before the rewrite.
     """
 
     written: WrittenDeletes = field(default_factory=WrittenDeletes)
-    left: tuple[str, ...] = ()
+    not_rewritten: tuple[str, ...] = ()
     vectors_before: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(
-        cls, table: Table, outcomes: Iterable[Outcome], terms: ChangeTerms, left: tuple[str, ...] = ()
+        cls,
+        table: Table,
+        outcomes: Iterable[Outcome],
+        terms: ChangeTerms,
+        not_rewritten: tuple[str, ...] = (),
     ) -> Rewritten:
         """Returns the changes of a rewrite whose vectors were written."""
-        return cls(WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms), left)
+        return cls(WrittenDeletes.of(table, DeleteFiles(tuple(outcomes)), terms), not_rewritten)
 
     @property
     def changes(self) -> Changes:
@@ -71,7 +76,7 @@ class RewriteResult:
         positions: number of positions in the new vectors.
         rows_deleted: number of these that readers did not treat as deleted before.
         n_bytes: size of the new Puffin files in bytes.
-        left: what was not rewritten, and why, one sentence each.
+        not_rewritten: deletes that were not rewritten, and why: one sentence each.
         seconds: wall time.
         attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
         repeated: True if the job id was in the branch's history already, and nothing was done.
@@ -89,7 +94,7 @@ class RewriteResult:
     positions: int = 0
     rows_deleted: int = 0
     n_bytes: int = 0
-    left: tuple[str, ...] = ()
+    not_rewritten: tuple[str, ...] = ()
     seconds: float = 0.0
     attempts: int = 0
     repeated: bool = False
@@ -117,10 +122,8 @@ def older_than(entries: Iterable[ManifestEntry], *, same: bool) -> Callable[[Man
 def rewrite(
     table: Table,
     work: Callable[[WorkingTable, DeleteInventory], Rewritten],
+    request: Request,
     *,
-    branch: str,
-    job_id: str | None,
-    snapshot_properties: Mapping[str, str] | None,
     dry_run: bool,
 ) -> RewriteResult:
     """Takes inventory of a branch's head, calls `work` to write, and commits; after a conflict repeats all of it.
@@ -129,7 +132,7 @@ def rewrite(
     filter.
     """
     started = time.perf_counter()
-    request = Request(branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    check_flags(dry_run=dry_run)
     working = open_table(table, oldest=3)
 
     def plan(head: Snapshot | None) -> Rewritten:
@@ -137,8 +140,8 @@ def rewrite(
         before = Counter(vector.file_path for vector in found.vectors())
         return replace(work(working, found), vectors_before=before)
 
-    if dry_run and repeated(working.metadata, branch, job_id) is None:
-        planned: Rewritten | None = plan(head_of(working.metadata, branch))
+    if dry_run and repeated(working.metadata, request) is None:
+        planned: Rewritten | None = plan(head_of(working.metadata, request.branch))
         committed = None
     else:
         planned, committed = run_job(working, plan, request, merge=True)
@@ -161,7 +164,7 @@ def rewrite(
         positions=sum(entry.record_count for entry in changes.added),
         rows_deleted=planned.written.rows,
         n_bytes=planned.written.n_bytes,
-        left=planned.left,
+        not_rewritten=planned.not_rewritten,
         seconds=time.perf_counter() - started,
         attempts=0 if committed is None else committed.attempts,
         repeated=committed is not None and committed.repeated,

@@ -10,8 +10,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from puffin_fast._runtime import open_source
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, PuffinFastError
+from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
@@ -62,9 +63,9 @@ def verify(
       not a Puffin file has no footer: only the range is checked);
     - its positions against the row count of its data file;
     - that the data file exists and has the row count of its manifest entry;
-    - that no data file has two vectors;
+    - that no data file has two vectors, and that no two vectors share bytes;
     - that a vector contains all positions of the position-delete files that it supersedes;
-    - that each delete file applies to a live data file;
+    - that each delete file applies to a live data file, which is not younger than the deletes;
     - the counts of snapshot summary, manifest list and manifests.
 
     Args:
@@ -81,6 +82,7 @@ def verify(
         CorruptDataError: the metadata cannot be read.
     """
     check_threads(threads)
+    check_flags(data_files=data_files)
     snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
@@ -111,16 +113,14 @@ def verify(
 def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
     """Checks a Puffin file against the manifest entries of its vectors."""
     path = vectors[0].file_path
+    overlaps = list(_check_overlap(vectors))
     try:
         if not _is_puffin(io, path):
-            return []
+            return overlaps
         sizes = {vector.file_size_in_bytes for vector in vectors}
-        try:
-            with open_source(path, filesystem=io) as source:
-                actual = source.size
-        except InvalidInputError as error:
-            return [Finding(CORRUPT, None, path, None, str(error))]
-        found = [
+        with open_source(path, filesystem=io) as source:
+            actual = source.size
+        found = overlaps + [
             Finding(MISMATCH, None, path, None, f"{path}: expected {size} bytes (manifest), found {actual}")
             for size in sizes
             if size != actual
@@ -144,7 +144,20 @@ def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
             )
             for vector in vectors
         ]
+    except PuffinFastError as error:
+        return [*overlaps, Finding(CORRUPT, None, path, None, str(error))]
     return found
+
+
+def _check_overlap(vectors: list[ManifestEntry]) -> Iterator[Finding]:
+    """Compares the ranges of a file's vectors: no two of them share bytes."""
+    end = 0
+    for vector in sorted(vectors, key=lambda vector: vector.content_offset or 0):
+        path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset or 0
+        if at < end:
+            message = f"{path}: offset {at}: expected a vector at {end} or later (manifest), found an overlap"
+            yield Finding(MISMATCH, owner, path, at, message)
+        end = max(end, at + (vector.content_size_in_bytes or 0))
 
 
 def _is_puffin(io: FileIO, path: str) -> bool:
@@ -289,10 +302,16 @@ def _check_data(io: FileIO, file: FileDeletes) -> Iterator[Finding]:
 
 
 def _check_dangling(found: DeleteInventory) -> Iterator[Finding]:
+    numbers = (
+        {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}
+    )
     for entry in found.dangling:
         owner = entry.referenced_data_file or single_data_file(entry)
-        about = f"{owner} live, and not younger than" if owner else "a live data file for"
-        message = f"{entry.file_path}: expected {about} these deletes, found none"
+        expected, actual = f"{owner} live" if owner else "a live data file for these deletes", "none"
+        if owner in numbers:
+            expected = f"data sequence number of {owner} at most {entry.sequence_number} (its deletes)"
+            actual = f"{numbers[owner]}: the deletes do not apply"
+        message = f"{entry.file_path}: expected {expected}, found {actual}"
         yield Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)
     for entry in found.incomplete:
         what = "referenced_data_file" if entry.is_vector else "equality_ids"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast import limits
 from puffin_fast._runtime import is_local, open_source
+from puffin_fast._runtime.location import new_input
 from puffin_fast.errors import (
     CorruptDataError,
     LimitExceededError,
@@ -42,23 +43,26 @@ if TYPE_CHECKING:
 __all__ = [
     "CODECS",
     "HEADER",
+    "MAGIC",
     "AvroFile",
     "PartitionColumn",
     "one_block",
+    "parse_avro",
     "read_avro",
     "read_bytes",
     "to_avro_schema",
+    "too_many_records",
     "write_avro",
 ]
 
-_MAGIC = b"Obj\x01"
+MAGIC = b"Obj\x01"
 _SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}
 HEADER = fastavro.parse_schema(
     {
         "type": "record",
         "name": "puffin_fast.avro_header",
         "fields": [
-            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(_MAGIC)}},
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
             {"name": "meta", "type": {"type": "map", "values": "bytes"}},
             {"name": "sync", "type": _SYNC},
         ],
@@ -162,7 +166,7 @@ def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) ->
     """Makes an Avro file of one uncompressed block from the bytes of records, which may be of many blocks."""
     head, sync = BytesIO(), bytes(SYNC_BYTES)
     metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
-    fastavro.schemaless_writer(head, HEADER, {"magic": _MAGIC, "meta": metadata, "sync": sync})
+    fastavro.schemaless_writer(head, HEADER, {"magic": MAGIC, "meta": metadata, "sync": sync})
     sizes = as_long(n_records), as_long(sum(map(len, parts)))
     return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
 
@@ -237,7 +241,7 @@ def read_bytes(io: FileIO, path: str) -> bytes:
             return source.read_at(0, source.size)
     parts, left = [], limit + 1
     try:
-        with io.new_input(path).open(seekable=False) as stream:
+        with new_input(io, path).open(seekable=False) as stream:
             while left and (part := stream.read(min(left, READ_BYTES))):
                 parts.append(part)
                 left -= len(part)
@@ -266,9 +270,13 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
         NotFoundError: there is no such file.
         UnsupportedError: the codec is not supported.
     """
-    data = read_bytes(io, path)
-    if data[: len(_MAGIC)] != _MAGIC:
-        raise CorruptDataError("magic of an Avro file", path=path, offset=0, expected=_MAGIC, found=data[:4])
+    return parse_avro(read_bytes(io, path), path, names, io)
+
+
+def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None) -> AvroFile:
+    """Parses the bytes of an Avro file; arguments and errors as for `read_avro`."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise CorruptDataError("magic of an Avro file", path=path, offset=0, expected=MAGIC, found=data[:4])
     try:
         source = BytesIO(data)
         header: Any = fastavro.schemaless_reader(source, HEADER, None)
@@ -289,7 +297,7 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
     )
     for n_records, content in blocks:
         if n_records * max(len(schema["fields"]), 1) > len(content):
-            raise _too_many(path, n_records, len(content), len(schema["fields"]))
+            raise too_many_records(path, n_records, len(content), len(schema["fields"]))
     return AvroFile(
         path,
         metadata,
@@ -303,13 +311,16 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
     )
 
 
-def _too_many(path: str, n_records: int, n_bytes: int, n_fields: int) -> PuffinFastError:
+def too_many_records(
+    path: str, n_records: int, n_bytes: int, n_fields: int, offset: int | None = None
+) -> PuffinFastError:
     """Makes the error for a block with fewer bytes than its number of records needs."""
     if n_fields == 0:
         return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
     return CorruptDataError(
         "records of an Avro block",
         path=path,
+        offset=offset,
         expected=f"at most {n_bytes // n_fields} ({n_bytes} bytes, at least {n_fields} per record)",
         found=n_records,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -17,8 +18,11 @@ import pyarrow as pa
 import zstandard
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from puffin_fast.limits import most_inflated
 
-__all__ = ["SYNC_BYTES", "Block", "as_long", "read_blocks"]
+__all__ = ["SYNC_BYTES", "Block", "FileBytes", "as_long", "read_block", "read_blocks"]
+
+READ_BYTES = 1 << 16
 
 SYNC_BYTES = 16
 _LONG_BYTES = 10
@@ -55,39 +59,91 @@ def read_blocks(
         LimitExceededError: the blocks decompress to more than `limit` bytes.
         UnsupportedError: the codec is not supported.
     """
+    blocks, left, at = [], limit, 0
+    while at < len(data):
+        block, at = read_block(data, at, codec=codec, sync=sync, limit=left, path=path, offset=offset)
+        left -= len(block.data)
+        blocks.append(block)
+    return blocks
+
+
+def read_block(
+    data: memoryview | FileBytes,
+    at: int,
+    *,
+    codec: str,
+    sync: bytes,
+    limit: int | None,
+    path: str,
+    offset: int,
+    io: Any = None,
+) -> tuple[Block, int]:
+    """Reads and decompresses one block.
+
+    Args:
+        data: the bytes of the file after its header.
+        at: where the block begins in `data`.
+        limit: the maximum number of decompressed bytes; None for the limit that follows from the block's size.
+        io: the FileIO whose properties adjust that limit.
+        codec, sync, path, offset: as for `read_blocks`.
+
+    Returns:
+        the block, and where the next one begins.
+
+    Raises:
+        As `read_blocks` does.
+    """
     inflate = _INFLATE.get(codec)
     if inflate is None:
         raise UnsupportedError(f"{path}: Avro codec {codec!r}; expected one of {', '.join(_INFLATE)}")
-    blocks, left, at = [], limit, 0
-    while at < len(data):
-        start = at
-        where: dict[str, Any] = {"path": path, "offset": offset + start}
-        n_records, at = _long(data, at, path, offset)
-        size, at = _long(data, at, path, offset)
-        if n_records < 0 or not 0 <= size <= len(data) - at - SYNC_BYTES:
-            raise CorruptDataError(
-                "count and size of an Avro block",
-                expected=f"0 or more, and 0 to {max(len(data) - at - SYNC_BYTES, 0)} bytes",
-                found=f"{n_records} records in {size} bytes",
-                **where,
-            )
-        if (found := data[at + size : at + size + SYNC_BYTES]) != sync:
-            raise CorruptDataError(
-                "sync marker of an Avro block", expected=sync.hex(), found=found.hex(), **where
-            )
-        try:
-            content = inflate(data[at : at + size], left)
-        except Exception as error:
-            raise CorruptDataError(f"{codec} data of an Avro block: {error}", **where) from error
-        if content is None or len(content) > left:
-            raise LimitExceededError(
-                f"{path}: offset {offset + start}: Avro blocks of more than {limit} decompressed bytes, "
-                f"the limit for {len(data)} stored bytes"
-            )
-        left -= len(content)
-        blocks.append(Block(n_records, content))
-        at += size + SYNC_BYTES
-    return blocks
+    where: dict[str, Any] = {"path": path, "offset": offset + at}
+    head = data[at : at + 2 * _LONG_BYTES]
+    n_records, n_head = _long(head, 0, path, offset + at)
+    size, n_head = _long(head, n_head, path, offset + at)
+    at += n_head
+    if n_records < 0 or not 0 <= size <= len(data) - at - SYNC_BYTES:
+        raise CorruptDataError(
+            "count and size of an Avro block",
+            expected=f"0 or more, and 0 to {max(len(data) - at - SYNC_BYTES, 0)} bytes",
+            found=f"{n_records} records in {size} bytes",
+            **where,
+        )
+    body = data[at : at + size + SYNC_BYTES]
+    if (found := body[size:]) != sync:
+        raise CorruptDataError(
+            "sync marker of an Avro block", expected=sync.hex(), found=found.hex(), **where
+        )
+    most = most_inflated(size, io) if limit is None else limit
+    try:
+        content = inflate(body[:size], most)
+    except Exception as error:
+        raise CorruptDataError(f"{codec} data of an Avro block: {error}", **where) from error
+    if content is None or len(content) > most:
+        raise LimitExceededError(
+            f"{path}: offset {where['offset']}: Avro blocks of more than {most} decompressed bytes, "
+            f"the limit for {size if limit is None else len(data)} stored bytes"
+        )
+    return Block(n_records, content), at + size + SYNC_BYTES
+
+
+class FileBytes:
+    """The bytes of an open file, of which only the requested slices are read, at least `READ_BYTES` at a time."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._start, self._found = file, 0, memoryview(b"")
+        file.seek(0, os.SEEK_END)
+        self._size = int(file.tell())
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> memoryview:
+        start, end, _ = part.indices(self._size)
+        if not self._start <= start <= end <= self._start + len(self._found):
+            self._file.seek(start)
+            self._start = start
+            self._found = memoryview(self._file.read(min(max(end - start, READ_BYTES), self._size - start)))
+        return self._found[start - self._start : end - self._start]
 
 
 def as_long(value: int) -> bytes:

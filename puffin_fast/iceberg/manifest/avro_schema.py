@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
 
-__all__ = ["PartitionColumn", "PlainSchema"]
+__all__ = ["PartitionColumn", "PlainSchema", "value_type"]
 
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
@@ -24,6 +24,26 @@ class PartitionColumn(NamedTuple):
     field_id: int | None
     name: str
     scale: int | None
+
+
+_VALUE_TYPES: dict[str, str] = {"int": "long", "fixed": "bytes", "enum": "string", "float": "double"}
+
+
+def value_type(kind: Any) -> str:
+    """Names the values of a plain type, without null: for example ``long``, ``list<long>`` or ``map<long, bytes>``."""
+    if isinstance(kind, list):
+        return " or ".join(sorted({value_type(part) for part in kind if part != "null"}))
+    if isinstance(kind, str):
+        return _VALUE_TYPES.get(kind, kind)
+    if kind["type"] == "record":
+        types = {field["name"]: value_type(field["type"]) for field in kind["fields"]}
+        if types.keys() == {"key", "value"}:
+            return f"{types['key']}, {types['value']}"
+        return "record"
+    if kind["type"] == "array":
+        items = value_type(kind["items"])
+        return f"map<{items}>" if ", " in items else f"list<{items}>"
+    return value_type(kind["type"])
 
 
 class PlainSchema:

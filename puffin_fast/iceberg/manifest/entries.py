@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.manifest import (
@@ -12,7 +13,7 @@ from pyiceberg.manifest import (
     PARTITION_FIELD_SUMMARY_TYPE,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import IntegerType, ListType, NestedField, StructType, UnknownType
+from pyiceberg.types import IcebergType, IntegerType, ListType, MapType, NestedField, StructType, UnknownType
 
 from puffin_fast.errors import UnsupportedError
 
@@ -26,10 +27,12 @@ __all__ = [
     "DELETED",
     "DELETES",
     "ENTRY_NAMES",
+    "ENTRY_TYPES",
     "EQUALITY_DELETES",
     "EXISTING",
     "LIST_FIELD_NAMES",
     "LIST_NAMES",
+    "LIST_TYPES",
     "METRICS",
     "POSITION_DELETES",
     "UNASSIGNED",
@@ -172,10 +175,33 @@ def _names(*structs: Iterable[NestedField]) -> dict[int, str]:
     return found
 
 
+def _types(*structs: Iterable[NestedField]) -> dict[str, str]:
+    """The type of the values of each field, as `avro_schema.value_type` names it."""
+    found: dict[str, str] = {}
+    for field in chain.from_iterable(structs):
+        if isinstance(field.field_type, StructType):
+            found |= _types(field.field_type.fields)
+        else:
+            found[field.name] = _value_type(field.field_type)
+    return found
+
+
+def _value_type(kind: IcebergType) -> str:
+    if isinstance(kind, MapType):
+        return f"map<{_value_type(kind.key_type)}, {_value_type(kind.value_type)}>"
+    if isinstance(kind, ListType):
+        return f"list<{_value_type(kind.element_type)}>"
+    if isinstance(kind, StructType):
+        return "record"
+    return {"int": "long", "binary": "bytes"}.get(str(kind), str(kind))
+
+
 ENTRY_NAMES = _names(*(MANIFEST_ENTRY_SCHEMAS[version].fields for version in VERSIONS))
 LIST_FIELD_NAMES = _names(
     *(MANIFEST_LIST_FILE_SCHEMAS[version].fields for version in VERSIONS), PARTITION_FIELD_SUMMARY_TYPE.fields
 )
+ENTRY_TYPES = _types(*(MANIFEST_ENTRY_SCHEMAS[version].fields for version in VERSIONS))
+LIST_TYPES = _types(*(MANIFEST_LIST_FILE_SCHEMAS[version].fields for version in VERSIONS))
 
 
 def check_version(format_version: int) -> None:

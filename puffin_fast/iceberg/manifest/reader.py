@@ -13,19 +13,22 @@ import numpy.typing as npt
 from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast._runtime.threads import on_threads
-from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.manifest.avro import PartitionColumn, read_avro
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, read_avro
 from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
+from puffin_fast.iceberg.manifest.avro_schema import value_type
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
     DELETED,
     DELETES,
     ENTRY_NAMES,
+    ENTRY_TYPES,
     EQUALITY_DELETES,
     EXISTING,
     LIST_FIELD_NAMES,
     LIST_NAMES,
+    LIST_TYPES,
     METRICS,
     POSITION_DELETES,
     ManifestEntry,
@@ -55,6 +58,7 @@ EntrySelector: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
 
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
+DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
@@ -64,23 +68,31 @@ _LIST_WANTED = frozenset(
 )
 
 
-def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
+def read_manifest_list(io: FileIO, path: str, snapshot_id: int | None = None) -> list[ManifestFile]:
     """Reads a manifest list.
 
     Args:
         io: PyIceberg's file access.
         path: the snapshot's ``manifest-list``.
+        snapshot_id: the snapshot; compared with the file's header, in which writers name it.
 
     Raises:
-        CorruptDataError: the file is not a manifest list.
+        CorruptDataError: the file is not a manifest list, or is that of another snapshot.
         NotFoundError: there is no such file.
     """
     result = []
-    for record in read_avro(io, path, LIST_FIELD_NAMES).records():
+    file = read_avro(io, path, LIST_FIELD_NAMES)
+    written_for = file.metadata.get("snapshot-id", "null")
+    if snapshot_id is not None and written_for not in ("null", str(snapshot_id)):
+        raise CorruptDataError(
+            "snapshot-id of a manifest list", path=path, offset=0, expected=snapshot_id, found=written_for
+        )
+    _check_types(file, LIST_TYPES)
+    for record in file.records():
         values = {LIST_NAMES.get(name, name): value for name, value in record.items() if name in _LIST_WANTED}
-        if (partitions := values.get("partitions")) is not None:
-            values["partitions"] = [PartitionSummary(**summary) for summary in partitions]
         try:
+            if (partitions := values.get("partitions")) is not None:
+                values["partitions"] = [PartitionSummary(**summary) for summary in partitions]
             manifest = ManifestFile(**values)
         except TypeError as error:
             raise CorruptDataError(f"record of a manifest list: {error}", path=path) from error
@@ -94,14 +106,25 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
     return result
 
 
+def _check_types(file: AvroFile, types: Mapping[str, str]) -> None:
+    """Checks the types of the fields in the schema of a file."""
+    for field in file.schema["fields"]:
+        name, found = field["name"], value_type(field["type"])
+        if name in types and found != types[name]:
+            raise CorruptDataError(
+                f"type of {name}", path=file.path, offset=0, expected=types[name], found=found
+            )
+
+
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     """Reads the manifests of a snapshot.
 
     Raises:
-        CorruptDataError: the file is not a manifest list, or is empty although the snapshot's summary counts files.
+        CorruptDataError: the file is not a manifest list, is that of another snapshot, or is empty although the
+            snapshot's summary counts files.
         NotFoundError: there is no such file.
     """
-    manifests = read_manifest_list(io, snapshot.manifest_list)
+    manifests = read_manifest_list(io, snapshot.manifest_list, snapshot.snapshot_id)
     if not manifests and snapshot.summary is not None:
         for name in ("total-data-files", "total-delete-files"):
             if (snapshot.summary.get(name) or "0").strip("0"):
@@ -143,6 +166,7 @@ def read_manifest(
         NotFoundError: there is no such file.
     """
     file = read_avro(io, manifest.path, ENTRY_NAMES)
+    _check_types(file, ENTRY_TYPES)
     names = set(ENTRY_FIELDS)
     if not metrics:
         names -= set(METRICS)
@@ -164,6 +188,8 @@ def read_manifest(
         if select is not None:
             columns = _selected(select(columns), columns)
         entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
+    except CorruptDataError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     if live_only and DELETED in columns["status"]:
@@ -191,14 +217,20 @@ def _check(columns: Columns, manifest: ManifestFile) -> None:
     columns.setdefault("content", [DATA] * n_entries)
     for name in ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"):
         columns.setdefault(name, [None] * n_entries)
-    contents = (DATA,) if manifest.content == DATA else (POSITION_DELETES, EQUALITY_DELETES)
-    for name, known in (("content", contents), ("status", (ADDED, EXISTING, DELETED))):
+    formats = {name: name.upper() for name in set(columns["file_format"])}
+    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
+    allowed: dict[str, Sequence[Any]] = {"content": (DATA,), "status": (ADDED, EXISTING, DELETED)}
+    if manifest.content == DELETES:
+        allowed |= {"content": (POSITION_DELETES, EQUALITY_DELETES), "file_format": DELETE_FORMATS}
+    for name, known in allowed.items():
         for found in set(columns[name]).difference(known):
             path = columns["file_path"][columns[name].index(found)]
             expected = " or ".join(map(str, known))
+            if name == "file_format":  # of a later version of the specification, perhaps
+                raise UnsupportedError(
+                    f"{manifest.path}: file_format of {path}: expected {expected}, found {found}"
+                )
             raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
-    formats = {name: name.upper() for name in set(columns["file_format"])}
-    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
 
 
 def _check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) -> None:
@@ -251,6 +283,7 @@ def _inherit(columns: Columns, manifest: ManifestFile) -> None:
                 number if value is None and state == ADDED else value
                 for value, state in zip(values, status, strict=True)
             ]
+    _check_sequence_numbers(columns, manifest)
     if manifest.content == DATA and manifest.first_row_id is not None:
         columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)
     else:
@@ -258,6 +291,24 @@ def _inherit(columns: Columns, manifest: ManifestFile) -> None:
             row_id if state == DELETED else None
             for row_id, state in zip(columns["first_row_id"], status, strict=True)
         ]
+
+
+def _check_sequence_numbers(columns: Columns, manifest: ManifestFile) -> None:
+    """Checks data sequence numbers against those of the manifest list: a delete file of a wrong one does not apply."""
+    states, numbers = columns["status"], columns["sequence_number"]
+    if DELETED in states:
+        numbers = [number for number, state in zip(numbers, states, strict=True) if state != DELETED]
+    if not numbers:
+        return
+    low, high = manifest.min_sequence_number, manifest.sequence_number
+    for found in (min(numbers), max(numbers)):
+        if not low <= found <= high:
+            raise CorruptDataError(
+                f"data sequence number of {columns['file_path'][columns['sequence_number'].index(found)]}",
+                path=manifest.path,
+                expected=f"{low} to {high} (manifest list)",
+                found=found,
+            )
 
 
 def _filled(values: list[Any], default: Any) -> list[Any]:

@@ -193,8 +193,27 @@ class DeleteIndex:
             path=first.referenced_data_file,
         )
 
+    def _check_shared(self) -> None:
+        """Raises if data files share a deletion vector: a blob references one data file (Puffin specification)."""
+        vectors = self._vectors.values()
+        if len({(vector.file_path, vector.content_offset) for vector in vectors}) == len(vectors):
+            return
+        owners: dict[str, str | None] = {}
+        for vector in vectors:
+            owner = vector.referenced_data_file
+            other = owners.setdefault(_where(vector), owner)
+            if other != owner:
+                raise CorruptDataError(
+                    "data files of a deletion vector",
+                    path=vector.file_path,
+                    offset=vector.content_offset,
+                    expected="one",
+                    found=f"{other} and {owner}",
+                )
+
     def tasks(self, entries: Iterable[ManifestEntry]) -> list[FileTask]:
         """A task for each data file."""
+        self._check_shared()
         find = self._vectors.get
         tasks = [FileTask(data, find(data.file_path)) for data in entries]
         for task in tasks:

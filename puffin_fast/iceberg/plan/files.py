@@ -23,6 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
+from puffin_fast._runtime.arguments import check_flags, check_integer, check_name
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.manifest import (
@@ -122,8 +123,8 @@ def resolve(
 
     Raises:
         NotFoundError: there is no such snapshot or reference.
-        InvalidInputError: more than one selector is given, `branch` names a tag, `tag` names a branch, or a
-            datetime has no time zone.
+        InvalidInputError: more than one selector is given, one has another type, `branch` names a tag, `tag`
+            names a branch, or a datetime has no time zone.
         CorruptDataError: the metadata does not have the snapshot of a reference.
         UnsupportedError: a format version above 3.
     """
@@ -135,6 +136,9 @@ def resolve(
     given = [name for name, value in choices.items() if value is not None]
     if len(given) > 1:
         raise InvalidInputError(f"expected one of {', '.join(choices)}, found {' and '.join(given)}")
+    check_integer("snapshot_id", snapshot_id)
+    check_name("branch", branch)
+    check_name("tag", tag)
     if branch is not None:
         if branch != MAIN_BRANCH or branch in metadata.refs:
             _check_reference(metadata, SnapshotRefType.BRANCH, branch)
@@ -240,6 +244,7 @@ def plan_files(
         CorruptDataError: a data file has two deletion vectors (the message names both), or metadata is damaged.
         UnsupportedError: the format version is above 3.
     """
+    check_flags(case_sensitive=case_sensitive, metrics=metrics)
     snapshot, schema = resolve(
         metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
     )

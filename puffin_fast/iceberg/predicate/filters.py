@@ -34,14 +34,15 @@ from pyiceberg.expressions import (
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FloatType, TimestampNanoType, TimestamptzNanoType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import metrics_evaluator
+from puffin_fast.iceberg.compat.metrics import metrics_evaluator
+from puffin_fast.iceberg.predicate.bounds import TRUNCATED
 from puffin_fast.iceberg.predicate.evaluator import ArrowEvaluator
 from puffin_fast.iceberg.predicate.grammar import parse_filter
 from puffin_fast.iceberg.predicate.like import BoundLike, Like
-from puffin_fast.iceberg.predicate.literals import check_date_literals, convert_literals
+from puffin_fast.iceberg.predicate.literals import check_date_literals, convert_literals, weakened
 
 __all__ = ["Filter", "Matcher", "RowFilter", "check_names", "parse_filter"]
 
@@ -188,7 +189,8 @@ class RowFilter:
 
         Iceberg's strict evaluation accepts ``x <> 5`` for NULL, so IS NOT NULL is added to each predicate.
         The result is AlwaysFalse for filters on float, double and nested columns, because metrics do not
-        count NaN reliably (PyIceberg never does) and do not describe nested columns.
+        count NaN reliably (PyIceberg never does) and do not describe nested columns, and on nanosecond
+        timestamps, whose upper bounds may be too low (`TRUNCATED`).
         """
         if self._bound is None or self._unprovable:
             return AlwaysFalse()
@@ -359,16 +361,18 @@ class _ColumnCollector(BooleanExpressionVisitor[None]):
         reference = predicate.term.ref()
         self.unprovable |= isinstance(predicate, BoundLike)
         self.field_ids.add(reference.field.field_id)
-        self.unprovable |= isinstance(reference.field.field_type, FloatType | DoubleType)
+        kind = reference.field.field_type
+        self.unprovable |= isinstance(kind, FloatType | DoubleType | TimestampNanoType | TimestamptzNanoType)
         self.unprovable |= reference.accessor.inner is not None
 
 
 class _PruningRewriter(_ExpressionRewriter):
-    """Replaces LIKE by a weaker predicate that PyIceberg can evaluate on metrics."""
+    """Replaces LIKE, and comparisons of nanoseconds, by weaker predicates that PyIceberg can evaluate on metrics."""
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
-        weaker: BooleanExpression = predicate.weakened() if isinstance(predicate, Like) else predicate
-        return weaker
+        if isinstance(predicate, Like):
+            return predicate.weakened()
+        return weakened(predicate, TRUNCATED)
 
 
 class _NotNullRewriter(_ExpressionRewriter):

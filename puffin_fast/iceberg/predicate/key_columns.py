@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType, UUIDType
 
+from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
 from puffin_fast.iceberg.datafile.conversion import storage_type
@@ -60,6 +61,7 @@ def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str
             raise InvalidInputError(
                 "on: expected key columns, because the table's schema has no identifier fields"
             )
+    on = check_texts("on", on)
     if not on:
         raise InvalidInputError("on: expected at least one column, found none")
     if len(set(on)) != len(on):

@@ -2,6 +2,10 @@
 
 P[i] is the sum of byte[k] * base^k over all k < i. The value in bytes a to b has the hash (P[b] - P[a]) / base^a,
 which does not depend on its offset a. The length of the value is added, and the bits of the result are mixed.
+
+Arrow has no function that hashes values, and its `is_in` builds a hash table of the set again for each batch: 262 ms
+for a batch of 65,536 strings and a set of a million, 8.9 ms for a set of 100,000. The sets of `key_set`, which use
+these hashes, take 5.7 and 4.9 ms. `pandas.util.hash_array` takes 7.8 ms for the hashes alone.
 """
 
 from __future__ import annotations

@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-import threading
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
-
 import pyiceberg
 
+from puffin_fast._runtime.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import KNOWN_VERSIONS
-from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES, Patch
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from puffin_fast.iceberg.compat.versions import KNOWN_VERSIONS
+from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 
 __all__ = ["Acceleration", "accelerate"]
 
-_lock = threading.Lock()
-_active = 0
-_replaced: list[tuple[Patch, Any]] = []
-
-
-class Acceleration(AbstractContextManager["Acceleration"]):
-    """An active acceleration. `undo`, a call, or leaving the context manager ends it."""
-
-    def __init__(self) -> None:
-        self._on = True
-
-    def undo(self) -> None:
-        """Ends this acceleration. PyIceberg is restored when all accelerations have ended. Further calls do nothing."""
-        global _active
-        with _lock:
-            if not self._on:
-                return
-            self._on = False
-            _active -= 1
-            if _active == 0:
-                _restore()
-
-    def __call__(self) -> None:
-        self.undo()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.undo()
+_PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: PATCHES)
 
 
 def accelerate() -> Acceleration:
@@ -72,41 +37,10 @@ def accelerate() -> Acceleration:
     Raises:
         UnsupportedError: this version of PyIceberg is not supported; nothing is changed.
     """
-    global _active
-    with _lock:
-        if _active == 0:
-            _check()
-            _install()
-        _active += 1
-    return Acceleration()
-
-
-def _check() -> None:
     version = pyiceberg.__version__
     if ".".join(version.split(".")[:2]) not in KNOWN_VERSIONS:
         raise UnsupportedError(
             f"pyiceberg {version}: expected {' or '.join(f'{known}.x' for known in KNOWN_VERSIONS)}; "
             "accelerate() replaces parts of it that change between versions"
         )
-    for patch in PATCHES:
-        there = getattr(patch.owner, patch.name, None)
-        found = None if there is None else tuple(inspect.signature(there).parameters)
-        if found != patch.parameters:
-            raise UnsupportedError(
-                f"pyiceberg {version}: {patch.owner.__name__}.{patch.name}: expected parameters "
-                f"{patch.parameters}, found {found}"
-            )
-
-
-def _install() -> None:
-    for patch in PATCHES:
-        _replaced.append((patch, inspect.getattr_static(patch.owner, patch.name)))
-        setattr(patch.owner, patch.name, patch.ours)
-
-
-def _restore() -> None:
-    while _replaced:
-        patch, before = _replaced.pop()
-        # a replacement that other code installed later is left in place
-        if inspect.getattr_static(patch.owner, patch.name) is patch.ours:
-            setattr(patch.owner, patch.name, before)
+    return _PATCHES.begin()

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
 from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColumn
+from puffin_fast.iceberg.datafile.plain_types import is_view
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.iceberg.datafile.row_selection import LiveRows, RowSelection
+from puffin_fast.iceberg.datafile.row_selection import LiveRows
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 
@@ -74,13 +74,11 @@ class _Opened:
     Attributes:
         file: its row groups that may contain a row of the result.
         output: how the columns of the result are computed.
-        live: the rows that are not deleted by position; None if no row is.
         keys: the keys of the equality deletes that apply.
     """
 
     file: OpenedFile
     output: _Output
-    live: LiveRows | None
     keys: tuple[KeySet, ...]
 
 
@@ -94,7 +92,7 @@ class FileReader:
         fields: the top-level fields of the result, in order.
         extra: the metadata columns of the result.
         row_filter: bound to `schema`.
-        arrow_schema: of the result: the fields, then the metadata columns.
+        arrow_schema: of the result: the fields, then the metadata columns. Texts and bytes may be views.
         case_sensitive: as the filter was bound.
         file_types: give the fields the types of PyIceberg's `to_arrow`, which follow each file's Arrow schema.
         by_name: find columns by the name mapping even in files with field ids.
@@ -124,6 +122,7 @@ class FileReader:
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         ids = () if row_filter.always_true else row_filter.field_ids
         self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name)
+        self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
@@ -167,7 +166,8 @@ class FileReader:
         if opened is None:
             return
         file = opened.file.part(split.number, split.count)
-        for batch in file.batches(opened.output.columns, use_threads=split.alone):
+        batches = file.batches(opened.output.columns, use_threads=split.alone, views=self._views)
+        for batch in batches:
             selected = self._select(task, opened, batch)
             if selected is not None:
                 yield selected
@@ -184,15 +184,15 @@ class FileReader:
         if self._is_deleted(task, vectors):
             return None
         keys = tuple(self._equality.of(task.equality_deletes) if task.equality_deletes else ())
-        live = self._live(task, vectors)
-        file = self._files.open(data, [field for key in keys for field in key.fields], live)
+        fields = [field for key in keys for field in key.fields]
+        file = self._files.open(data, fields, self._live(task, vectors))
         with reading(data.file_path):
             output = self._outputs.get(file.schema)
             if output is None:
                 output = self._outputs[file.schema] = _Output.of(
                     file.schema, self._fields, self._extra, self._arrow_schema, file_types=self._file_types
                 )
-        return _Opened(file, output, live, keys)
+        return _Opened(file, output, keys)
 
     def _live(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
         """The rows that are not deleted by position; None if no row is."""
@@ -205,35 +205,24 @@ class FileReader:
 
     def _select(self, task: FileTask, opened: _Opened, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
-        output, n_rows = opened.output, batch.n_rows
-        mask = None if opened.live is None else opened.live.slice(batch.first, n_rows)
-        if mask is not None and mask.true_count == n_rows:
-            mask = None
+        output, mask = opened.output, None
         for keys in opened.keys:
             found = keys.contains(batch.key_values)
             mask = pc.invert(found) if mask is None else pc.and_not(mask, found)
         if not self._filter.always_true:
-            matches = pa.array(self._filter.mask(batch.filter_values, n_rows))
+            matches = pa.array(self._filter.mask(batch.filter_values, batch.n_rows))
             mask = matches if mask is None else pc.and_(mask, matches)
-        positions = None
-        if any(column.needs_positions for column, _ in output.metadata):
-            positions = pa.array(np.arange(batch.first, batch.first + n_rows, dtype=np.int64))
-        columns = {name: batch.columns[name] for name in output.columns}
-        if mask is not None:
-            selection = RowSelection(mask)
-            if selection.n_rows == 0:
-                return None
-            if selection.n_rows < n_rows:
-                n_rows = selection.n_rows
-                if positions is not None:
-                    (positions,) = selection.of([positions])
-                columns = dict(zip(columns, selection.of(list(columns.values())), strict=True))
+        rows = batch.select(mask)
+        if rows is None:
+            return None
         with reading(task.data.file_path):
-            arrays = output.projection.arrays(columns, n_rows, opened.file.constants)
-        for column, name in output.metadata:
-            stored = None if name is None else columns[name]
-            arrays.append(column.array(Metadata(task.data, n_rows, positions), stored))
-        return _record_batch(arrays, output.schema, n_rows)
+            arrays = output.projection.arrays(rows.columns, rows.n_rows, opened.file.constants)
+        if output.metadata:
+            needed = any(column.needs_positions for column, _ in output.metadata)
+            about = Metadata(task.data, rows.n_rows, rows.positions() if needed else None)
+            for column, name in output.metadata:
+                arrays.append(column.array(about, None if name is None else rows.columns[name]))
+        return _record_batch(arrays, output.schema, rows.n_rows)
 
 
 def _record_batch(arrays: list[pa.Array], schema: pa.Schema, n_rows: int) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyiceberg.io.pyarrow as _reading
@@ -42,6 +42,7 @@ from pyiceberg.table import _open_manifest, _rest_file_to_data_file
 from pyiceberg.table.delete_file_index import DeleteFileIndex
 from pyiceberg.typedef import Record
 
+from puffin_fast._runtime.patches import Patch
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import FileScanTask
 
-__all__ = ["PATCHES", "Patch"]
+__all__ = ["PATCHES"]
 
 _V3_SCHEMA = MANIFEST_ENTRY_SCHEMAS[3]
 _V3_FIELDS = {field.name: at for at, field in enumerate(DATA_FILE_TYPE[3].fields)}
@@ -367,22 +368,6 @@ def _to_chunked_array(bitmaps: Any) -> pa.ChunkedArray:
 
 
 # --- replaced functions -------------------------------------------------------------------------------------
-
-
-class Patch(NamedTuple):
-    """A function or class of PyIceberg that is replaced.
-
-    Attributes:
-        owner: its module or class.
-        name: its name there.
-        ours: the replacement.
-        parameters: its parameters in the supported versions.
-    """
-
-    owner: Any
-    name: str
-    ours: Any
-    parameters: tuple[str, ...]
 
 
 PATCHES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import chain, groupby
@@ -12,9 +13,11 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
 from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import NotFoundError
+from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
@@ -25,6 +28,7 @@ from puffin_fast.iceberg.scan.splits import jobs_of
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -52,10 +56,11 @@ class RowScan:
         case_sensitive: bool,
         threads: int | None,
         metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
+        string_views: bool = False,
     ) -> None:
         check_threads(threads)
-        if limit is not None and limit < 0:
-            raise InvalidInputError(f"limit={limit}: expected at least 0")
+        check_integer("limit", limit, least=0)
+        check_flags(case_sensitive=case_sensitive, string_views=string_views)
         self._limit, self._case_sensitive = limit, case_sensitive
         self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
@@ -65,7 +70,8 @@ class RowScan:
         arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
         for column in self._extra:
             arrow = arrow.append(pa.field(column.name, column.type))
-        self.schema = arrow
+        self._string_views = string_views
+        self.schema = pa.schema(map(_with_views, arrow), arrow.metadata) if string_views else arrow
 
     def tasks(self) -> Sequence[FileTask]:
         """Returns the data files to read, each with its deletes."""
@@ -74,6 +80,27 @@ class RowScan:
     def file_reader(self) -> FileReader:
         """Returns the reader of the scan's data files."""
         raise NotImplementedError
+
+    def reader_of(self, io: FileIO, metadata: TableMetadata, **options: Any) -> Callable[..., FileReader]:
+        """Returns a picklable factory of readers of the scan's data files, for use here or in another process.
+
+        Args:
+            io: opens the files.
+            metadata: of the table; its history may be removed.
+            options: more arguments of `FileReader`, by name.
+        """
+        return partial(
+            FileReader,
+            io,
+            metadata,
+            self._read_schema,
+            self._fields,
+            self._extra,
+            self._filter,
+            self.schema,
+            self._case_sensitive,
+            **options,
+        )
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the result in batches; no batch is empty. Closing the iterator stops reading.
@@ -85,12 +112,39 @@ class RowScan:
         """
         return self._batches(self.file_reader)
 
-    def _batches(self, file_reader: Callable[[], FileReader]) -> Iterator[pa.RecordBatch]:
+    def count(self) -> int:
+        """Returns the number of rows.
+
+        Data files whose rows all match the filter are not read: their live rows are the row count of the manifest
+        entry less the cardinality of the deletion vector. Of other files only the columns of the filter and of
+        equality deletes are read.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
+        """
+        bound = self._filter
+        proved = proves_all_rows(self._read_schema, bound.strict_expression(), self._case_sensitive)
+        n_rows, others = 0, []
+        for task in self.tasks():
+            by_vector = task.vector is not None or not task.position_deletes
+            if by_vector and not task.equality_deletes and (bound.always_true or proved(task.data)):
+                n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
+            else:
+                others.append(task)
+        if others:
+            rows = copy(self)
+            rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])
+            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others))
+        return n_rows if self._limit is None else min(n_rows, self._limit)
+
+    def _batches(
+        self, file_reader: Callable[[], FileReader], tasks: Sequence[FileTask] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         left = self._limit
         if left == 0:
             return
         reader = file_reader()
-        jobs = jobs_of(self.tasks(), self._threads, together=left is None)
+        jobs = jobs_of(self.tasks() if tasks is None else tasks, self._threads, together=left is None)
         found = in_order(jobs, reader.read_all, self._threads)
         try:
             for batch in chain.from_iterable(found):
@@ -131,6 +185,7 @@ class Scan(RowScan):
         limit: int | None,
         case_sensitive: bool,
         threads: int | None,
+        string_views: bool,
     ) -> None:
         self._table = table
         self._snapshot, schema = resolve(
@@ -143,6 +198,7 @@ class Scan(RowScan):
             limit=limit,
             case_sensitive=case_sensitive,
             threads=threads,
+            string_views=string_views,
         )
 
     @cached_property
@@ -153,22 +209,8 @@ class Scan(RowScan):
         )
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
-        """Returns a picklable factory of readers of the plan's files, for use here or in another process.
-
-        Args:
-            metadata: of the table; its history may be removed.
-        """
-        return partial(
-            FileReader,
-            self._table.io,
-            metadata,
-            self._read_schema,
-            self._fields,
-            self._extra,
-            self._filter,
-            self.schema,
-            self._case_sensitive,
-        )
+        """`reader_of` with the table's FileIO."""
+        return self.reader_of(self._table.io, metadata)
 
     def tasks(self) -> Sequence[FileTask]:
         """Returns the data files to read, each with its deletes."""
@@ -182,10 +224,11 @@ class Scan(RowScan):
         """Returns all rows, in the types of PyIceberg's `to_arrow`, so that `pyarrow.concat_tables` takes both.
 
         Text, bytes and lists have the layout of the files (``string`` or ``large_string``); where files differ, Arrow
-        promotes them (``large_string``). A table without rows has the types of `schema`, as streams always have.
+        promotes them (``large_string``). With `string_views` text and bytes are views. A table without rows has the
+        types of `schema`, as streams always have.
         """
         reader = self.reader(self._table.metadata)
-        batches = self._batches(partial(reader, file_types=True))
+        batches = self._batches(partial(reader, file_types=not self._string_views))
         tables = [
             pa.Table.from_batches(group, schema)
             for schema, group in groupby(batches, lambda batch: batch.schema)
@@ -196,6 +239,13 @@ class Scan(RowScan):
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
+
+
+def _with_views(field: pa.Field) -> pa.Field:
+    """The field with texts or bytes as views."""
+    if pa.types.is_large_string(field.type):
+        return field.with_type(pa.string_view())
+    return field.with_type(pa.binary_view()) if pa.types.is_large_binary(field.type) else field
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -215,8 +265,7 @@ def _selected(
     metadata_columns: Mapping[str, MetadataColumn],
 ) -> tuple[tuple[MetadataColumn, ...], Schema]:
     """Returns the selected metadata columns in the order of `names`, and the schema pruned to the other names."""
-    if isinstance(names, str):
-        raise InvalidInputError(f"selected_fields={names!r}: expected a sequence of names")
+    names = check_texts("selected_fields", names)
     own = {field.name for field in schema.fields}
     extra = tuple(
         metadata_columns[name]
@@ -248,6 +297,7 @@ def scan(
     limit: int | None = None,
     case_sensitive: bool = True,
     threads: int | None = None,
+    string_views: bool = False,
 ) -> Scan:
     """Scans a table of format version 1 to 3 with deletion vectors, position and equality deletes applied.
 
@@ -266,6 +316,8 @@ def scan(
         limit: maximum number of rows.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.
+        string_views: return columns of text and bytes as Arrow's views (`string_view`, `binary_view`), which takes less
+            time. Polars, DuckDB and DataFusion accept them; many of PyArrow's functions do not.
 
     Returns:
         A `Scan`. Files are read when its rows are requested.
@@ -286,4 +338,5 @@ def scan(
         limit=limit,
         case_sensitive=case_sensitive,
         threads=threads,
+        string_views=string_views,
     )

@@ -6,7 +6,7 @@
                                                            -> all data files are sketched
     file         written beside the metadata: these blobs, and those of other columns from the nearest file
     commit       lost to another commit                    -> file removed, table loaded again, written and tried again
-                 the snapshot is gone                      -> file removed, NotFoundError
+                 the snapshot no longer exists             -> file removed, NotFoundError
                  outcome unknown                           -> nothing removed, CommitUnknownError
 
 The file that was the snapshot's before stays where it is: it becomes an orphan file with the commit.
@@ -17,23 +17,26 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.statistics import StatisticsFile
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import (
     CorruptDataError,
     InvalidInputError,
+    LimitExceededError,
     NotFoundError,
     PuffinFastError,
     UnsupportedError,
 )
 from puffin_fast.iceberg.commit.protocol import retried
-from puffin_fast.iceberg.compat.pyiceberg_catalog import check_version, commit_statistics
+from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
+from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.scan.scan import scan
@@ -45,6 +48,7 @@ from puffin_fast.iceberg.statistics.stored import (
     WRITER,
     StoredSketch,
     files_of_history,
+    hashed_type,
     load_sketches,
     named_fields,
     statistics_of,
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
     Sketch = Callable[[Sequence[SketchedColumn], Sequence[FileTask]], Mapping[int, ThetaSketch]]
     """Sketches of columns over the live rows of data files, on this machine or on executors."""
 
-__all__ = ["OWN_WRITER", "NdvResult", "collect", "collect_ndv"]
+__all__ = ["OWN_WRITER", "NdvResult", "Selection", "collect", "collect_ndv", "select"]
 
 OWN_WRITER = "puffin_fast"
 """How `created-by` of this package begins."""
@@ -100,8 +104,10 @@ def collect_ndv(
     table: Table,
     columns: Sequence[str] | None = None,
     *,
-    branch: str | None = None,
     snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
     threads: int | None = None,
@@ -109,86 +115,109 @@ def collect_ndv(
     """Counts the distinct values of a snapshot's columns and commits the sketches as its statistics.
 
     Args:
-        table: a PyIceberg table of format version 1 to 3; moved to the new metadata.
+        table: a PyIceberg table of format version 1 to 3; it has the new metadata afterwards.
         columns: names, dotted inside structs, lists (``tags.element``) and maps (``m.key``, ``m.value``); by default
             all columns of primitive types, also those in structs.
-        branch: its head; ``main`` by default.
-        snapshot_id: a snapshot, instead of a branch's head.
+        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`; the current one by default. Values are counted in
+            the types of the schema that the snapshot was committed with.
         incremental: ``"auto"`` unites the sketches of the nearest earlier statistics with those of the data files added
             since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
         case_sensitive: whether names must agree in case.
         threads: that read data files; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
 
     Raises:
-        NotFoundError: an unknown column, branch or snapshot, or a table without snapshots.
+        NotFoundError: an unknown column, snapshot or reference, or a table without snapshots.
         InvalidInputError: a struct, list or map without the name of what is inside, or wrong arguments.
         CorruptDataError, UnsupportedError: as a scan.
         ConflictError: the races with other commits did not end; the table is unchanged.
         CommitUnknownError: the outcome is unknown; nothing was removed.
     """
     check_threads(threads)
+    check_flags(case_sensitive=case_sensitive)
     n_threads = pa.cpu_count() if threads is None else threads
+    selection = select(
+        table,
+        columns,
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        case_sensitive=case_sensitive,
+    )
 
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
-        reader = sketch_reader(table, chosen, snapshot.snapshot_id, table.metadata)
-        return reader.sketches(tasks, n_threads)
+        return selection.reader(chosen, selection.table.metadata).sketches(tasks, n_threads)
 
-    snapshot, schema = snapshot_of(metadata_of(table), branch=branch, snapshot_id=snapshot_id)
-    chosen = columns_of(schema, columns, case_sensitive=case_sensitive)
-    return collect(table, snapshot, schema, chosen, sketch, incremental=incremental)
+    return collect(selection, sketch, incremental=incremental)
 
 
-def snapshot_of(
-    metadata: TableMetadata, *, branch: str | None = None, snapshot_id: int | None = None
-) -> tuple[Snapshot, Schema]:
-    """The snapshot that is meant, and its own schema.
+@dataclass(frozen=True)
+class Selection:
+    """Columns of a snapshot.
 
-    Raises:
-        NotFoundError: there is none.
-        InvalidInputError: both are given, or the branch is a tag.
+    Attributes:
+        table: an object of its own, which no other thread moves.
+        snapshot: whose rows count.
+        schema: that it was committed with.
+        columns: with the names of the schema that the caller selects by.
     """
-    chosen = branch if branch is not None or snapshot_id is not None else MAIN_BRANCH
-    snapshot, _ = resolve(metadata, branch=chosen, snapshot_id=snapshot_id)
-    if snapshot is None:
-        raise NotFoundError("the table has no snapshots: there is nothing to count")
-    return resolve(metadata, snapshot_id=snapshot.snapshot_id)[0] or snapshot, schema_of(metadata, snapshot)
+
+    table: WorkingTable
+    snapshot: Snapshot
+    schema: Schema
+    columns: Sequence[SketchedColumn]
+
+    def reader(self, columns: Sequence[SketchedColumn], metadata: TableMetadata) -> SketchReader:
+        """What reads the snapshot's data files into sketches of some of the columns.
+
+        Args:
+            columns: what is sketched.
+            metadata: the table's; its history does not matter.
+        """
+        names = [self.schema.find_column_name(column.field_id) or column.name for column in columns]
+        reader = scan(self.table, selected_fields=names, snapshot_id=self.snapshot.snapshot_id).reader(
+            metadata
+        )
+        return SketchReader(self.table.io, metadata, tuple(columns), reader)
 
 
-def schema_of(metadata: TableMetadata, snapshot: Snapshot) -> Schema:
-    """The schema that a snapshot was committed with."""
-    return resolve(metadata, snapshot_id=snapshot.snapshot_id)[1]
-
-
-def sketch_reader(
-    table: Table, columns: Sequence[SketchedColumn], snapshot_id: int, metadata: TableMetadata
-) -> SketchReader:
-    """What reads a snapshot's data files into sketches of columns.
+def select(
+    table: Table,
+    columns: Sequence[str] | None,
+    *,
+    case_sensitive: bool = True,
+    repeated: bool = False,
+    **snapshot: Any,
+) -> Selection:
+    """Finds a snapshot and its columns.
 
     Args:
-        table: the table.
-        columns: what is sketched.
-        snapshot_id: the snapshot.
-        metadata: the table's; its history does not matter.
+        table: a PyIceberg table.
+        columns, case_sensitive: as in `collect_ndv`.
+        repeated: whether, without names, columns inside lists and maps are among them.
+        **snapshot: at most one of snapshot_id, branch, tag and as_of.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `collect_ndv`.
     """
-    names = [column.name for column in columns]
-    reader = scan(table, selected_fields=names, snapshot_id=snapshot_id).reader(metadata)
-    return SketchReader(table.io, metadata, tuple(columns), reader)
+    metadata_of(table)
+    working = WorkingTable.of(table)
+    metadata = working.metadata
+    found, named = resolve(metadata, **snapshot)
+    if found is None:
+        raise NotFoundError("the table has no snapshots: there is nothing to count")
+    schema = resolve(metadata, snapshot_id=found.snapshot_id)[1]
+    chosen = columns_of(named, columns, counted=schema, case_sensitive=case_sensitive, repeated=repeated)
+    return Selection(working, found, schema, chosen)
 
 
-def collect(
-    table: Table,
-    snapshot: Snapshot,
-    schema: Schema,
-    columns: Sequence[SketchedColumn],
-    sketch: Sketch,
-    *,
-    incremental: Literal["auto", False],
-) -> NdvResult:
-    """`collect_ndv` of resolved columns, with a function that sketches data files."""
+def collect(selection: Selection, sketch: Sketch, *, incremental: Literal["auto", False]) -> NdvResult:
+    """`collect_ndv` of selected columns, with a function that sketches data files."""
     if incremental not in ("auto", False):
         raise InvalidInputError(f"incremental: expected 'auto' or False, found {incremental!r}")
     check_version()
-    history = _History(table, snapshot, schema)
+    table, snapshot, columns = selection.table, selection.snapshot, selection.columns
+    history = _History(selection)
     found: dict[int, StoredSketch] = {}
     groups: dict[int | None, list[SketchedColumn]] = {}
     for column in columns:
@@ -219,7 +248,7 @@ def collect(
                 OWN_WRITER,
             )
     computed = {column.field_id: found[column.field_id] for group in groups.values() for column in group}
-    path = _commit(table, snapshot, schema, computed, history) if computed else history.path
+    path = _commit(selection, computed, history) if computed else history.path
     return NdvResult(
         snapshot.snapshot_id,
         path,
@@ -238,10 +267,12 @@ class _History:
         notes: statistics files that could not be read, and why.
     """
 
-    def __init__(self, table: Table, snapshot: Snapshot, schema: Schema) -> None:
-        self._table, self._snapshot, self._schema = table, snapshot, schema
-        self._files = list(files_of_history(table.metadata, snapshot))
-        self._ancestors = {known.snapshot_id: known for known in ancestors_of(snapshot, table.metadata)}
+    def __init__(self, selection: Selection) -> None:
+        self._table, self._snapshot, self._schema = selection.table, selection.snapshot, selection.schema
+        self._files = list(files_of_history(self._table.metadata, self._snapshot))
+        self._ancestors = {
+            known.snapshot_id: known for known in ancestors_of(self._snapshot, self._table.metadata)
+        }
         self._loaded: dict[str, dict[int, StoredSketch]] = {}
         self.notes: list[str] = []
 
@@ -256,7 +287,7 @@ class _History:
         if path not in self._loaded:
             try:
                 self._loaded[path] = load_sketches(self._table.io, statistics)
-            except (NotFoundError, CorruptDataError, UnsupportedError) as error:
+            except (NotFoundError, CorruptDataError, LimitExceededError, UnsupportedError) as error:
                 self._loaded[path] = {}
                 self.notes.append(f"statistics of snapshot {statistics.snapshot_id} are not used: {error}")
         return self._loaded[path]
@@ -272,18 +303,10 @@ class _History:
                 continue
             if column.type == "uuid" and not stored.writer.startswith(OWN_WRITER):
                 return None  # Java's job hashes the text of a uuid
-            if self._type_then(snapshot, column.field_id) != column.type:
+            if hashed_type(self._table.metadata, stored) != column.type:
                 return None
             return snapshot, stored
         return None
-
-    def _type_then(self, snapshot: Snapshot, field_id: int) -> str | None:
-        if snapshot.schema_id is None and snapshot.snapshot_id != self._snapshot.snapshot_id:
-            return None
-        try:
-            return str(schema_of(self._table.metadata, snapshot).find_field(field_id).field_type)
-        except ValueError:
-            return None
 
     def lost_rows_since(self, snapshot_id: int) -> bool:
         """Whether a commit after a snapshot may have deleted rows."""
@@ -311,15 +334,9 @@ class _History:
         return found
 
 
-def _commit(
-    table: Table,
-    snapshot: Snapshot,
-    schema: Schema,
-    computed: Mapping[int, StoredSketch],
-    history: _History,
-) -> str:
+def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history: _History) -> str:
     """Writes and commits a statistics file; returns its path."""
-    working = WorkingTable(table)
+    working, snapshot = selection.table, selection.snapshot
 
     def send() -> str:
         # the columns of a file that another collector committed meanwhile are carried over

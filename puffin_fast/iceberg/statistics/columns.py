@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType
 
+from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts
 from puffin_fast.theta import is_sketched
@@ -28,8 +29,9 @@ class SketchedColumn:
     """A primitive field, and the way to it.
 
     Attributes:
-        name: dotted, as PyIceberg's schema spells it.
-        field: the primitive field.
+        name: dotted, as the schema spells it that columns are selected by.
+        field: the primitive field in the snapshot's schema.
+        top: the name of the top-level column there.
         path: the type of each level and the name of the field in it, from the top-level column's type down.
     """
 
@@ -66,28 +68,35 @@ class SketchedColumn:
 
 
 def columns_of(
-    schema: Schema, names: Sequence[str] | None = None, *, case_sensitive: bool = True
+    schema: Schema,
+    names: Sequence[str] | None = None,
+    *,
+    counted: Schema,
+    case_sensitive: bool = True,
+    repeated: bool = False,
 ) -> list[SketchedColumn]:
     """The columns with these names; without names all primitive ones, also in structs, that can be sketched.
 
     Args:
-        schema: of the snapshot.
+        schema: that says which names columns have.
         names: dotted; those of a list's values end with ``.element``, of a map's with ``.key`` or ``.value``.
+        counted: the snapshot's own schema, whose types values have; columns keep their field ids.
         case_sensitive: whether names must agree in case.
+        repeated: whether, without names, those inside lists and maps are among them.
 
     Raises:
-        NotFoundError: the schema has no such column.
+        NotFoundError: the schemas have no such column.
         InvalidInputError: a struct, list or map, or a type that has no sketches.
     """
-    if isinstance(names, str):
-        raise InvalidInputError(f"columns={names!r}: expected a sequence of names")
-    known = {column.field_id: column for column in _leaves(schema)}
+    known = {column.field_id: column for column in _leaves(schema, counted)}
     if names is None:
         return [
-            column for column in known.values() if not column.repeats and is_sketched(column.field.field_type)
+            column
+            for column in known.values()
+            if (repeated or not column.repeats) and is_sketched(column.field.field_type)
         ]
     chosen: dict[int, SketchedColumn] = {}
-    for name in names:
+    for name in check_texts("columns", names):
         try:
             field = schema.find_field(name, case_sensitive=case_sensitive)
         except ValueError:
@@ -100,6 +109,8 @@ def columns_of(
                 f"column {name!r}: expected a primitive type, found {field.field_type}; name what is inside: "
                 f"{', '.join(inside)}"
             )
+        if field.field_id not in known:
+            raise NotFoundError(f"column {name!r}: added after the snapshot, which has no values of it")
         if not is_sketched(field.field_type):
             raise InvalidInputError(
                 f"column {name!r}: theta sketches have no values of type {field.field_type}"
@@ -110,11 +121,12 @@ def columns_of(
     return list(chosen.values())
 
 
-def _leaves(schema: Schema) -> Iterator[SketchedColumn]:
-    for field in schema.fields:
+def _leaves(schema: Schema, counted: Schema) -> Iterator[SketchedColumn]:
+    for field in counted.fields:
         for leaf, path in _below(field):
-            name = schema.find_column_name(leaf.field_id) or field.name
-            yield SketchedColumn(name, leaf, field.name, path)
+            name = schema.find_column_name(leaf.field_id)
+            if name is not None:
+                yield SketchedColumn(name, leaf, field.name, path)
 
 
 def _below(

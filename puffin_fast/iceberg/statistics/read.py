@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.plan.files import metadata_of
-from puffin_fast.iceberg.statistics.collect import OWN_WRITER, snapshot_of
-from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
-from puffin_fast.iceberg.statistics.stored import StoredSketch, files_of_history, load_sketches, named_fields
+from puffin_fast.iceberg.statistics.collect import OWN_WRITER, select
+from puffin_fast.iceberg.statistics.columns import SketchedColumn
+from puffin_fast.iceberg.statistics.stored import (
+    StoredSketch,
+    files_of_history,
+    hashed_type,
+    load_sketches,
+    named_fields,
+)
 from puffin_fast.theta import Interval
 
 if TYPE_CHECKING:
@@ -40,8 +49,10 @@ def ndv(
     table: Table,
     columns: Sequence[str] | None = None,
     *,
-    branch: str | None = None,
     snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
     n_std_dev: int = 2,
     case_sensitive: bool = True,
 ) -> pa.Table:
@@ -50,8 +61,7 @@ def ndv(
     Args:
         table: a PyIceberg table.
         columns: names, as in `collect_ndv`; by default all columns with statistics.
-        branch: its head; ``main`` by default.
-        snapshot_id: a snapshot, instead of a branch's head.
+        snapshot_id, branch, tag, as_of: the snapshot, as in `scan`; the current one by default.
         n_std_dev: of the bounds: 1, 2 or 3 for 68%, 95.4% or 99.7%.
         case_sensitive: whether names must agree in case.
 
@@ -60,13 +70,15 @@ def ndv(
         snapshot whose rows were counted. A count that ``is_upper_bound`` includes values of deleted rows.
 
     Raises:
-        NotFoundError: an unknown column, branch or snapshot, a table without snapshots, a named column without
-            statistics, or a statistics file that is gone.
+        NotFoundError: an unknown column, snapshot or reference, a table without snapshots, a named column without
+            statistics, or a statistics file that no longer exists.
         CorruptDataError, UnsupportedError: a statistics file that cannot be read; `collect_ndv` computes it anew.
         InvalidInputError: wrong arguments.
     """
+    check_flags(case_sensitive=case_sensitive)
     rows = []
-    for column, stored in _stored(table, columns, branch, snapshot_id, case_sensitive):
+    selected = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    for column, stored in _stored(table, columns, case_sensitive=case_sensitive, **selected):
         lower, estimate, upper = stored.sketch.bounds(n_std_dev)
         rows.append(
             {
@@ -84,35 +96,23 @@ def ndv(
 
 
 def _stored(
-    table: Table,
-    names: Sequence[str] | None,
-    branch: str | None,
-    snapshot_id: int | None,
-    case_sensitive: bool,
+    table: Table, names: Sequence[str] | None, **selected: Any
 ) -> list[tuple[SketchedColumn, StoredSketch]]:
-    snapshot, schema = snapshot_of(metadata_of(table), branch=branch, snapshot_id=snapshot_id)
-    files = list(files_of_history(table.metadata, snapshot))
-    if names is None:
-        known = set().union(*(named_fields(statistics) for _, statistics in files))
-        names = [
-            name for field_id in sorted(known) if (name := schema.find_column_name(field_id)) is not None
-        ]
-        if not names:
-            return []
-    missing = {column.field_id: column for column in columns_of(schema, names, case_sensitive=case_sensitive)}
+    selection = select(table, names, repeated=True, **selected)
+    missing = {column.field_id: column for column in selection.columns}
     chosen, found = dict(missing), {}
-    for _, statistics in files:
+    for _, statistics in files_of_history(selection.table.metadata, selection.snapshot):
         here = named_fields(statistics) & missing.keys()
         if here:
             found.update(load_sketches(table.io, statistics, here))
             missing = {field_id: column for field_id, column in missing.items() if field_id not in found}
-    if missing:
+    if missing and names is not None:
         lacking = ", ".join(column.name for column in missing.values())
         raise NotFoundError(
             f"{'.'.join(table.name())}: no NDV statistics of {lacking} in the history of snapshot "
-            f"{snapshot.snapshot_id}; collect_ndv makes them"
+            f"{selection.snapshot.snapshot_id}; collect_ndv makes them"
         )
-    return [(column, found[field_id]) for field_id, column in chosen.items()]
+    return [(column, found[field_id]) for field_id, column in chosen.items() if field_id in found]
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,25 @@ class NdvOverlap:
     jaccard: Interval
     is_upper_bound: bool
 
+    def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
+        """Draws how many values each column has, both and either, between their bounds.
+
+        Args:
+            path: of the image; its suffix (png, svg, pdf) selects the format.
+            dpi: dots per inch.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+
+        def chart(axes: Any) -> None:
+            names = ("left", "right", "both", "either")
+            draw_intervals(axes, names, [getattr(self, name) for name in names])
+            at_most = "at most, " if self.is_upper_bound else ""
+            axes.set_title(f"distinct values ({at_most}Jaccard {self.jaccard.estimate:.1%})")
+
+        draw(path, [chart], dpi=dpi)
+
 
 def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev: int = 2) -> NdvOverlap:
     """How many distinct values two columns share by their statistics, without reading a row.
@@ -148,12 +167,13 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
         InvalidInputError: columns whose values are not hashed alike: other types, or uuid columns of different writers.
         NotFoundError, CorruptDataError, UnsupportedError: as `ndv`.
     """
-    (a, a_stored), (b, b_stored) = (
-        _stored(table, [name], None, None, case_sensitive=True)[0] for table, name in (left, right)
-    )
-    if _hashed_as(a, a_stored) != _hashed_as(b, b_stored):
+    for side, given in (("left", left), ("right", right)):
+        if not isinstance(given, Sequence) or len(given) != 2 or not isinstance(given[1], str):
+            raise InvalidInputError(f"{side}: expected a table and the name of a column, found {given!r}")
+    (a, a_type, a_stored), (b, b_type, b_stored) = (_hashed(table, name) for table, name in (left, right))
+    if _hashed_as(a_type, a_stored) != _hashed_as(b_type, b_stored):
         raise InvalidInputError(
-            f"columns {a.name!r} ({a.type}, by {a_stored.writer}) and {b.name!r} ({b.type}, by {b_stored.writer}) "
+            f"columns {a!r} ({a_type}, by {a_stored.writer}) and {b!r} ({b_type}, by {b_stored.writer}) "
             "are not hashed alike: their sketches have no values in common"
         )
     first, second = a_stored.sketch, b_stored.sketch
@@ -167,8 +187,19 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
     )
 
 
-def _hashed_as(column: SketchedColumn, stored: StoredSketch) -> tuple[str, bool]:
-    kind = column.type
+def _hashed(table: Table, name: str) -> tuple[str, str, StoredSketch]:
+    """A column's name, the type in which its values were hashed, and the sketch."""
+    ((column, stored),) = _stored(table, [name])
+    kind = hashed_type(table.metadata, stored)
+    if kind is None:
+        raise InvalidInputError(
+            f"column {name!r}: its type in snapshot {stored.snapshot_id}, whose values were counted, is not known; "
+            "collect_ndv counts them anew"
+        )
+    return column.name, kind, stored
+
+
+def _hashed_as(kind: str, stored: StoredSketch) -> tuple[str, bool]:
     if kind.startswith("decimal"):  # the unscaled value, whatever the precision
         kind = f"decimal scale {kind.rpartition(',')[2]}"
     return _BYTES_ALIKE.get(kind, kind), kind == "uuid" and not stored.writer.startswith(OWN_WRITER)

@@ -7,7 +7,7 @@ lists and maps, are read as a scan reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
-from puffin_fast._runtime import Source, open_source
+from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.dictionary_pages import dictionary_values
-from puffin_fast.iceberg.datafile.files import reading
+from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SketchReader"]
 
-DECODED_BYTES = 32 << 20
-"""Bytes of column chunks that are decoded together."""
+READ_BYTES = 32 << 20
+"""Uncompressed bytes of the column chunks that are read together, and decoded in batches that stay in the caches."""
 
 PLAIN_BYTES = 4
 """A byte array that is not dictionary-encoded takes so many bytes at least: its length comes first."""
@@ -83,9 +83,9 @@ class SketchReader:
         """The same of shares of data files: run `number` of `count` runs of row groups.
 
         Raises:
-            UnsupportedError: a data file of another format than Parquet.
+            UnsupportedError: a data file that a scan does not read.
             CorruptDataError: a file that is not what the metadata says.
-            NotFoundError: a file that is gone.
+            NotFoundError: a file that no longer exists.
         """
         idle: SimpleQueue[Builders] = SimpleQueue()
         reader = self.reader()
@@ -143,11 +143,10 @@ class SketchReader:
         columns = [column for column in self.columns if not column.repeats]
         types = file.schema_arrow
 
-        def add(found: Mapping[str, pa.ChunkedArray]) -> None:
-            for name, values in found.items():
+        def add(found: Iterable[tuple[str, pa.Array]]) -> None:
+            for name, values in found:
                 for field_id in names[name]:
-                    for chunk in values.chunks:
-                        builders[field_id].update(_values(chunk, leaves[field_id][1], constants))
+                    builders[field_id].update(_values(values, leaves[field_id][1], constants))
 
         with reading(data.file_path):
             leaves = {column.field_id: known.leaf(column.field) for column in columns}
@@ -167,20 +166,25 @@ class SketchReader:
             ]
             if as_dictionaries or count > 1:
                 file = open_parquet(self.io, data.file_path, dictionaries=as_dictionaries, footer=footer)
+            leaf_columns = (footer.schema.column(at) for at in range(footer.num_columns))
+            places = {
+                column.name: (at, types.field(column.name).type)
+                for at, column in enumerate(leaf_columns)
+                if column.name == column.path and column.name in names
+            }
             first, last = (footer.num_row_groups * at // count for at in (number, number + 1))
             with closing(open_source(data.file_path, filesystem=self.io)) as source:
+                pages = DictionaryPages(source, footer)
                 for row_group in range(first, last):
                     chunks = footer.row_group(row_group)
-                    whole = _dictionaries(
-                        source, footer.created_by, chunks, {n: types.field(n).type for n in names}
-                    )
+                    whole = _dictionaries(pages, row_group, places)
+                    add(whole.items())
                     rest = [name for name in names if name not in whole]
                     for together in _groups(rest, chunks):
-                        table = file.read_row_group(row_group, columns=together, use_threads=False)
-                        whole.update(zip(together, (table.column(name) for name in together), strict=True))
-                        add(whole)
-                        whole.clear()
-                    add(whole)
+                        for batch in file.iter_batches(
+                            BATCH_ROWS, row_groups=[row_group], columns=together, use_threads=False
+                        ):
+                            add(zip(batch.schema.names, batch.columns, strict=True))
 
     def _constants(self, task: FileTask) -> dict[int, Any]:
         spec = self.metadata.specs()[task.data.spec_id]
@@ -192,18 +196,11 @@ class SketchReader:
 
 
 def _dictionaries(
-    source: Source, created_by: str | None, row_group: pq.RowGroupMetaData, types: Mapping[str, pa.DataType]
-) -> dict[str, pa.ChunkedArray]:
+    pages: DictionaryPages, row_group: int, places: Mapping[str, tuple[int, pa.DataType]]
+) -> dict[str, pa.Array]:
     """The values of the top-level columns whose dictionary page is enough, by name."""
-    found = {}
-    for at in range(row_group.num_columns):
-        chunk = row_group.column(at)
-        kind = types.get(chunk.path_in_schema)
-        if kind is not None:
-            values = dictionary_values(source.read_at, created_by, chunk, kind)
-            if values is not None:
-                found[chunk.path_in_schema] = pa.chunked_array([values])
-    return found
+    found = {name: pages.values(row_group, at, kind) for name, (at, kind) in places.items()}
+    return {name: values for name, values in found.items() if values is not None}
 
 
 def _values(
@@ -251,8 +248,8 @@ def _groups(names: list[str], row_group: pq.RowGroupMetaData) -> Iterator[list[s
     group: list[str] = []
     n_bytes = 0
     for name in names:
-        size = sizes.get(name, DECODED_BYTES)
-        if group and n_bytes + size > DECODED_BYTES:
+        size = sizes.get(name, READ_BYTES)
+        if group and n_bytes + size > READ_BYTES:
             yield group
             group, n_bytes = [], 0
         group.append(name)

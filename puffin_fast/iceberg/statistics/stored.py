@@ -30,6 +30,7 @@ __all__ = [
     "WRITER",
     "StoredSketch",
     "files_of_history",
+    "hashed_type",
     "load_sketches",
     "named_fields",
     "statistics_of",
@@ -86,6 +87,19 @@ def files_of_history(
             yield ancestor, found
 
 
+def hashed_type(metadata: TableMetadata, stored: StoredSketch) -> str | None:
+    """The type in which a sketch's values were hashed: the column's in its snapshot; None where it is not known."""
+    types = {
+        schema.schema_id: str(schema.find_type(stored.field_id))
+        for schema in metadata.schemas
+        if schema.find_column_name(stored.field_id) is not None
+    }
+    snapshot = metadata.snapshot_by_id(stored.snapshot_id)
+    if snapshot is not None and snapshot.schema_id is not None:
+        return types.get(snapshot.schema_id)
+    return next(iter(types.values())) if len(set(types.values())) == 1 else None
+
+
 def named_fields(statistics: StatisticsFile) -> set[int]:
     """The field ids for which a statistics file has a theta blob by the table's metadata."""
     return {
@@ -106,9 +120,10 @@ def load_sketches(
         field_ids: which; all by default.
 
     Raises:
-        NotFoundError: the file is gone.
+        NotFoundError: the file no longer exists.
         CorruptDataError: no Puffin file, or a sketch that is not well-formed.
         UnsupportedError: a sketch of another kind.
+        LimitExceededError: a blob or sketch that is too large.
         PuffinFastError: the file cannot be read.
     """
     path, wanted = statistics.statistics_path, None if field_ids is None else set(field_ids)

@@ -72,7 +72,7 @@ def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]
     if not _is_table(where):
         folders, handle = [os.fspath(where)], filesystem
     else:
-        from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem as filesystem_of
+        from puffin_fast.iceberg.compat.filesystem import filesystem as filesystem_of
 
         root = data_folder(where)
         handle, _ = filesystem_of(where.io, root)
@@ -135,8 +135,12 @@ def _needed(table: Any) -> set[str]:
 
 
 def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
-    """Removes the files of one run, except those in ``keep``."""
+    """Removes the files of one run, except those in ``keep``; in a folder of the run's name all files are its own."""
     known = FileSet(keep)
-    for path in _files(folder, re.escape(run), f"{run}-", filesystem):
+    if folder.rpartition("/")[2] == run:
+        found = [f"{folder}/{name}" for name in names_in(folder, "", filesystem=filesystem)]
+    else:
+        found = _files(folder, re.escape(run), f"{run}-", filesystem)
+    for path in found:
         if path not in known:
             remove(path, filesystem=filesystem)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from puffin_fast.dv.convert import FORMATS
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.spark.dataframe.functions import theta_estimate
 from puffin_fast.spark.session.executor_calls import over_batches
@@ -67,7 +68,12 @@ def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -
 
 
 def encode_deletes(
-    df: DataFrame, *, file_path: str = "file_path", pos: str = "pos", task_memory: int = TASK_MEMORY
+    df: DataFrame,
+    *,
+    file_path: str = "file_path",
+    pos: str = "pos",
+    format: str = "iceberg",
+    task_memory: int = TASK_MEMORY,
 ) -> DataFrame:
     """Encodes deleted positions as deletion vectors, one per data file.
 
@@ -78,22 +84,28 @@ def encode_deletes(
         df: one row per deleted position, in any order; duplicates are allowed.
         file_path: the column with the data file's path, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
+        format: of the vectors, one of `puffin_fast.dv.convert.FORMATS`: ``iceberg``, ``delta``, ``paimon``, …
         task_memory: size of a task's buffers in bytes, independent of skew (see `TASK_MEMORY`).
 
     Returns:
         (file_path string, blob binary, cardinality long): one row per distinct path; blob is a
-        ``deletion-vector-v1`` blob (Puffin specification, blob types).
+        ``deletion-vector-v1`` blob (Puffin specification, blob types). A record of a ``.bin`` file of Delta and one of
+        Paimon's version 2 have the same bytes; for other formats it is what `encode` of their codec returns.
 
     Raises:
         NotFoundError: a column does not exist.
-        InvalidInputError: a column has another type. When the DataFrame is computed: a null, a negative
-            position, or one above `MAX_POSITION`.
+        InvalidInputError: a column has another type, or the format is unknown. When the DataFrame is computed: a
+            null, a negative position, or one above `MAX_POSITION`.
+        LimitExceededError: when the DataFrame is computed, a position that the format cannot hold.
         UnsupportedError: a streaming DataFrame, or a PyArrow that PySpark does not support.
     """
     from puffin_fast.spark.worker.merge import VECTORS
 
+    if format not in FORMATS:
+        raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
     partials = partial_vectors(df, file_path, pos, task_memory)
-    return partials.mapInArrow(over_batches(f"{_WORKER}.merge", "merge", memory=task_memory), VECTORS)
+    body = over_batches(f"{_WORKER}.merge", "merge_into", memory=task_memory, format=format)
+    return partials.mapInArrow(body, VECTORS)
 
 
 def union_vectors(

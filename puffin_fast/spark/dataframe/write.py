@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._runtime import split_location
+from puffin_fast._runtime.arguments import check_integer
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
@@ -29,8 +30,7 @@ def _check_place(location: str | os.PathLike[str], target_file_size: int) -> str
     path = os.fspath(location)
     if not isinstance(path, str) or not path:
         raise InvalidInputError(f"location: expected a folder's path or URI, found {location!r}")
-    if not isinstance(target_file_size, int) or target_file_size < 1:
-        raise InvalidInputError(f"target_file_size: expected bytes, 1 or more, found {target_file_size!r}")
+    check_integer("target_file_size", target_file_size, least=1, optional=False)
     scheme, _, _ = split_location(path)
     return path.rstrip("/") or "/" if scheme else os.path.abspath(path)
 

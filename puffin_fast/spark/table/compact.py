@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
-from puffin_fast.iceberg.maintenance.compact import check_target, n_bytes_of, select_vectors
+from puffin_fast.iceberg.maintenance.compact import n_bytes_of, select_vectors
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -56,7 +58,7 @@ def compact(
     """
     session = session_of(spark)
     checked_id(job_id)
-    check_target(target_file_size)
+    check_integer("target_file_size", target_file_size, least=1)
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         limit = target_file_size_of(table) if target_file_size is None else target_file_size
@@ -69,9 +71,8 @@ def compact(
         tasks = {task.data.file_path: task for task in chain.from_iterable(chosen)}
         return Rewritten.of(table, job.run(report, tasks), terms)
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
-    )
+    request = Request(verb="compact", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def _bins(tasks: Iterable[FileTask], limit: int) -> list[list[list[FileTask]]]:

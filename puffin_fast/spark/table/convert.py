@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
     PositionConversion,
     SupersededPositions,
@@ -86,9 +87,10 @@ def convert_position_deletes(
         left = [SupersededPositions(*one) for one in job.superseded.items() if one[0] in conversion.files]
         return Rewritten.of(table, outcomes, conversion.terms(left), conversion.reasons(left))
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    request = Request(
+        verb="convert_position_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], task_memory: int) -> DataFrame:
@@ -166,9 +168,10 @@ def convert_equality_deletes(
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
         return Rewritten.of(table, outcomes, terms)
 
-    return rewrite(
-        table, work, branch=branch, job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run
+    request = Request(
+        verb="convert_equality_deletes", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    return rewrite(table, work, request, dry_run=dry_run)
 
 
 def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:

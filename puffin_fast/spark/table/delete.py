@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast._runtime.arguments import check_flags
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteJob, DeleteResult, Finder, OnConflict, start
-from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict
+from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark.table.conditions import rows_where, sql_condition, sql_errors
-from puffin_fast.spark.table.job import MAIN, Job, checked_id, task_rows, without_metrics
-from puffin_fast.spark.table.scan import scan
+from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
+from puffin_fast.spark.table.delta import DeltaDeleteResult
+from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.known_files import pack_files
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["delete", "delete_positions"]
@@ -40,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 def delete(
     spark: SparkSession | DataFrame,
-    table: Table,
+    table: Table | Any,
     row_filter: Filter | Column,
     *,
     branch: str = MAIN,
@@ -49,7 +50,7 @@ def delete(
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
-) -> DeleteResult:
+) -> DeleteResult | DeltaDeleteResult:
     """`puffin_fast.iceberg.delete` on executors.
 
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
@@ -63,53 +64,56 @@ def delete(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+            a URI, or deltalake's `DeltaTable`. It has no branches; `snapshot_properties` are entries of `commitInfo`.
         row_filter: Spark's SQL, a Column, a PyIceberg expression or a PyArrow expression.
         branch, case_sensitive, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
-        As there.
+        As there; of a Delta table as `puffin_fast.delta.delete`.
 
     Raises:
         As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = session_of(spark)
-    job = start(table, branch, checked_id(job_id), oldest=2)
-    table = job.table
-    condition = sql_condition(row_filter, table.schema())
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
+    request = Request(
+        verb="delete", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
+    )
+    job = start(table, request)
+    condition = sql_condition(row_filter, job.schema())
     if condition is not None:
 
         def rows() -> DataFrame:
             def read(names: Sequence[str]) -> DataFrame:
-                return scan(session, table, selected_fields=(*names, "_file", "_pos"), branch=branch)
+                return job.scan(session, (*names, "_file", "_pos"))
 
-            columns = [field.name for field in table.schema().fields]
+            columns = [field.name for field in job.schema().fields]
             return rows_where(read, columns, condition, row_filter).select("_file", "_pos")
 
-        every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), table.schema()))
+        every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), job.schema()))
         with sql_errors(row_filter):
             return _by_position(
                 job,
                 rows,
                 ("_file", "_pos"),
                 on_conflict,
-                snapshot_properties,
                 strict=True,
                 conflict_filter=every,
                 dry_run=dry_run,
             )
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-        part = Job(table, job_id, dry_run=dry_run)
+        part = job.part(dry_run=dry_run)
         outcomes = searched(session, part, tasks, finder, case_sensitive=case_sensitive)
         return part.changes(outcomes, conflict_filter)
 
-    return job.run_filter(row_filter, work, on_conflict, snapshot_properties, case_sensitive=case_sensitive)
+    return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)
 
 
 def delete_positions(
     deletes_df: DataFrame,
-    table: Table,
+    table: Table | Any,
     *,
     file_path: str = "file_path",
     pos: str = "pos",
@@ -120,7 +124,7 @@ def delete_positions(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult:
+) -> DeleteResult | DeltaDeleteResult:
     """`puffin_fast.iceberg.delete_positions` for the rows of a DataFrame.
 
     Rows are checked and encoded as partial vectors before the shuffle; no file is written before all rows were
@@ -129,7 +133,7 @@ def delete_positions(
     Args:
         deletes_df: one row per deleted position, in any order; duplicates and rows that are deleted already
             are allowed.
-        table: a PyIceberg table whose files the executors reach with its own FileIO.
+        table: as `delete` takes it.
         file_path: the column with the data file's path exactly as the table has it, string.
         pos: the column with the row's position in that file, 0-based; any integer type.
         strict: raise for rows of files that the branch does not have; otherwise they are skipped and counted.
@@ -151,15 +155,20 @@ def delete_positions(
         take(deletes_df, pos, INTEGERS, to="pos", cast="long"),
     )
     check_memory(task_memory)
-    job = start(table, branch, checked_id(job_id), oldest=2)
-    table = job.table
+    check_flags(strict=strict, dry_run=dry_run)
+    request = Request(
+        verb="delete_positions",
+        branch=branch,
+        job_id=checked_id(job_id),
+        snapshot_properties=snapshot_properties,
+    )
+    job = start(table, request)
     names = (file_path, pos)
     return _by_position(
         job,
         lambda: rows,
         names,
         on_conflict,
-        snapshot_properties,
         strict=strict,
         dry_run=dry_run,
         task_memory=task_memory,
@@ -167,17 +176,16 @@ def delete_positions(
 
 
 def _by_position(
-    job: DeleteJob,
+    job: AnyDeleteJob,
     rows: Callable[[], DataFrame],
     names: tuple[str, str],
     on_conflict: OnConflict,
-    snapshot_properties: Mapping[str, str] | None,
     *,
     strict: bool,
     dry_run: bool,
     conflict_filter: ConflictFilter = None,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult:
+) -> DeleteResult | DeltaDeleteResult:
     """Deletes the rows that a DataFrame names.
 
     Args:
@@ -186,17 +194,10 @@ def _by_position(
         names: what the caller calls these two columns, for errors.
         conflict_filter: which data files that another commit adds meanwhile call for another attempt.
     """
-    table, dangling = job.table, 0
 
-    def plan(base: Snapshot | None) -> WrittenDeletes:
-        nonlocal dangling
-        tasks = {}
-        if base is not None:
-            tasks = {
-                t.data.file_path: without_metrics(t)
-                for t in plan_files(table, snapshot_id=base.snapshot_id).tasks
-            }
-        part, deletes = Job(table, job.job_id, dry_run=dry_run), rows()
+    def plan(base: Any) -> Any:
+        tasks = {task.data.file_path: without_metrics(task) for task in job.tasks(base)}
+        part, deletes = job.part(dry_run=dry_run), rows()
         marked = deletes.mapInArrow(
             over_batches(
                 "puffin_fast.spark.worker.known_files",
@@ -213,12 +214,14 @@ def _by_position(
             "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory
         )
         outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
-        dangling = part.dangling
         return part.changes(outcomes, conflict_filter)
 
-    result = job.run(plan, on_conflict, snapshot_properties)
-    if dangling:
+    result = job.run(plan, on_conflict)
+    if result.rows_dangling:
         _LOG.warning(
-            "%s: %d rows name no data file of branch %s", ".".join(table.name()), dangling, job.branch
+            "%s: %d rows name no data file of branch %s",
+            job.name,
+            result.rows_dangling,
+            job.request.branch,
         )
-    return replace(result, rows_dangling=dangling)
+    return result

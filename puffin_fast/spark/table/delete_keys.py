@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import UUIDType
 
+from puffin_fast._runtime.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.request import repeated
+from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict, start
+from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds, Keys
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
@@ -23,6 +24,8 @@ from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_m
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.table.delete_jobs import start
+from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -61,7 +64,7 @@ Fields = list[tuple[str, "NestedField"]]
 
 def delete_keys(
     keys_df: DataFrame,
-    table: Table,
+    table: Table | Any,
     on: str | Sequence[str] | None = None,
     *,
     null_safe: bool = False,
@@ -72,7 +75,7 @@ def delete_keys(
     dry_run: bool = False,
     broadcast_keys: int = BROADCAST_KEYS,
     task_memory: int = TASK_MEMORY,
-) -> DeleteResult:
+) -> DeleteResult | DeltaDeleteResult:
     """`puffin_fast.iceberg.delete_keys` on executors, for the keys in a DataFrame.
 
     Few keys are sent to every task. The data files whose partition and bounds admit a key are searched, each by
@@ -83,7 +86,7 @@ def delete_keys(
 
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
-        table: a PyIceberg table whose files the executors reach with its own FileIO.
+        table: as `delete` takes it; a Delta table has no identifier fields, so that `on` is needed.
         on, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid column is
             binary, or a string as Spark reads such columns.
         broadcast_keys: up to this number of distinct keys (and 32 MiB of them) are sent to every task.
@@ -97,34 +100,40 @@ def delete_keys(
     """
     session = check_dataframe(keys_df).sparkSession
     check_memory(task_memory)
-    if not isinstance(broadcast_keys, int) or broadcast_keys < 0:
-        raise InvalidInputError(f"broadcast_keys: expected a number of keys, found {broadcast_keys!r}")
-    job = start(table, branch, checked_id(job_id), oldest=2)
-    table = job.table
-    fields = key_fields(table.schema(), on)
+    check_integer("broadcast_keys", broadcast_keys, least=0, optional=False)
+    check_flags(null_safe=null_safe, dry_run=dry_run)
+    request = Request(
+        verb="delete_keys", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
+    )
+    job = start(table, request)
+    fields = key_fields(job.schema(), on)
     rows = _selected(keys_df, fields, null_safe=null_safe)
-    if repeated(table.metadata, branch, job_id) is not None:
-        return job.run(lambda base: WrittenDeletes(), on_conflict, snapshot_properties)
+    if job.is_done():
+
+        def nothing(base: Any) -> Any:
+            return job.part(dry_run=dry_run).changes([])
+
+        return job.run(nothing, on_conflict)
 
     few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
     if few is not None:
 
         def search(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-            part = Job(table, job_id, dry_run=dry_run)
+            part = job.part(dry_run=dry_run)
             return part.changes(searched(session, part, tasks, finder), conflict_filter)
 
-        keys = Keys.of(table.metadata, fields, few)
-        return job.run_matcher(keys, search, on_conflict, snapshot_properties)
+        keys = Keys.of(job.metadata, fields, few)
+        return job.run_matcher(keys, search, on_conflict)
 
     with _cached(rows, fields, null_safe=null_safe) as cached:
-        bounds = KeyBounds.between(table.metadata, fields, _ends(cached, fields))
+        bounds = KeyBounds.between(job.metadata, fields, _ends(cached, fields))
 
         def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-            part = Job(table, job_id, dry_run=dry_run)
+            part = job.part(dry_run=dry_run)
             found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, conflict_filter)
 
-        return job.run_matcher(bounds, join, on_conflict, snapshot_properties)
+        return job.run_matcher(bounds, join, on_conflict)
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.files import DeletionVectorLocation
-from puffin_fast.iceberg.compat.pyiceberg_catalog import filesystem
+from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as size_of
 from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
@@ -120,9 +120,13 @@ class Job:
         """The packed `Target` for executors."""
         return pack(Target(self.table.io, forgetful(self.table.metadata), self.place))
 
+    def listing(self) -> Any:
+        """The filesystem that lists the folder of its files."""
+        return filesystem(self.table.io, self.place.location)[0]
+
     def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
         """Runs the Spark job once and reads its report."""
-        listing, _ = filesystem(self.table.io, self.place.location)
+        listing = self.listing()
         with tagged(report.sparkSession, self.name):
             rows = collect_written(report, self.place.location, self.name, listing).to_pylist()
         outcomes = []
@@ -143,9 +147,11 @@ class Job:
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> WrittenDeletes:
         """The changes that a delete commits; with ``dry_run`` only their counts."""
         if self.place.dry_run:
-            return WrittenDeletes.counted(outcomes)
-        files = DeleteFiles(tuple(outcomes), tuple(self.entries))
-        return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
+            written = WrittenDeletes.counted(outcomes)
+        else:
+            files = DeleteFiles(tuple(outcomes), tuple(self.entries))
+            written = WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
+        return replace(written, rows_dangling=self.dangling)
 
 
 def forgetful(metadata: TableMetadata) -> TableMetadata:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.scan import scan as delta_scan
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.predicate.filters import Filter
 from puffin_fast.iceberg.scan.scan import scan as scan_here
 from puffin_fast.spark.session.executor_calls import over_batches
@@ -23,12 +28,14 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["scan"]
+    from puffin_fast.iceberg.scan.file_reader import FileReader
+
+__all__ = ["is_delta", "refuse", "scan"]
 
 
 def scan(
     spark: SparkSession | DataFrame,
-    table: Table,
+    table: Table | Any,
     row_filter: Filter | Column = AlwaysTrue(),  # noqa: B008
     selected_fields: Sequence[str] = ("*",),
     *,
@@ -36,6 +43,7 @@ def scan(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
+    version: int | None = None,
     limit: int | None = None,
     case_sensitive: bool = True,
 ) -> DataFrame:
@@ -48,9 +56,12 @@ def scan(
 
     Args:
         spark: the session, or a DataFrame of it.
-        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO, or a Delta table: a path,
+            a URI, deltalake's `DeltaTable`, or a `Snapshot` of `puffin_fast.delta`.
         row_filter: as `delete` takes it: text is Spark's SQL.
-        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there.
+        selected_fields, snapshot_id, branch, tag, as_of, limit, case_sensitive: as there; a Delta table has no
+            snapshot ids, branches and tags, and its metadata columns are ``_file`` and ``_pos``.
+        version: a version of a Delta table, instead of the newest.
 
     Returns:
         The rows in no particular order; every column is nullable. A uuid is a string, fixed is binary, a time is bigint
@@ -63,17 +74,20 @@ def scan(
         MissingExtraError: when the DataFrame is computed, a package is missing on an executor.
     """
     session = session_of(spark)
-    condition = sql_condition(row_filter, table.schema())
+    state: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    here: Callable[..., Any]
+    if is_delta(table):
+        refuse(table, "Delta", snapshot_id=snapshot_id, branch=branch, tag=tag)
+        table = table if isinstance(table, Snapshot) else snapshot(table, version=version, as_of=as_of)
+        state, here, schema_now = {}, delta_scan, DeltaTable.of(table).schema.schema
+    else:
+        refuse(table, "Iceberg", version=version)
+        here, schema_now = scan_here, table.schema()
+    condition = sql_condition(row_filter, schema_now)
     if condition is not None:
-        options: dict[str, Any] = {
-            "snapshot_id": snapshot_id,
-            "branch": branch,
-            "tag": tag,
-            "as_of": as_of,
-            "case_sensitive": case_sensitive,
-        }
-        answer = scan_here(table, selected_fields=selected_fields, **options).schema.names
-        columns = scan_here(table, **options).schema.names
+        options: dict[str, Any] = {**state, "case_sensitive": case_sensitive}
+        answer = here(table, selected_fields=selected_fields, **options).schema.names
+        columns = here(table, **options).schema.names
         nested = [name for name in selected_fields if "." in name and name not in columns]
         if nested:
             raise InvalidInputError(
@@ -86,25 +100,15 @@ def scan(
         rows = rows_where(read, columns, condition, row_filter)
         rows = rows.select(*(f"`{name.replace('`', '``')}`" for name in answer))
         return rows if limit is None else rows.limit(limit)
-    found = scan_here(
-        table,
-        row_filter,
-        selected_fields,
-        snapshot_id=snapshot_id,
-        branch=branch,
-        tag=tag,
-        as_of=as_of,
-        limit=limit,
-        case_sensitive=case_sensitive,
-    )
+    found = here(table, row_filter, selected_fields, limit=limit, case_sensitive=case_sensitive, **state)
     schema = spark_schema(found.schema)
-    shares = [share for task in found.plan.tasks for share in shares_of(without_metrics(task))]
+    shares = [share for task in found.tasks() for share in shares_of(without_metrics(task))]
     if not shares:
         return session.createDataFrame([], schema)
     body = over_batches(
         "puffin_fast.spark.worker.scan",
         "rows",
-        reader=pack(found.reader(forgetful(table.metadata))),
+        reader=pack(_reader(found, table)),
         schema=pack(found.schema),
     )
     tasks = spread(session, bins_of(shares, share_bytes))
@@ -114,3 +118,28 @@ def scan(
         else tasks.mapInArrow(body, f"{ROW} boolean").drop(ROW)
     )
     return rows if limit is None else rows.limit(limit)
+
+
+def is_delta(table: Any) -> bool:
+    """Whether a table is one of Delta: a path, a URI, a snapshot, or deltalake's `DeltaTable`."""
+    return isinstance(table, str | os.PathLike | Snapshot) or hasattr(table, "table_uri")
+
+
+def refuse(table: object, kind: str, **options: object) -> None:
+    """Refuses options that a format has no meaning for.
+
+    Raises:
+        UnsupportedError: names the first that is given.
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise UnsupportedError(f"{table}: a table of {kind} has no {name}, found {name}={value!r}")
+
+
+def _reader(found: Any, table: Any) -> Callable[..., FileReader]:
+    """A factory of readers of a scan's data files, for executors."""
+    if not isinstance(table, Snapshot):
+        return found.reader(forgetful(table.metadata))  # type: ignore[no-any-return]
+    base = DeltaTable.of(table)
+    metadata, by_name = forgetful(base.metadata), base.schema.by_name
+    return found.reader_of(table.storage, metadata, by_name=by_name, decode=codec.decode)  # type: ignore[no-any-return]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from puffin_fast.iceberg.statistics.collect import NdvResult, collect, sketch_reader, snapshot_of
-from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
+from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.iceberg.statistics.columns import SketchedColumn
 
 __all__ = ["collect_ndv"]
 
@@ -31,8 +32,10 @@ def collect_ndv(
     table: Table,
     columns: Sequence[str] | None = None,
     *,
-    branch: str | None = None,
     snapshot_id: int | None = None,
+    branch: str | None = None,
+    tag: str | None = None,
+    as_of: int | str | datetime | None = None,
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
 ) -> NdvResult:
@@ -44,7 +47,7 @@ def collect_ndv(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        columns, branch, snapshot_id, incremental, case_sensitive: as there.
+        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive: as there.
 
     Returns:
         As there, and the same bytes are committed.
@@ -53,11 +56,18 @@ def collect_ndv(
         As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     session = session_of(spark)
-    snapshot, schema = snapshot_of(table.metadata, branch=branch, snapshot_id=snapshot_id)
-    chosen = columns_of(schema, columns, case_sensitive=case_sensitive)
+    selection = select(
+        table,
+        columns,
+        snapshot_id=snapshot_id,
+        branch=branch,
+        tag=tag,
+        as_of=as_of,
+        case_sensitive=case_sensitive,
+    )
 
     def sketch(some: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
-        reader = sketch_reader(table, some, snapshot.snapshot_id, forgetful(table.metadata))
+        reader = selection.reader(some, forgetful(selection.table.metadata))
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
         bins = bins_of(shares, share_bytes)
         partial = over_batches(_WORKER, "of_files", reader=pack(reader))
@@ -67,4 +77,4 @@ def collect_ndv(
         rows = collected(sketches).to_pylist()
         return {row["column"]: ThetaSketch.from_bytes(row["sketch"]) for row in rows}
 
-    return collect(table, snapshot, schema, chosen, sketch, incremental=incremental)
+    return collect(selection, sketch, incremental=incremental)

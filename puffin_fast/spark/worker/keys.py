@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.predicate.key_columns import keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
@@ -103,7 +102,7 @@ def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: boo
     """
     table: Target = unpack(target)
     matcher: KeyBounds = unpack(bounds)
-    finder = Finder(table.io, table.metadata, matcher, True)
+    finder = table.finder(matcher)
     names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
     for number, task in items_of(batches):
         for first, keep, columns in finder.matches(task):

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow
+from puffin_fast.dv.convert import SAME, convert
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["VECTORS", "check_vectors", "grouped_union", "in_slices", "merge", "merge_whole"]
+__all__ = ["VECTORS", "check_vectors", "grouped_union", "in_slices", "merge", "merge_into", "merge_whole"]
 
 VECTORS = "file_path string, blob binary, cardinality long"
 """Spark's DDL of the rows that `merge` returns."""
@@ -94,6 +95,19 @@ def merge(batches: Iterator[pa.RecordBatch], *, memory: int) -> Iterator[pa.Reco
             del folded, last
     if held:
         yield from _whole(grouped_union(held))
+
+
+def merge_into(batches: Iterator[pa.RecordBatch], *, memory: int, format: str) -> Iterator[pa.RecordBatch]:
+    """`merge`, with the vectors in another format (see `puffin_fast.dv.convert`).
+
+    Raises:
+        LimitExceededError: a position that the format cannot hold.
+    """
+    for batch in merge(batches, memory=memory):
+        if format not in SAME:
+            blobs = [convert(blob, "iceberg", format) for blob in batch["blob"].to_pylist()]
+            batch = batch.set_column(1, "blob", pa.array(blobs, pa.binary()))
+        yield batch
 
 
 def check_vectors(batch: pa.RecordBatch, names: tuple[str, str]) -> None:

@@ -1,22 +1,28 @@
-"""On executors: the deletion vectors of a task are written to Puffin files of a target size.
+"""On executors: the deletion vectors of a task are written to files of a target size.
 
 A file is ``{job}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` where it holds position deletes
 of a table of format version 2. A retried or speculative task has another attempt id and writes other files. Only
 the files that are named in rows which the driver received are committed.
+
+A Delta table names its files by UUIDs, ``deletion_vector_{uuid}.bin``; they lie in a folder of the run alone, so that
+the driver finds those that it did not receive.
 """
 
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast._runtime import open_sink
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.files import write_vectors
+from puffin_fast.dv import delta
+from puffin_fast.files import DeletionVectorLocation, write_vectors
 from puffin_fast.iceberg.deletes.deletion_vectors import size_of
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.rows import WRITTEN_SCHEMA
@@ -33,12 +39,14 @@ class Place:
         job: the first part of each file name.
         target_file_size: bytes of blobs above which a task begins another file.
         dry_run: write each file to memory and discard it.
+        records: write files of records, as Delta has them, in place of Puffin files.
     """
 
     location: str
     job: str
     target_file_size: int
     dry_run: bool = False
+    records: bool = False
 
     def paths(self, suffix: str) -> Callable[[int], str]:
         """A function from the number of a file to its path, for this attempt of the task."""
@@ -66,23 +74,54 @@ def write_files(
         kind: of a data file; vectors of different kinds are not written to one Puffin file.
 
     Yields:
-        one batch of `WRITTEN` per Puffin file, when the file is complete.
+        one batch of `WRITTEN` per file, when the file is complete.
     """
-    path_of = place.paths(".puffin")
+    path_of = _record_file(place) if place.records else place.paths(".puffin")
+    write = _write_records if place.records else write_vectors
     groups = split_by_size(
         vectors, place.target_file_size, lambda item: size_of(item[1]), kind=lambda item: kind(item[0])
     )
     for number, run in enumerate(groups):
         path = path_of(number)
         if place.dry_run:
-            written = [replace(v, path=path) for v in write_vectors(io.BytesIO(), run)]
+            written = [replace(v, path=path) for v in write(io.BytesIO(), run)]
         else:
-            written = write_vectors(path, run, filesystem=filesystem)
+            written = write(path, run, filesystem=filesystem)
         columns = [[getattr(v, name) for v in written] for name in WRITTEN_SCHEMA.names]
         yield pa.RecordBatch.from_arrays(
             [pa.array(values, field.type) for values, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
             schema=WRITTEN_SCHEMA,
         )
+
+
+def _record_file(place: Place) -> Callable[[int], str]:
+    return lambda number: f"{place.location}/deletion_vector_{uuid.uuid4()}.bin"
+
+
+def _write_records(
+    path: Any, vectors: Iterable[tuple[str, PositionBitmap | bytes]], *, filesystem: Any = None
+) -> list[DeletionVectorLocation]:
+    """`write_vectors` for a file of records: its version, and one record after the other."""
+    handle = getattr(filesystem, "filesystem", filesystem)  # of the table's FileIO, which only reads
+    sink, at = open_sink(path, filesystem=handle), 1
+    written = []
+    try:
+        sink.write(bytes([delta.FILE_VERSION]))
+        for data_file, vector in vectors:
+            assert isinstance(vector, PositionBitmap)
+            record = delta.encode(vector)
+            sink.write(record)
+            written.append((data_file, at, len(record), len(vector)))
+            at += len(record)
+        sink.commit()
+    except BaseException:
+        sink.abort()
+        raise
+    name = path if isinstance(path, str) else ""
+    return [
+        DeletionVectorLocation(data_file, name, offset, length, cardinality, at)
+        for data_file, offset, length, cardinality in written
+    ]
 
 
 def pack(

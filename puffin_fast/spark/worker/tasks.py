@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.position_files import PositionFiles
-from puffin_fast.iceberg.dml.delete import Finder
+from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.pack import Place, write_files
 from puffin_fast.spark.worker.rows import (
@@ -39,6 +39,8 @@ from puffin_fast.spark.worker.rows import (
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.predicate.filters import Matcher
 
 __all__ = [
     "Marked",
@@ -70,11 +72,27 @@ def unpack(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Target:
-    """The parts of a table that an executor needs."""
+    """The parts of a table that an executor needs.
+
+    Attributes:
+        io: opens its files.
+        metadata: without its history.
+        place: where to write.
+        by_name: whether data files have names in place of field ids.
+        decode: of the deletion vectors that the table has.
+    """
 
     io: FileIO
     metadata: TableMetadata
     place: Place
+    by_name: bool = False
+    decode: Decode = codec.decode
+
+    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+        """What finds the rows of data files that match."""
+        return Finder(
+            self.io, self.metadata, matcher, case_sensitive, by_name=self.by_name, decode=self.decode
+        )
 
 
 def search(
@@ -92,7 +110,7 @@ def search(
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    finder = Finder(table.io, table.metadata, unpack(matcher), case_sensitive)
+    finder = table.finder(unpack(matcher), case_sensitive=case_sensitive)
     return deleted(map(finder.deletes, items_of(batches)), table)
 
 
@@ -108,7 +126,7 @@ def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> 
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    current, marked = DeleteLoader(table.io), Marked(batches)
+    current, marked = DeleteLoader(table.io, table.decode), Marked(batches)
     united = by_spec(marked.united(memory), table)
     found = (NewDeletes.merge(task, positions, current) for task, positions in united)
     yield from deleted(found, table)
@@ -177,7 +195,7 @@ def by_spec(
 
 def deleted(deletes: Iterable[NewDeletes], table: Target) -> Iterator[pa.RecordBatch]:
     """Writes the deletes of one task: deletion vectors, or position-delete files in format version 2."""
-    if table.metadata.format_version > 2:
+    if table.place.records or table.metadata.format_version > 2:
         yield from written(deletes, table)
         return
     limit, dry_run = table.place.target_file_size, table.place.dry_run

@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, PuffinFastError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from pyiceberg.table.snapshots import SnapshotLogEntry
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.compat import pyiceberg_catalog
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat import table_updates
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog, local
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of commits; PyIceberg's own is the machine's, so an hour ahead here is an hour back there."""
     turned = Clock()
-    monkeypatch.setattr(pyiceberg_catalog, "time", turned)
+    monkeypatch.setattr(table_updates, "time", turned)
     return turned
 
 

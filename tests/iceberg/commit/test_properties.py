@@ -35,6 +35,8 @@ VERBS: dict[str, Callable[..., object]] = {
 REFUSED: dict[str, dict[str, Any]] = {
     "job_id: expected a string": {"job_id": 42},
     "job_id: expected a string that is not empty, found ''": {"job_id": ""},
+    "job_id: expected a string that is not empty, found '  '": {"job_id": "  "},
+    "branch: expected a string that is not empty, found 5": {"branch": 5},
     "snapshot_properties: expected a mapping, found list": {"snapshot_properties": [("a", "b")]},
     "found 'run': 42": {"snapshot_properties": {"run": 42}},
     "found 'run': None": {"snapshot_properties": {"run": None}},
@@ -43,6 +45,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "'total-records' is reserved": {"snapshot_properties": {"total-records": "1"}},
     "'added-data-files' is reserved": {"snapshot_properties": {"added-data-files": "1"}},
     "'puffin-fast.job-id' is reserved": {"snapshot_properties": {"puffin-fast.job-id": "x"}},
+    "'puffin-fast.job-verb' is reserved": {"snapshot_properties": {"puffin-fast.job-verb": "x"}},
 }
 
 
@@ -63,6 +66,41 @@ def test_what_is_no_string_or_reserved_is_refused_before_anything_is_written(
         VERBS[verb](table, **REFUSED[words])
     assert files_of(table) == before
     assert table.refresh().metadata_location == location
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_id_names_a_job_of_one_verb(table: Table, verb: str) -> None:
+    """The same id under another verb would do nothing, silently."""
+    other = "append" if verb == "delete" else "delete"
+    VERBS[other](table, job_id="j")
+    before, snapshot = files_of(table), table.metadata.current_snapshot_id
+    words = f"job_id 'j': expected a job of {verb}, found snapshot {snapshot}, which {other} committed"
+    with pytest.raises(InvalidInputError, match=words):
+        VERBS[verb](table, job_id="j")
+    assert files_of(table) == before
+    assert table.refresh().metadata.current_snapshot_id == snapshot
+    VERBS[other](table, job_id="j")
+    assert table.refresh().metadata.current_snapshot_id == snapshot
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_job_id_without_a_verb_is_taken_for_the_job(racing: RacingCatalog, verb: str) -> None:
+    """As other programs and earlier versions wrote it."""
+    table = racing.create_table("n.foreign", ROWS.schema)
+    table.append(ROWS, snapshot_properties={"puffin-fast.job-id": "j"})
+    iceberg.upgrade(table)
+    snapshot = table.metadata.current_snapshot_id
+    VERBS[verb](table, job_id="j")
+    assert table.refresh().metadata.current_snapshot_id == snapshot
+
+
+def test_a_job_id_of_another_verb_that_commits_first_is_refused(racing: RacingCatalog, table: Table) -> None:
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: iceberg.delete(other, "id < 50", job_id="j"))
+    with pytest.raises(InvalidInputError, match="expected a job of append"):
+        iceberg.append(table, ROWS, job_id="j")
+    data = {path for path in files_of(table) if path.suffix == ".parquet"}
+    assert len(data) == 1
 
 
 def test_strings_are_recorded(table: Table) -> None:

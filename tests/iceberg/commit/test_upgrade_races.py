@@ -15,7 +15,7 @@ from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import head_of
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of, rows_of_duckdb
 
 if TYPE_CHECKING:

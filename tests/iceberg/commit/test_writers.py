@@ -25,9 +25,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
+from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.dml.delete import OnConflict
 from tests.iceberg.conftest import RacingCatalog
-from tests.interop.conftest import attached
+from tests.interop.conftest import attached, only_totals_are_wrong
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -93,7 +94,10 @@ def process() -> Iterator[ProcessPoolExecutor]:
 
 
 def whole(table: Table) -> list[int]:
-    """The ids, after each snapshot was found to hold one vector per data file at most, and no delete less."""
+    """The ids, after each snapshot was found to hold one vector per data file at most, and no delete less.
+
+    Without snapshots of DuckDB, `verify` must find nothing.
+    """
     table.refresh()
     live = []
     for snapshot in table.metadata.snapshots:
@@ -103,8 +107,8 @@ def whole(table: Table) -> list[int]:
     assert all(after <= before for before, after in itertools.pairwise(live[1:]))
     numbers = [snapshot.sequence_number for snapshot in table.metadata.snapshots]
     assert numbers == list(range(1, len(numbers) + 1))
-    # DuckDB's snapshot summaries do not count the delete files that they remove
-    assert {finding.kind for finding in iceberg.verify(table)} <= {"stale"}
+    theirs = [s.snapshot_id for s in table.metadata.snapshots[2:] if s.summary and s.summary[JOB_ID] is None]
+    only_totals_are_wrong(table, theirs)
     found: list[int] = sorted(iceberg.scan(table).to_arrow()["id"].to_pylist())
     assert len(found) == live[-1]
     return found

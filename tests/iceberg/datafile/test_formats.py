@@ -41,7 +41,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
@@ -229,7 +229,7 @@ def add(
         file_size_in_bytes=local.stat().st_size,
         **named,
     )
-    commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot(), branch="main")
+    commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot())
     return path
 
 
@@ -400,7 +400,7 @@ def test_a_column_of_any_arrow_schema_in_a_file_is_read(
     entry = ManifestEntry(
         ADDED, None, None, None, DATA, path, "PARQUET", 0, (), rows.num_rows, local.stat().st_size
     )
-    commit(table, Changes(added=(entry,), new_files=(path,)), base=None, branch="main")
+    commit(table, Changes(added=(entry,), new_files=(path,)), base=None)
     expected = pa.table({"id": rows["id"], "c": stored}).to_pylist()
     answer = scan(table)
     assert answer.to_reader().schema == schema_to_pyarrow(table.schema(), include_field_ids=False)

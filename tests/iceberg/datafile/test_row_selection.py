@@ -64,8 +64,8 @@ def test_a_range_outside_of_the_flags_is_refused() -> None:
             rows.rows_into(bytes(8), start, n, out)
         with pytest.raises(ValueError, match="not inside"):
             rows.count_runs(bytes(8), start, n)
-    for room in (0, 1, 63, 64):
+    for capacity in (0, 1, 63, 64):
         out[:] = -1
-        assert rows.rows_into(b"\xff" * 8, 0, 64, out[:room]) == room
-        assert out[:room].tolist() == list(range(room))
-        assert (out[room:] == -1).all()
+        assert rows.rows_into(b"\xff" * 8, 0, 64, out[:capacity]) == capacity
+        assert out[:capacity].tolist() == list(range(capacity))
+        assert (out[capacity:] == -1).all()

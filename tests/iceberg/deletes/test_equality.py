@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
-from puffin_fast.iceberg.compat.pyiceberg_catalog import commit_upgrade
+from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
 from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.deletes.equality import KeySet
 from puffin_fast.iceberg.dml.tables import append

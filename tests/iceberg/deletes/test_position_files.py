@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, upgrade
 from puffin_fast.iceberg.plan.files import plan_files
@@ -122,10 +122,10 @@ def test_the_files_are_what_the_specification_says(
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
-    told = snapshot.summary.additional_properties
-    assert told["added-position-deletes"] == told["total-position-deletes"] == "5"
-    assert told["added-position-delete-files"] == ("3" if granularity == "file" else "1")
-    assert "added-dvs" not in told
+    summary = snapshot.summary.additional_properties
+    assert summary["added-position-deletes"] == summary["total-position-deletes"] == "5"
+    assert summary["added-position-delete-files"] == ("3" if granularity == "file" else "1")
+    assert "added-dvs" not in summary
 
 
 def test_large_files_are_cut_and_sorted(

@@ -20,7 +20,8 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.compat.pyiceberg_catalog import commit_upgrade, v3_metadata
+from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
@@ -133,11 +134,11 @@ def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: 
     snapshot = table.current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
-    told = dict(snapshot.summary.additional_properties)
+    summary = dict(snapshot.summary.additional_properties)
     tasks = plan_files(table).tasks
     vector = next(task.vector for task in tasks if task.vector is not None)
     size = str(vector.content_size_in_bytes)
-    assert {name: told[name] for name in told if not name.endswith("files-size")} == {
+    assert {name: summary[name] for name in summary if not name.endswith("files-size")} == {
         "added-delete-files": "1",
         "removed-delete-files": "1",
         "added-dvs": "1",
@@ -151,7 +152,7 @@ def test_the_summary_counts_as_java_does(shared_catalog: SqlCatalog, namespace: 
         "total-position-deletes": "60",
         "total-equality-deletes": "0",
     }
-    assert told["added-files-size"] == size
+    assert summary["added-files-size"] == size
     assert (snapshot.first_row_id, snapshot.added_rows) == (table.metadata.next_row_id, 0)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml import row_search
 from puffin_fast.iceberg.dml.delete_keys import Keys, delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table

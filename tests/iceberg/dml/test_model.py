@@ -22,7 +22,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import resolve
 from tests.iceberg.conftest import rows_of_duckdb
 from tests.iceberg.deletes.test_equality import delete_equal

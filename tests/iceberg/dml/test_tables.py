@@ -16,8 +16,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.commit.request import JOB_ID
-from puffin_fast.iceberg.compat import pyiceberg_catalog
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 
@@ -67,8 +67,8 @@ def test_row_ids_are_given_in_order_and_never_twice(shared_catalog: SqlCatalog, 
     table = create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
     for count in (60, 7, 1):
         append(table, ROWS.slice(0, count))
-    told = [(s.first_row_id, s.added_rows, s.sequence_number) for s in table.metadata.snapshots]
-    assert told == [(0, 60, 1), (60, 7, 2), (67, 1, 3)]
+    found = [(s.first_row_id, s.added_rows, s.sequence_number) for s in table.metadata.snapshots]
+    assert found == [(0, 60, 1), (60, 7, 2), (67, 1, 3)]
     assert metadata_json(table)["next-row-id"] == 68
 
 
@@ -158,7 +158,7 @@ def test_a_version_1_table_is_refused(shared_catalog: SqlCatalog, namespace: str
 @pytest.mark.parametrize("version", ["0.11.0", "0.13.0", "1.0.0"])
 def test_an_unknown_pyiceberg_is_refused(version: str) -> None:
     with pytest.raises(UnsupportedError, match=rf"pyiceberg {version}: expected 0\.12\.x"):
-        pyiceberg_catalog.check_version(version)
+        check_version(version)
 
 
 def test_metadata_that_pyiceberg_would_drop_is_never_overwritten(

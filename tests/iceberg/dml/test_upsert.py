@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.upsert import upsert

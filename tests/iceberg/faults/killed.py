@@ -232,7 +232,7 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
         the steps.
 
     Raises:
-        AssertionError: a state in between, a delete lost, a file that nobody names.
+        AssertionError: an intermediate state, a lost delete, or a file that no metadata refers to.
     """
     (folder / "kept").mkdir()
     shutil.copytree(folder / "wh", folder / "kept" / "wh")

@@ -16,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import iceberg
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list, write_manifest_list
 from tests.iceberg.conftest import local
 
@@ -204,6 +204,65 @@ def test_another_reference_to_a_missing_snapshot_is_a_finding(table: Table) -> N
         iceberg.orphan_files(table)
 
 
+def rewrite_manifest(path: Path, change: Callable[[list[Any]], object]) -> None:
+    """Changes values of a manifest's entries, which stays a valid file."""
+    with path.open("rb") as stream:
+        reader: Any = fastavro.reader(stream)
+        schema, metadata, records = reader.writer_schema, reader.metadata, list(reader)
+    change(records)
+    metadata = {name: value for name, value in metadata.items() if not name.startswith("avro.")}
+    changed = BytesIO()
+    fastavro.writer(changed, schema, records, metadata=metadata)
+    path.write_bytes(changed.getvalue())
+
+
+def delete_manifest(table: Table) -> Path:
+    (path,) = (local(m.path) for m in read_manifest_list(table.io, str(list_of(table))) if m.content == 1)
+    return path
+
+
+@pytest.mark.parametrize("number", [0, 10, 12, -1])
+def test_a_vector_of_another_sequence_number_than_its_list_says_is_refused(table: Table, number: int) -> None:
+    rewrite_manifest(delete_manifest(table), lambda entries: entries[3].update(sequence_number=number))
+    with pytest.raises(CorruptDataError, match=rf"expected 11 to 11 \(manifest list\), found {number}"):
+        rows(table)
+
+
+def test_a_vector_of_two_data_files_is_refused(table: Table) -> None:
+    def share(entries: list[Any]) -> None:
+        first, second = (entry["data_file"] for entry in entries[:2])
+        second |= {name: first[name] for name in ("content_offset", "content_size_in_bytes", "record_count")}
+
+    rewrite_manifest(delete_manifest(table), share)
+    with pytest.raises(CorruptDataError, match="offset 4: data files of a deletion vector: expected one"):
+        rows(table)
+    assert "or later (manifest), found an overlap" in str(iceberg.verify(table))
+
+
+def test_a_delete_file_of_an_unknown_format_is_refused(table: Table) -> None:
+    change = {"file_format": "7uffin", "referenced_data_file": "elsewhere"}
+    rewrite_manifest(delete_manifest(table), lambda entries: entries[0]["data_file"].update(change))
+    with pytest.raises(UnsupportedError, match=r"file_format of .*: expected PUFFIN or .*, found 7UFFIN"):
+        rows(table)
+
+
+def test_a_vector_that_is_older_than_its_data_file_does_not_apply_and_is_found(table: Table) -> None:
+    """As the specification has it; `verify` says so."""
+    relist(table, lambda m: replace(m, min_sequence_number=1, sequence_number=1) if m.content else m)
+    assert rows(table) == 99  # the first data file has number 1
+    found = [finding for finding in iceberg.verify(table) if finding.kind == "dangling"]
+    assert len(found) == 4
+    assert "at most 1 (its deletes), found" in found[0].message
+
+
+def test_a_location_that_no_filesystem_has_is_named(table: Table) -> None:
+    change = {"file_path": "fgle:///a.puffin"}
+    rewrite_manifest(delete_manifest(table), lambda entries: entries[0]["data_file"].update(change))
+    with pytest.raises(UnsupportedError, match=r"fgle:///a\.puffin"):
+        rows(table)
+    assert "fgle:///a.puffin" in str(iceberg.verify(table))
+
+
 def optional(schema: Any, depth: int = 0) -> Any:
     """A schema in which every field and item may be null, as BigQuery's export writes it."""
     if isinstance(schema, list):
@@ -250,3 +309,17 @@ def clean(schema: Any, names: set[str]) -> Any:
     if isinstance(schema, dict):
         return {k: clean(v, names) for k, v in schema.items() if not k.startswith("__")}
     return schema
+
+
+@pytest.mark.parametrize("swapped", [True, False], ids=["exchanged", "one id twice"])
+def test_the_manifest_list_of_another_snapshot_is_refused(table: Table, swapped: bool) -> None:
+    def exchange(document: dict[str, Any]) -> None:
+        first, *_, last = document["snapshots"]
+        if swapped:
+            last["snapshot-id"] = first["snapshot-id"]
+        first["snapshot-id"] = document["current-snapshot-id"]
+
+    rewrite_metadata(table, exchange)
+    refused(
+        table, rf"snapshot-id of a manifest list.*expected {table.metadata.current_snapshot_id}, found \d+"
+    )

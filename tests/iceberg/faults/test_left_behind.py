@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.compat.pyiceberg_catalog import METADATA_WRITERS, v3_metadata
+from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 
 if TYPE_CHECKING:
@@ -165,7 +165,13 @@ class Interrupt:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(OWN):
             return None
-        if event == "line" and frame.f_code.co_name not in ("remove_files", "remove", "remove_created"):
+        # Python drops what is raised in a finalizer
+        if event == "line" and frame.f_code.co_name not in (
+            "remove_files",
+            "remove",
+            "remove_created",
+            "__del__",
+        ):
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)

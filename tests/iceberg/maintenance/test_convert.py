@@ -1,4 +1,4 @@
-"""Converting deletes: all readers see the same rows, only vectors remain, unneeded delete files are removed."""
+"""Converting deletes: all readers see the same rows, and only deletion vectors remain."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_shared_file_is_removed_only_when_all_its_data_files_have_vectors(raci
     assert shared in iceberg.deletes(table)["path"].to_pylist()
     assert iceberg.verify(table) == []  # what is superseded, the vector holds
     result = iceberg.convert_position_deletes(table)
-    assert (result.vectors_written, result.vectors_removed, result.left) == (1, 0, ())
+    assert (result.vectors_written, result.vectors_removed, result.not_rewritten) == (1, 0, ())
     assert kinds(table) == {("vector", "applies")}
     assert iceberg.scan(table).to_arrow().num_rows == 297
 
@@ -320,14 +320,14 @@ def broken_tables() -> Iterator[Any]:
     yield pytest.param(past_the_end, CorruptDataError, id="past the end")
 
 
-@pytest.mark.parametrize(("harm", "error"), list(broken_tables()))
+@pytest.mark.parametrize(("damage", "error"), list(broken_tables()))
 def test_a_bad_delete_file_leaves_the_table_as_it_is(
-    racing: SqlCatalog, harm: Callable[[str], None], error: type[PuffinFastError]
+    racing: SqlCatalog, damage: Callable[[str], None], error: type[PuffinFastError]
 ) -> None:
     table, (first, *_) = three_files(racing)
     path = delete_by_file(table, [(first, 1)])
     iceberg.upgrade(table)
-    harm(path)
+    damage(path)
     before, location = files_of(table), table.metadata_location
     with pytest.raises(error):
         iceberg.convert_position_deletes(table)

@@ -25,7 +25,7 @@ PROPERTIES = (
 )
 
 
-class Jury:
+class JavaTable:
     """One table, read by all engines; ids are distinct, so a count and a sum identify the rows."""
 
     def __init__(self, spark: SparkSession, duckdb: DuckDBPyConnection, table: Table) -> None:
@@ -64,23 +64,23 @@ def make(
     duckdb_iceberg: DuckDBPyConnection,
     shared_catalog: SqlCatalog,
     namespace: str,
-) -> Callable[[str, list[str]], Jury]:
+) -> Callable[[str, list[str]], JavaTable]:
     """A version 3 table with rows of `range(…)`, whose deletes were written by Spark in version 2."""
 
-    def make(rows: str, deletes: list[str]) -> Jury:
+    def make(rows: str, deletes: list[str]) -> JavaTable:
         name = f"shared.{namespace}.t"
         iceberg_spark.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ({PROPERTIES})")
         iceberg_spark.sql(f"INSERT INTO {name} SELECT id FROM range({rows})")
         for where in deletes:
             iceberg_spark.sql(f"DELETE FROM {name} WHERE {where}")
-        return Jury(
+        return JavaTable(
             iceberg_spark, duckdb_iceberg, iceberg.upgrade(shared_catalog.load_table(f"{namespace}.t"))
         )
 
     return make
 
 
-def one_large_and_six_small(make: Callable[[str, list[str]], Jury]) -> Jury:
+def one_large_and_six_small(make: Callable[[str, list[str]], JavaTable]) -> JavaTable:
     interop = make(
         "0, 200000, 1, 1", ["id % 3 = 0", *(f"id % 1801 = {k} AND id < 199900" for k in range(1, 7))]
     )
@@ -99,7 +99,7 @@ LARGE_IS_WELL_SIZED = (
 
 
 def test_rows_do_not_come_back_when_a_large_delete_file_is_well_sized(
-    make: Callable[[str, list[str]], Jury],
+    make: Callable[[str, list[str]], JavaTable],
 ) -> None:
     interop = one_large_and_six_small(make)
     before = interop.all_read()
@@ -112,7 +112,7 @@ def test_rows_do_not_come_back_when_a_large_delete_file_is_well_sized(
 
 
 def test_rows_that_javas_rewrite_brought_back_are_found_and_deleted_again(
-    make: Callable[[str, list[str]], Jury],
+    make: Callable[[str, list[str]], JavaTable],
 ) -> None:
     interop = one_large_and_six_small(make)
     before = interop.all_read()
@@ -126,7 +126,7 @@ def test_rows_that_javas_rewrite_brought_back_are_found_and_deleted_again(
     assert f"{broken[0] - before[0]} positions" in findings[0].message
 
     converted = iceberg.convert_position_deletes(interop.table)  # keeps what only the superseded file knows
-    assert len(converted.left) == 1
+    assert len(converted.not_rewritten) == 1
     assert converted.snapshot_id is None
     assert interop.spark_reads() == broken  # PyIceberg reads `before`: it applies what a vector hides
 
@@ -138,14 +138,16 @@ def test_rows_that_javas_rewrite_brought_back_are_found_and_deleted_again(
     assert iceberg.repair(interop.table).snapshot_id is None
 
 
-def six_over_two_files(make: Callable[[str, list[str]], Jury]) -> Jury:
+def six_over_two_files(make: Callable[[str, list[str]], JavaTable]) -> JavaTable:
     """The files' names sort as they were written: each delete is one file over both data files."""
     interop = make("0, 2000, 1, 2", [f"id % 39 = {k} AND id < 1980" for k in range(6)])
     assert len(iceberg.plan_files(interop.table).tasks) == 2
     return interop
 
 
-def test_six_deletes_over_two_data_files_become_two_vectors(make: Callable[[str, list[str]], Jury]) -> None:
+def test_six_deletes_over_two_data_files_become_two_vectors(
+    make: Callable[[str, list[str]], JavaTable],
+) -> None:
     interop = six_over_two_files(make)
     before = interop.all_read()
     result = iceberg.convert_position_deletes(interop.table)
@@ -155,7 +157,7 @@ def test_six_deletes_over_two_data_files_become_two_vectors(make: Callable[[str,
 
 
 def test_the_table_that_javas_partial_progress_breaks_is_read_again_by_everyone(
-    make: Callable[[str, list[str]], Jury],
+    make: Callable[[str, list[str]], JavaTable],
 ) -> None:
     interop = six_over_two_files(make)
     before = interop.all_read()

@@ -198,7 +198,7 @@ def flip(path: str, at: int) -> None:
     local(path).write_bytes(data)
 
 
-def harm(name: str, vector: ManifestEntry, data: ManifestEntry) -> None:
+def damage(name: str, vector: ManifestEntry, data: ManifestEntry) -> None:
     at, length = vector.content_offset or 0, vector.content_size_in_bytes or 0
     if name == "checksum":
         flip(vector.file_path, at + length - 1)
@@ -230,7 +230,7 @@ def test_errors_in_files_are_found(racing: SqlCatalog, name: str, kind: str) -> 
     iceberg.delete(table, "id = 5")
     task = tasks(table)[0]
     assert task.vector is not None
-    harm(name, task.vector, task.data)
+    damage(name, task.vector, task.data)
     findings = iceberg.verify(table)
     assert kind in {finding.kind for finding in findings}, findings
     assert {finding.path for finding in findings} <= {task.vector.file_path, task.data.file_path}
@@ -252,7 +252,7 @@ def test_a_wrong_entry_is_found_and_repaired(racing: SqlCatalog, wrong: dict[str
     assert set(kinds(table)) == {"mismatch"}
     result = iceberg.repair(table)
     if "file_size_in_bytes" not in wrong:
-        assert (result.vectors_written, result.rows_deleted, result.left) == (1, 0, ())
+        assert (result.vectors_written, result.rows_deleted, result.not_rewritten) == (1, 0, ())
         assert table.current_snapshot().summary.operation.value == "replace"  # type: ignore[union-attr]
         assert iceberg.verify(table) == []
     assert ids(table) == set(range(200)) - {3, 4, 5}
@@ -264,7 +264,7 @@ def test_positions_past_the_rows_are_found_and_not_repaired(racing: SqlCatalog) 
     assert kinds(table) == ["mismatch"]
     result = iceberg.repair(table)
     assert result.snapshot_id is None
-    assert "less than 100 rows" in result.left[0]
+    assert "less than 100 rows" in result.not_rewritten[0]
 
 
 def test_a_range_in_a_file_that_is_no_puffin_file_is_fine(racing: SqlCatalog) -> None:
@@ -314,7 +314,7 @@ def test_several_vectors_are_not_united_when_one_cannot_be_read(racing: SqlCatal
     flip(broken.file_path, (broken.content_offset or 0) + 4)
     result = iceberg.repair(table)
     assert (result.vectors_written, result.vectors_removed) == (1, 2)
-    assert first.file_path in result.left[0]
+    assert first.file_path in result.not_rewritten[0]
     assert set(kinds(table)) == {"duplicate", "corrupt"}
 
 
@@ -436,7 +436,7 @@ def test_a_puffin_file_is_opened_a_few_times_however_many_vectors_it_has(
     findings = iceberg.verify(table)
     assert [finding.kind for finding in findings] == (["corrupt"] if broken else [])
     result = iceberg.repair(table, dry_run=True)
-    assert len(result.left) == broken
+    assert len(result.not_rewritten) == broken
     if not broken:
         assert opened.count(path) == 4, opened  # twice for its footer, and for the vectors of each job
         assert 4 <= len(fetched) <= 12, fetched

@@ -72,8 +72,8 @@ def test_no_spelling_of_the_data_path_makes_a_live_file_an_orphan(
     root = tmp_path / "wh" / "t"
     table = with_deletes(racing, root, SPELLINGS[spelling](root))
     assert orphans(table) == []
-    (root / "data" / "stray.puffin").write_bytes(b"x")
-    assert [local(path) for path in orphans(table)] == [root / "data" / "stray.puffin"]
+    (root / "data" / "orphan.puffin").write_bytes(b"x")
+    assert [local(path) for path in orphans(table)] == [root / "data" / "orphan.puffin"]
     for path in orphans(table, keep=[]):
         local(path).unlink()
     assert set(iceberg.scan(table).to_arrow()["id"].to_pylist()) == set(range(10, 151))
@@ -89,8 +89,8 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     run = "nightly-0123456789ab"
     folder = root / "data" / run
     folder.mkdir()
-    live, stray = (folder / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
-    stray.write_bytes(b"")
+    live, orphan = (folder / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    orphan.write_bytes(b"")
     named = f"{root}/data/{run}/{live.name}"
     iceberg.append(table, pa.table({"id": [1000, 1001]}))
     (data,) = (task.data for task in iceberg.plan_files(table).tasks if task.data.record_count == 2)
@@ -98,17 +98,17 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     entry = vector_entry(vector, data, vector.file_size)
     commit(table, Changes(added=(entry,)), base=table.current_snapshot())
     assert len(job_files(table, "nightly")) == 2
-    assert [Path(local(path)).name for path in remove_job_files(table, "nightly")] == [stray.name]
+    assert [Path(local(path)).name for path in remove_job_files(table, "nightly")] == [orphan.name]
     assert live.exists()
 
 
 def test_needed_files_are_recognized_in_any_spelling(tmp_path: Path) -> None:
     run = "nightly-0123456789ab"
-    kept, stray = (tmp_path / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
-    for path in (kept, stray):
+    kept, orphan = (tmp_path / f"{run}-00000-{attempt}-0000.puffin" for attempt in (1, 2))
+    for path in (kept, orphan):
         path.write_bytes(b"")
     spelling = f"file:{kept.parent}/.//{kept.name}"
-    assert remove_job_files(tmp_path, "nightly", keep=[spelling]) == [str(stray)]
+    assert remove_job_files(tmp_path, "nightly", keep=[spelling]) == [str(orphan)]
 
 
 def test_links_out_of_the_table_are_not_followed(racing: SqlCatalog, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_the_files_of_a_table_below_another_are_not_its_orphans(racing: SqlCatal
     inner = iceberg.create_table(racing, "n.inner", schema, location=f"file://{tmp_path}/wh/n/inner")
     iceberg.append(inner, pa.table({"id": [1]}))
     assert orphans(outer) == []
-    (tmp_path / "wh" / "n" / "stray").write_bytes(b"x")
-    assert orphans(outer) == [f"file://{tmp_path}/wh/n/stray"]
+    (tmp_path / "wh" / "n" / "orphan").write_bytes(b"x")
+    assert orphans(outer) == [f"file://{tmp_path}/wh/n/orphan"]
 
 
 def test_the_version_hint_is_needed(racing: SqlCatalog, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 from tests.conftest import require_module
+from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
 from tests.iceberg.maintenance.test_maintain import add_vector, made, tasks
 
@@ -78,6 +79,12 @@ def test_a_console_prints_it(racing: SqlCatalog) -> None:
     assert "deleted 0" in empty.getvalue()
 
 
+def width_of(path: Path) -> int:
+    head = path.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    return int.from_bytes(head[16:20], "big")
+
+
 @pytest.mark.parametrize("n_files", [0, 3])
 def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) -> None:
     require_module("matplotlib", "pip install 'puffin-fast[plot]'")
@@ -86,7 +93,36 @@ def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) ->
         iceberg.delete(table, "id < 50")
     path = tmp_path / "picture.png"
     iceberg.report(table).picture(path)
-    assert path.read_bytes().startswith(b"\x89PNG")
+    two_charts = width_of(path)
+    if n_files:
+        iceberg.collect_ndv(table)
+        iceberg.report(table).picture(path)
+        assert width_of(path) == two_charts * 3 / 2  # and the distinct values
+        iceberg.ndv_overlap((table, "id"), (table, "id")).picture(path)
+        assert width_of(path) == two_charts / 2
+
+
+def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    assert iceberg.report(table).ndv.num_rows == 0
+    iceberg.collect_ndv(table)
+    iceberg.delete(table, "id = 5")
+    found = iceberg.report(table)
+    assert found.ndv.equals(iceberg.ndv(table))
+    text = io.StringIO()
+    Console(file=text, width=240).print(found)
+    assert "is_upper_bound" in text.getvalue()
+    first = table.metadata.snapshots[0].snapshot_id
+    assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
+
+
+def test_statistics_that_cannot_be_read_are_reported(racing: SqlCatalog) -> None:
+    table = made(racing, 1)
+    iceberg.collect_ndv(table)
+    local(table.metadata.statistics[0].statistics_path).unlink()
+    found = iceberg.report(table)
+    assert found.ndv.num_rows == 0
+    assert [sentence.split(":")[0] for sentence in found.advice] == ["collect_ndv"]
 
 
 def test_a_picture_without_matplotlib_names_the_extra(

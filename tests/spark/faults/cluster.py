@@ -1,8 +1,8 @@
-"""What holds when parts of a cluster die: ``python -m tests.spark.faults.cluster FOLDER``.
+"""Laws that hold if parts of a cluster are killed: ``python -m tests.spark.faults.cluster FOLDER``.
 
-One session for all cases: a `local-cluster` of two executors, JVMs of their own, one of them on another host as
-far as Spark can tell, since a speculative twin never runs on the host of its brother. A process of its own,
-which ends by killing itself in the middle of a job.
+All cases share a session with two executors, which are JVMs of their own. To Spark they are on two hosts, because a
+speculative attempt never runs on the host of the first attempt. The cases run in a process of their own, which at the
+end kills itself in the middle of a job.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from puffin_fast.iceberg.plan.files import plan_files
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.iceberg.deletes.test_equality import delete_equal
-from tests.spark.faults import harm
-from tests.spark.faults.dying import DyingFileIO
+from tests.spark.faults import injection
+from tests.spark.faults.killing_file_io import KillingFileIO
 from tests.spark.laws import expected, frame, some_deletes
 from tests.spark.test_tables import ROWS, N, made, positions_of, puffin_files, referenced
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 JOB = "nightly"
 
-NO_TWINS = {"spark.speculation.quantile": "1", "spark.speculation.task.duration.threshold": "1h"}
-"""A busy machine would have twins of healthy tasks too, which write files that no case expects."""
+NO_SPECULATION = {"spark.speculation.quantile": "1", "spark.speculation.task.duration.threshold": "1h"}
+"""Without speculation: on a busy machine Spark would repeat healthy tasks, whose files no case expects."""
 
-TWINS = {"spark.speculation.quantile": "0.1", "spark.speculation.task.duration.threshold": "1s"}
+SPECULATION = {"spark.speculation.quantile": "0.1", "spark.speculation.task.duration.threshold": "1s"}
 
 LAST = "the_driver_dies"
 
@@ -57,9 +57,9 @@ def case(function: Case) -> Case:
     return function
 
 
-def harms(folder: Path) -> Path:
-    """Where the workers look."""
-    return folder.parent / "harms"
+def faults_folder(folder: Path) -> Path:
+    """The folder of the injected fault."""
+    return folder.parent / "faults"
 
 
 # The cluster ---------------------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def session(folder: Path) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    harms(folder / "x").mkdir()
+    faults_folder(folder / "x").mkdir()
     (folder / "site").mkdir()
-    (folder / "site" / "sitecustomize.py").write_text(harm.SITE)
+    (folder / "site" / "sitecustomize.py").write_text(injection.SITE)
     home = folder / "home"  # of Spark: workers keep logs there
     home.mkdir()
     for part in ("bin", "jars"):
@@ -89,7 +89,7 @@ def session(folder: Path) -> SparkSession:
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": JVM,
         "spark.executorEnv.PYTHONPATH": f"{folder / 'site'}:{ROOT}",
-        f"spark.executorEnv.{harm.FOLDER}": str(harms(folder / "x")),
+        f"spark.executorEnv.{injection.FOLDER}": str(faults_folder(folder / "x")),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.log.level": "OFF",
@@ -98,7 +98,7 @@ def session(folder: Path) -> SparkSession:
         "spark.sql.shuffle.partitions": "3",
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
-        **NO_TWINS,
+        **NO_SPECULATION,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -115,25 +115,25 @@ def session(folder: Path) -> SparkSession:
 
 
 @contextmanager
-def harmed(what: str, step: str, spark: SparkSession, folder: Path) -> Iterator[None]:
-    """One attempt of what runs within comes to grief; only where it waits for a twin there are twins."""
-    settings = spark.sparkContext._jsc.sc().conf()  # each set of tasks reads it anew
-    harm.plan(harms(folder), what, step)
-    for key, value in (TWINS if what == "wait-for-twin" else NO_TWINS).items():
+def with_fault(what: str, step: str, spark: SparkSession, folder: Path) -> Iterator[None]:
+    """Injects a fault into one attempt of the jobs in this context."""
+    settings = spark.sparkContext._jsc.sc().conf()  # read again for each set of tasks
+    injection.plan(faults_folder(folder), what, step)
+    for key, value in (SPECULATION if what == "wait-for-copy" else NO_SPECULATION).items():
         settings.set(key, value)
     yield
-    for key, value in NO_TWINS.items():
+    for key, value in NO_SPECULATION.items():
         settings.set(key, value)
-    assert harm.harmed(harms(folder)), what
+    assert injection.happened(faults_folder(folder)), what
 
 
 # Files --------------------------------------------------------------------------------------------------------
 
 
 def _write_under(what: str, step: str, spark: SparkSession, folder: Path) -> set[str]:
-    """Writes vectors while one attempt comes to grief; returns what is left beside them."""
+    """Writes vectors while a fault happens to one attempt. Returns the other files that remain."""
     deletes = some_deletes(5_000)
-    with harmed(what, step, spark, folder):
+    with with_fault(what, step, spark, folder):
         report = ps.write_deletion_vectors(frame(spark, deletes), folder, target_file_size=1_000, job_id=JOB)
     kept = set(report["path"].to_pylist())
     vectors = [(path, set(bitmap)) for file in kept for path, bitmap in read_vectors(file).items()]
@@ -146,7 +146,7 @@ def _write_under(what: str, step: str, spark: SparkSession, folder: Path) -> set
         removed.update(ps.remove_job_files(folder, JOB, keep=kept))
         return {str(path) for path in folder.iterdir()} == kept
 
-    harm.wait(tidy)  # what outlived its executor, or its brother, may end later
+    injection.wait(tidy)  # an attempt may still write when its executor or another attempt has ended
     assert left <= removed
     return left
 
@@ -162,13 +162,13 @@ def a_task_that_fails_after_its_file_was_written_leaves_nothing(spark: SparkSess
 
 
 @case
-def a_worker_that_survives_its_killed_executor_does_no_harm(spark: SparkSession, folder: Path) -> None:
+def a_worker_that_survives_its_killed_executor_changes_nothing(spark: SparkSession, folder: Path) -> None:
     _write_under("kill-executor", "whole", spark, folder)
 
 
 @case
-def a_twin_that_ends_later_does_no_harm(spark: SparkSession, folder: Path) -> None:
-    _write_under("wait-for-twin", "whole", spark, folder)
+def a_speculative_attempt_that_ends_later_changes_nothing(spark: SparkSession, folder: Path) -> None:
+    _write_under("wait-for-copy", "whole", spark, folder)
 
 
 @case
@@ -230,7 +230,7 @@ def _catalog(folder: Path, **properties: str) -> RacingCatalog:
 
 
 def _check(table: Table, gone: set[int]) -> None:
-    """Exactly these rows are gone, say PyIceberg and we; no data file has two vectors."""
+    """Checks that exactly these rows are deleted, for PyIceberg too, and that no data file has two vectors."""
     table.refresh()
     assert iceberg.verify(table) == []
     left = [i for i in range(N) if i not in gone]
@@ -247,13 +247,13 @@ def _vectors(table: Table, snapshot_id: int) -> set[Path]:
 
 
 def _strays(table: Table, job: str = JOB) -> set[Path]:
-    """Files of a job, whole or not, that none of the table's snapshots needs."""
+    """Files of a job, complete or not, that no snapshot of the table needs."""
     needed = {path for snapshot in table.snapshots() for path in _vectors(table, snapshot.snapshot_id)}
     return {path for path in files_of(table) if path.name.lstrip(".").startswith(f"{job}-")} - needed
 
 
 def _tidy(table: Table, job: str = JOB) -> None:
-    """What the job left behind, and what ends later, is found by its name and removed."""
+    """Removes the remaining files of a job, also of attempts that end later, by their names."""
     strays = _strays(table, job)
     removed: set[Path] = set()
 
@@ -261,7 +261,7 @@ def _tidy(table: Table, job: str = JOB) -> None:
         removed.update(Path(path.removeprefix("file://")) for path in ps.remove_job_files(table, job))
         return not _strays(table, job)
 
-    harm.wait(tidy)
+    injection.wait(tidy)
     assert strays <= removed
     assert referenced(table) <= puffin_files(table)
 
@@ -269,7 +269,7 @@ def _tidy(table: Table, job: str = JOB) -> None:
 def _filter(
     spark: SparkSession, table: Table, first: int = 0, job: str = JOB
 ) -> tuple[Callable[[], Any], set[int]]:
-    """A delete by filter that executors have to look for, and the rows that it takes."""
+    """A delete by filter whose rows executors find, and the deleted rows."""
     filter = pc.equal(pc.bit_wise_and(pc.field("id"), 3), first)
     return lambda: ps.delete(spark, table, filter, job_id=job), set(range(first, N, 4))
 
@@ -277,7 +277,7 @@ def _filter(
 def _places(
     spark: SparkSession, table: Table, first: int = 5, job: str = JOB
 ) -> tuple[Callable[[], Any], set[int]]:
-    """A delete by position, and the rows that it takes."""
+    """A delete by position, and the deleted rows."""
     gone = set(range(first, N, 300))
     rows = frame(spark, positions_of(table, gone))
     return lambda: ps.delete_positions(rows, table, job_id=job), gone
@@ -286,7 +286,7 @@ def _places(
 def _keys(
     spark: SparkSession, table: Table, first: int = 0, job: str = JOB
 ) -> tuple[Callable[[], Any], set[int]]:
-    """A delete by keys that Spark joins, and the rows that it takes."""
+    """A delete by keys that Spark joins, and the deleted rows."""
     gone = set(range(first, N, 7))
     keys = frame(spark, [(i,) for i in gone], "id long")
     return lambda: ps.delete_keys(keys, table, ["id"], broadcast_keys=0, job_id=job), gone
@@ -301,12 +301,12 @@ def table_jobs_survive_their_tasks_and_executors(spark: SparkSession, folder: Pa
             (_filter, "kill", "whole"),
             (_filter, "kill-executor", "visible"),
             (_places, "raise", "visible"),
-            (_places, "wait-for-twin", "whole"),
+            (_places, "wait-for-copy", "whole"),
             (_keys, "kill", "visible"),
         )
     ):
         job, more = job_of(spark, table, number, f"{JOB}{number}")
-        with harmed(what, step, spark, folder):
+        with with_fault(what, step, spark, folder):
             result = job()
         assert result.rows_deleted == len(more - gone)
         gone |= more
@@ -327,7 +327,7 @@ def rewrites_survive_their_tasks_and_executors(spark: SparkSession, folder: Path
 
     def survives(rewrite: Any, what: str, step: str) -> None:
         job = f"{JOB}-{rewrite.__name__}"
-        with harmed(what, step, spark, folder):
+        with with_fault(what, step, spark, folder):
             assert rewrite(spark, table, job_id=job).vectors_written > 0
         _tidy(table, job)
 
@@ -337,7 +337,7 @@ def rewrites_survive_their_tasks_and_executors(spark: SparkSession, folder: Path
     for one in (1004, 2501):  # into Puffin files of their own
         iceberg.delete(table, f"id = {one}")
         gone.add(one)
-    survives(ps.compact, "wait-for-twin", "whole")
+    survives(ps.compact, "wait-for-copy", "whole")
     _check(table, gone)
     assert all(task.vector and not task.equality_deletes for task in plan_files(table).tasks)
 
@@ -366,12 +366,12 @@ def _killed_at(step: str, folder: Path, spark: SparkSession, job_of: Any) -> Non
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
         return
     try:
-        catalog = _catalog(folder, **{"py-io-impl": "tests.spark.faults.dying.DyingFileIO"})
+        catalog = _catalog(folder, **{"py-io-impl": "tests.spark.faults.killing_file_io.KillingFileIO"})
         table = catalog.load_table("n.t")
         if step in ("before", "after"):
-            getattr(catalog, step).append(harm.die)
+            getattr(catalog, step).append(injection.die)
         else:
-            DyingFileIO.at = step
+            KillingFileIO.at = step
         job_of(spark, table)[0]()
     except BaseException:
         traceback.print_exc()
@@ -404,11 +404,11 @@ def kill_the_driver_within_a_job(spark: SparkSession, folder: Path) -> None:
     nothing = Event()
 
     def watch() -> None:
-        while not (harms(folder) / "harmed").exists():
+        while not (faults_folder(folder) / "faulted").exists():
             nothing.wait(0.05)
-        harm.die()
+        injection.die()
 
-    harm.plan(harms(folder), "hang", "whole")
+    injection.plan(faults_folder(folder), "hang", "whole")
     Thread(target=watch, daemon=True).start()
     _places(spark, table)[0]()
 
@@ -427,7 +427,7 @@ def main() -> int:
             print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
         else:
             print(f"held {name}", flush=True)
-        harm.harmed(harms(place))
+        injection.happened(faults_folder(place))
     if failed:
         return failed
     place = folder / LAST

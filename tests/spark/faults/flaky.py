@@ -1,4 +1,4 @@
-"""Filesystems on which first attempts of tasks come to grief after they wrote something."""
+"""Filesystems on which first attempts of tasks fail after they have written a file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 
 class Flaky(AbstractFileSystem):
-    """Local files under another name, so that nobody takes a short cut to them.
+    """Local files under another scheme, so that they are not opened as local files.
 
     Args:
-        harm: what happens to a first attempt when it opens its second file, ``raise`` or ``kill``; a file
-            ``harmed`` beside the folder says that it did.
+        fault: what a first attempt does when it opens its second file: ``raise`` or ``kill``. A file
+            ``faulted`` beside the folder shows that it happened.
     """
 
     protocol = "flaky"
     cachable = False
 
-    def __init__(self, harm: str, **options: Any) -> None:
-        super().__init__(harm=harm, **options)
-        self.harm = harm
+    def __init__(self, fault: str, **options: Any) -> None:
+        super().__init__(fault=fault, **options)
+        self.fault = fault
         self.opened = 0
         self.inner = LocalFileSystem(auto_mkdir=True)
 
@@ -40,10 +40,10 @@ class Flaky(AbstractFileSystem):
         if context is not None and "w" in mode:
             self.opened += 1
             if context.attemptNumber() == 0 and self.opened == 2:
-                Path(self._strip_protocol(path)).parent.with_name("harmed").touch()
-                if self.harm == "kill":
+                Path(self._strip_protocol(path)).parent.with_name("faulted").touch()
+                if self.fault == "kill":
                     os._exit(9)
-                raise OSError("the disk came off")
+                raise OSError("injected error")
         return self.inner.open(self._strip_protocol(path), mode, **options)
 
     def info(self, path: str, **options: Any) -> Any:
@@ -57,7 +57,7 @@ class Flaky(AbstractFileSystem):
 
 
 class FlakyFileIO(PyArrowFileIO):
-    """First attempts raise at the second file that they write; the file of the property ``harmed`` says that it did."""
+    """First attempts raise at their second file. The file in property ``faulted`` shows that it happened."""
 
     opened = 0
 
@@ -67,6 +67,6 @@ class FlakyFileIO(PyArrowFileIO):
         context = TaskContext.get()
         self.opened += context is not None
         if context is not None and context.attemptNumber() == 0 and self.opened == 2:
-            Path(self.properties["harmed"]).touch()
-            raise OSError("the disk came off")
+            Path(self.properties["faulted"]).touch()
+            raise OSError("injected error")
         return super().new_output(location)

@@ -1,4 +1,4 @@
-"""Each case of `cluster.py`, which dies at the end in the middle of a job: nothing lost, nothing twice."""
+"""Runs the cases of `cluster.py`, which kills itself during the last one: no delete is lost or applied twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import PuffinFastError
 from tests.iceberg.conftest import local
 from tests.spark.faults.cluster import CASES, JOB, LAST, _catalog, _check
-from tests.spark.faults.harm import wait
+from tests.spark.faults.injection import wait
 
 pytestmark = pytest.mark.spark
 

@@ -1,4 +1,4 @@
-"""Delete files that are gone or torn: no job guesses; the error names the file, the table stays as it was."""
+"""Delete files that are missing or truncated: jobs raise an error that names the file, and the table is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that die and are retried: never two vectors, never a stray file."""
+"""Tasks that fail and are retried write one vector for each data file and leave no orphan file."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("harm", ["raise", "kill"])
-def test_attempts_that_wrote_and_failed_leave_nothing(harm: str, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["raise", "kill"])
+def test_attempts_that_wrote_and_failed_leave_nothing(
+    fault: str, spark: SparkSession, tmp_path: Path
+) -> None:
     deletes = some_deletes(5_000)
     report = ps.write_deletion_vectors(
         frame(spark, deletes),
         f"flaky://{tmp_path}/out",
         target_file_size=1_000,
-        filesystem=Flaky(harm),
+        filesystem=Flaky(fault),
     )
     there = {f"flaky://{path}" for path in (tmp_path / "out").iterdir()}
     assert there == set(report["path"].to_pylist())
     vectors = {p: set(b) for path in (tmp_path / "out").iterdir() for p, b in read_vectors(path).items()}
     assert vectors == expected(deletes)
-    assert (tmp_path / "harmed").exists()
+    assert (tmp_path / "faulted").exists()
 
 
 def test_a_jobs_files_are_found_and_removed_by_name(spark: SparkSession, tmp_path: Path) -> None:

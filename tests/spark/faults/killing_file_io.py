@@ -1,4 +1,4 @@
-"""A FileIO that kills its process in the middle of a commit; executors take it too, and live."""
+"""A FileIO that kills the driver in the middle of a commit; executors that use it are not killed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from tests.spark.faults.harm import die
+from tests.spark.faults.injection import die
 
 if TYPE_CHECKING:
     from pyiceberg.io import OutputFile
 
 
-class DyingFileIO(PyArrowFileIO):
-    """Kills its process when it is about to write a file with these letters in its name."""
+class KillingFileIO(PyArrowFileIO):
+    """Kills its process before it writes a file whose location contains `at`."""
 
     at: ClassVar[str] = ""
 

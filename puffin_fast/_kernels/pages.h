@@ -1,0 +1,294 @@
+/* Pages of a Parquet column chunk: levels, dictionary codes, and the values of wanted rows.
+ *
+ * Wanted values are indexes into the values of a page, ascending: base, base + 1, ..., or rows[i] + base.
+ * Every function checks lengths and indexes before it reads, and returns a negative number for bytes that do not
+ * have the expected form. */
+#ifndef PF_PAGES_H
+#define PF_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "page_header.h"
+
+enum { PF_VIEW_BYTES = 16, PF_INLINE_BYTES = 12, PF_COPY_BYTES = 32,
+       PF_BLOCK = 1024 };
+
+/* Conversions of fixed-width values. */
+enum { PF_SAME = 0, PF_INT32_TO_INT128 = 1, PF_INT64_TO_INT128 = 2, PF_BIG_ENDIAN_TO_INT128 = 3 };
+
+static inline int64_t pf_wanted(const int32_t *rows, int64_t base, size_t i) {
+    return rows == NULL ? base + (int64_t)i : base + rows[i];
+}
+
+/* Whether all indexes are below n; they ascend, so the first and the last decide for base + i. */
+static inline int pf_all_inside(const int32_t *rows, int64_t base, size_t count, int64_t n) {
+    int inside = 1;
+    if (count == 0) return 1;
+    if (rows == NULL) return base >= 0 && base <= n && (int64_t)count <= n - base;
+    for (size_t i = 0; i < count; i++) inside &= base + rows[i] >= 0 && base + rows[i] < n;
+    return inside;
+}
+
+/* Levels and codes: runs of one value, and groups of 8 packed values ------------------------------------------ */
+
+static inline uint64_t pf_load(const uint8_t *at, const uint8_t *end) {
+    uint64_t word = 0;
+    if (end - at >= 8) memcpy(&word, at, 8);
+    else memcpy(&word, at, (size_t)(end - at));
+    return word;
+}
+
+/* Packed values first, first + 1, ... of a run that ends at `end`; at most 32 bits each. */
+static inline void pf_unpack(const uint8_t *run, const uint8_t *end, int width, uint64_t first, size_t count,
+                             uint32_t *out) {
+    const uint64_t mask = width == 0 ? 0 : ~0ull >> (64 - width);
+    size_t i = 0;
+    if (width <= 14 && (first & 7) == 0) {
+        const uint8_t *at = run + (first >> 3) * (size_t)width;
+        for (; i + 8 <= count && end - at >= 16; i += 8, at += width) {
+            uint64_t word, next;
+            memcpy(&word, at, 8);
+            if (width <= 8) {
+                for (int k = 0; k < 8; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
+            } else {
+                memcpy(&next, at + (4 * width >> 3), 8);
+                next >>= 4 * width & 7;
+                for (int k = 0; k < 4; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
+                for (int k = 0; k < 4; k++) out[i + 4 + k] = (uint32_t)(next >> (k * width) & mask);
+            }
+        }
+    }
+    for (; i < count; i++) {
+        const uint64_t bit = (first + i) * (uint64_t)width;
+        out[i] = (uint32_t)(pf_load(run + (bit >> 3), end) >> (bit & 7) & mask);
+    }
+}
+
+/* The wanted ones of n_values values of `width` <= 32 bits. */
+static int pf_hybrid(const uint8_t *data, size_t size, int width, int64_t n_values, const int32_t *rows, int64_t base,
+                     size_t count, uint32_t *out) {
+    pf_thrift from = {data, data + size};
+    const uint64_t mask = width <= 0 || width > 32 ? 0 : ~0ull >> (64 - width);
+    int64_t start = 0;
+    size_t i = 0;
+    if (width < 0 || width > 32 || !pf_all_inside(rows, base, count, n_values)) return PF_BAD_PAGE;
+    while (i < count) {
+        uint64_t head;
+        if (start >= n_values || pf_varint(&from, &head)) return PF_BAD_PAGE;
+        const uint64_t left = (uint64_t)(from.end - from.at);
+        const int is_packed = head & 1;
+        head >>= 1;
+        if (head == 0 || head > INT32_MAX) return PF_BAD_PAGE;
+        const uint64_t n_run = is_packed ? head * 8 : head;
+        const uint64_t n_bytes = is_packed ? head * (uint64_t)width : (uint64_t)(width + 7) / 8;
+        if (n_bytes > left) return PF_BAD_PAGE;
+        const int64_t stop = n_run < (uint64_t)(n_values - start) ? start + (int64_t)n_run : n_values;
+        if (pf_wanted(rows, base, i) < start) return PF_BAD_PAGE;
+        if (!is_packed) {
+            const uint64_t word = pf_load(from.at, from.at + n_bytes);
+            const uint32_t value = (uint32_t)word;
+            if (word > mask) return PF_BAD_PAGE;
+            if (rows == NULL) {
+                for (; i < count && base + (int64_t)i < stop; i++) out[i] = value;
+            } else {
+                for (; i < count && base + rows[i] < stop; i++) out[i] = value;
+            }
+        } else if (rows == NULL) {
+            const int64_t first = base + (int64_t)i;
+            if (first < stop) {
+                size_t some = (size_t)(stop - first);
+                if (some > count - i) some = count - i;
+                pf_unpack(from.at, from.end, width, (uint64_t)(first - start), some, out + i);
+                i += some;
+            }
+        } else {
+            uint32_t block[PF_BLOCK];
+            while (i < count && base + rows[i] < stop) {
+                const int64_t first = (base + rows[i] - start) & ~(int64_t)7;
+                const int64_t end = first + PF_BLOCK < stop - start ? first + PF_BLOCK : stop - start;
+                const size_t far = i + PF_BLOCK / 4;
+                if (base + rows[i] < start) return PF_BAD_PAGE;
+                if (far < count && base + rows[far] - start < end) { /* most are wanted: unpack all */
+                    pf_unpack(from.at, from.end, width, (uint64_t)first, (size_t)(end - first), block);
+                    for (; i < count && base + rows[i] - start < end; i++) {
+                        if (base + rows[i] - start < first) return PF_BAD_PAGE;
+                        out[i] = block[base + rows[i] - start - first];
+                    }
+                } else {
+                    for (; i < count && base + rows[i] - start < end; i++) {
+                        const uint64_t bit = (uint64_t)(base + rows[i] - start) * (uint64_t)width;
+                        if (base + rows[i] < start) return PF_BAD_PAGE;
+                        out[i] = (uint32_t)(pf_load(from.at + (bit >> 3), from.end) >> (bit & 7) & mask);
+                    }
+                }
+            }
+        }
+        from.at += n_bytes;
+        start = stop;
+    }
+    return 0;
+}
+
+/* The index of each row's value among the values of a page, -1 for null; returns the number of values. */
+static int64_t pf_places(const uint32_t *levels, size_t n, int32_t *out) {
+    int32_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        const int32_t is_set = levels[i] == 1;
+        out[i] = is_set ? next : -1;
+        next += is_set;
+    }
+    return next;
+}
+
+/* Values of a fixed width ------------------------------------------------------------------------------------- */
+
+static inline void pf_wide(int64_t value, uint8_t *out) {
+    const int64_t sign = value >> 63;
+    memcpy(out, &value, 8);
+    memcpy(out + 8, &sign, 8);
+}
+
+#define PF_EACH(width, out_width, body)                                                  \
+    for (size_t i = 0; i < count; i++) {                                                 \
+        const uint8_t *from = data + (uint64_t)pf_wanted(rows, base, i) * (width);       \
+        uint8_t *to = out + i * (out_width);                                             \
+        body                                                                             \
+    }
+
+static int pf_fixed(const uint8_t *data, size_t size, int64_t width, int conversion, const int32_t *rows, int64_t base,
+                    size_t count, uint8_t *out) {
+    if (width <= 0 || !pf_all_inside(rows, base, count, (int64_t)(size / (size_t)width))) return PF_BAD_PAGE;
+    if (conversion == PF_SAME && rows == NULL) {
+        memcpy(out, data + (uint64_t)base * (uint64_t)width, count * (size_t)width);
+    } else if (conversion == PF_SAME && width == 4) {
+        PF_EACH(4, 4, memcpy(to, from, 4);)
+    } else if (conversion == PF_SAME && width == 8) {
+        PF_EACH(8, 8, memcpy(to, from, 8);)
+    } else if (conversion == PF_SAME && width == 16) {
+        PF_EACH(16, 16, memcpy(to, from, 16);)
+    } else if (conversion == PF_SAME) {
+        PF_EACH((uint64_t)width, (size_t)width, memcpy(to, from, (size_t)width);)
+    } else if (conversion == PF_INT32_TO_INT128 && width == 4) {
+        PF_EACH(4, 16, int32_t value; memcpy(&value, from, 4); pf_wide(value, to);)
+    } else if (conversion == PF_INT64_TO_INT128 && width == 8) {
+        PF_EACH(8, 16, int64_t value; memcpy(&value, from, 8); pf_wide(value, to);)
+    } else if (conversion == PF_BIG_ENDIAN_TO_INT128 && width <= 16) {
+        PF_EACH((uint64_t)width, 16, memset(to, from[0] & 128 ? 255 : 0, 16);
+                for (int64_t k = 0; k < width; k++) to[k] = from[width - 1 - k];)
+    } else return PF_BAD_PAGE;
+    return 0;
+}
+
+/* Entries of a dictionary by code; every code is checked. */
+static int pf_gather(const uint32_t *codes, size_t count, const uint8_t *data, size_t n_entries, size_t width,
+                     uint8_t *out) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++) most = codes[i] > most ? codes[i] : most;
+    if (count > 0 && most >= n_entries) return PF_BAD_PAGE;
+    if (width == 4) for (size_t i = 0; i < count; i++) memcpy(out + i * 4, data + (size_t)codes[i] * 4, 4);
+    else if (width == 8) for (size_t i = 0; i < count; i++) memcpy(out + i * 8, data + (size_t)codes[i] * 8, 8);
+    else if (width == 16) for (size_t i = 0; i < count; i++) memcpy(out + i * 16, data + (size_t)codes[i] * 16, 16);
+    else for (size_t i = 0; i < count; i++) memcpy(out + i * width, data + (size_t)codes[i] * width, width);
+    return 0;
+}
+
+/* Byte strings as Arrow views: u32 length | up to 12 bytes, or 4 bytes, u32 buffer, u32 offset ------------------ */
+
+static inline void pf_view(const uint8_t *page, uint64_t offset, uint64_t length, uint32_t buffer, uint8_t *out) {
+    const uint32_t words[2] = {buffer, (uint32_t)offset}, n = (uint32_t)length;
+    memset(out, 0, PF_VIEW_BYTES);
+    memcpy(out, &n, 4);
+    if (length <= PF_INLINE_BYTES) {
+        memcpy(out + 4, page + offset, length);
+    } else {
+        memcpy(out + 4, page + offset, 4);
+        memcpy(out + 8, words, 8);
+    }
+}
+
+/* The wanted values of a page in which each stands after its length. place[0] is the index of a value and place[1]
+ * its offset, at or before the first wanted one; both are moved past the last. */
+static int pf_views(const uint8_t *data, size_t size, uint32_t buffer, const int32_t *rows, int64_t base, size_t count,
+                    int64_t *place, uint8_t *out) {
+    int64_t value = place[0];
+    uint64_t at = (uint64_t)place[1];
+    if (size > INT32_MAX || value < 0 || place[1] < 0) return PF_BAD_PAGE;
+    for (size_t i = 0; i < count; i++) {
+        const int64_t wanted = pf_wanted(rows, base, i);
+        if (wanted < value) return PF_BAD_PAGE;
+        for (;; value++) {
+            uint32_t length;
+            if (at > size || size - at < 4) return PF_BAD_PAGE;
+            memcpy(&length, data + at, 4);
+            at += 4;
+            if (length > size - at) return PF_BAD_PAGE;
+            if (value == wanted) {
+                if (length <= PF_INLINE_BYTES && size - at >= PF_INLINE_BYTES) {
+                    uint64_t low, high = 0;
+                    const uint64_t n = length;
+                    memcpy(&low, data + at, 8);
+                    memcpy(&high, data + at + 8, 4);
+                    if (n < 8) low &= (1ull << (8 * n)) - 1;
+                    high = n <= 8 ? 0 : high & ((1ull << (8 * (n - 8))) - 1);
+                    const uint64_t words[2] = {n | low << 32, low >> 32 | high << 32};
+                    memcpy(out + i * PF_VIEW_BYTES, words, 16);
+                } else {
+                    pf_view(data, at, length, buffer, out + i * PF_VIEW_BYTES);
+                }
+                at += length;
+                value++;
+                break;
+            }
+            at += length;
+        }
+    }
+    place[0] = value;
+    place[1] = (int64_t)at;
+    return 0;
+}
+
+static int64_t pf_views_bytes(const uint8_t *views, size_t count) {
+    int64_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t length;
+        memcpy(&length, views + i * PF_VIEW_BYTES, 4);
+        total += length;
+    }
+    return total;
+}
+
+/* Copies the bytes of views one after the other; `room` may exceed their sum, and is then written to. Offsets have
+ * 4 or 8 bytes. Returns the number of bytes. */
+static int64_t pf_views_copy(const uint8_t *views, size_t count, const uint8_t *const *buffers, const size_t *sizes,
+                             size_t n_buffers, int offset_bytes, uint8_t *offsets, uint8_t *out, size_t room) {
+    uint64_t at = 0;
+    memset(offsets, 0, (size_t)offset_bytes);
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *view = views + i * PF_VIEW_BYTES;
+        uint32_t length, words[2];
+        memcpy(&length, view, 4);
+        if (length > room - at) return PF_BAD_PAGE;
+        if (length <= PF_INLINE_BYTES) {
+            if (room - at >= PF_INLINE_BYTES) memcpy(out + at, view + 4, PF_INLINE_BYTES);
+            else memcpy(out + at, view + 4, length);
+        } else {
+            memcpy(words, view + 8, 8);
+            if (words[0] >= n_buffers || words[1] > sizes[words[0]] || length > sizes[words[0]] - words[1])
+                return PF_BAD_PAGE;
+            const uint8_t *from = buffers[words[0]] + words[1];
+            if (length <= PF_COPY_BYTES && room - at >= PF_COPY_BYTES && sizes[words[0]] - words[1] >= PF_COPY_BYTES)
+                memcpy(out + at, from, PF_COPY_BYTES);
+            else memcpy(out + at, from, length);
+        }
+        at += length;
+        if (offset_bytes == 4) {
+            const uint32_t end = (uint32_t)at;
+            memcpy(offsets + (i + 1) * 4, &end, 4);
+        } else memcpy(offsets + (i + 1) * 8, &at, 8);
+    }
+    return (int64_t)at;
+}
+
+#endif

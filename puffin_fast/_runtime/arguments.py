@@ -1,0 +1,85 @@
+"""Checks of the arguments of public functions: each error names the argument, what is expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from numbers import Integral
+
+import numpy as np
+
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["check_flags", "check_integer", "check_mapping", "check_name", "check_texts", "check_share"]
+
+
+def check_integer(name: str, value: object, *, least: int | None = None, optional: bool = True) -> None:
+    """Checks an argument that is an integer of at least `least`, or None if it is optional.
+
+    Raises:
+        InvalidInputError: it is not; a bool is no integer.
+    """
+    if value is None and optional:
+        return
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or (least is not None and value < least):  # type: ignore[operator]
+        wanted = "an integer" if least is None else f"at least {least}"
+        raise InvalidInputError(f"{name}: expected {wanted}{', or None' * optional}, found {value!r}")
+
+
+def check_share(name: str, value: object) -> None:
+    """Checks an argument that is a number from 0 to 1.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise InvalidInputError(f"{name}: expected a number from 0 to 1, found {value!r}")
+
+
+def check_flags(**flags: object) -> None:
+    """Checks arguments that are True or False: a text such as "false" would count as True.
+
+    Raises:
+        InvalidInputError: one is not.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InvalidInputError(f"{name}: expected True or False, found {value!r}")
+
+
+def check_name(name: str, value: object, *, optional: bool = True) -> None:
+    """Checks an argument that is a name, or None if it is optional.
+
+    Raises:
+        InvalidInputError: it is not a string, or blank.
+    """
+    if (value is not None or not optional) and (not isinstance(value, str) or not value.strip()):
+        raise InvalidInputError(f"{name}: expected a string that is not empty, found {value!r}")
+
+
+def check_texts(name: str, values: object) -> tuple[str, ...]:
+    """Checks an argument that is a sequence of names, and returns it.
+
+    Raises:
+        InvalidInputError: it is one text or no sequence, or an item is not a string.
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{name}: expected a sequence of names, found {values!r}")
+    found = tuple(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name}: expected a sequence of names, found {value!r} in it")
+    return found
+
+
+def check_mapping(name: str, values: object) -> None:
+    """Checks an argument that maps strings to strings, or None.
+
+    Raises:
+        InvalidInputError: it is no mapping, or a name or value is not a string.
+    """
+    if not isinstance(values, Mapping | None):
+        raise InvalidInputError(f"{name}: expected a mapping, found {type(values).__name__}")
+    for key, value in (values or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInputError(f"{name}: expected strings as names and values, found {key!r}: {value!r}")

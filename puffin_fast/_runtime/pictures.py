@@ -1,0 +1,54 @@
+"""Pictures by matplotlib, which is loaded when one is drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from puffin_fast.errors import MissingExtraError
+
+__all__ = ["draw", "draw_intervals"]
+
+CHART_INCHES = (5.5, 4)
+
+Chart = Callable[[Any], None]
+"""Draws into matplotlib's axes."""
+
+
+def draw(path: str | os.PathLike[str], charts: Sequence[Chart], *, dpi: int) -> None:
+    """Writes a picture with charts side by side.
+
+    Args:
+        path: of the image; its suffix (png, svg, pdf) selects the format.
+        charts: from left to right.
+        dpi: dots per inch.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("matplotlib", extra="plot") from error
+    width, height = CHART_INCHES
+    figure = Figure(figsize=(width * len(charts), height), layout="constrained")
+    for chart, axes in zip(charts, figure.subplots(1, len(charts), squeeze=False)[0], strict=True):
+        chart(axes)
+    figure.savefig(path, dpi=dpi)
+
+
+def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[float, float, float]]) -> None:
+    """Draws a bar for each (lower, estimate, upper), with its bounds, from top to bottom."""
+    places = range(len(names))
+    estimates = [estimate for _, estimate, _ in intervals]
+    below = [max(0.0, estimate - lower) for lower, estimate, _ in intervals]
+    above = [max(0.0, upper - estimate) for _, estimate, upper in intervals]
+    axes.barh(places, estimates, xerr=[below, above], color="0.75", capsize=2)
+    axes.set_yticks(list(places), names, fontsize=7)
+    axes.invert_yaxis()
+    axes.margins(x=0.2)  # for the numbers beside the bars
+    for place, (_, estimate, upper) in enumerate(intervals):
+        axes.annotate(
+            f"{estimate:,.0f}", (upper, place), (4, 0), textcoords="offset points", va="center", fontsize=7
+        )

@@ -1,0 +1,333 @@
+"""Tables that a path names instead of a catalog: the verbs of their format, with the arguments of Iceberg's.
+
+A command asks `verb` for the function that does its work. Where the format does not have it, the error says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from puffin_fast._runtime.folder import names_in
+from puffin_fast.cli._catalog import open_catalog
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.maintenance.finding import Finding
+
+__all__ = [
+    "DeltaPath",
+    "LancePath",
+    "PaimonPath",
+    "PathTable",
+    "delta",
+    "is_path",
+    "name_of",
+    "open_path",
+    "verb",
+]
+
+
+def is_path(text: str) -> bool:
+    """Whether TABLE is a path or a URI: it has a slash, which no catalog's table has, or is ``.`` or ``..``."""
+    return "/" in text or text in (".", "..")
+
+
+def name_of(table: Table | PathTable) -> str:
+    """What a command calls a table."""
+    return table.path if isinstance(table, PathTable) else ".".join(table.name())
+
+
+def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
+    """The function that does a command's work on a table; it takes the arguments of Iceberg's, but the table.
+
+    Raises:
+        UnsupportedError: the format of the path's table does not have it.
+    """
+    if isinstance(table, PathTable):
+        found: Callable[..., Any] | None = getattr(table, name, None)
+        if found is None:
+            raise UnsupportedError(
+                f"{table.path}: {name.replace('_', '-')} is not there for tables of {table.format}"
+            )
+        return found
+    from puffin_fast import iceberg
+
+    return partial(getattr(iceberg, name), table)
+
+
+def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> PathTable:
+    """The table in a folder.
+
+    Args:
+        path: of the folder.
+        catalog: options of the catalog that a table of it may be registered in.
+
+    Raises:
+        NotFoundError: the folder holds no table of a known format.
+    """
+    path = path.rstrip("/") or "/"
+    found = [
+        kind(path, catalog or {})
+        for kind in (DeltaPath, PaimonPath, LancePath)
+        if names_in(f"{path}/{kind.folder}", "")
+    ]
+    if not found:
+        known = "_delta_log (Delta), snapshot (Paimon) or _versions (Lance)"
+        raise NotFoundError(f"{path}: no table: expected a folder {known} with files in it")
+    if len(found) > 1:
+        formats = " and ".join(table.format for table in found)
+        raise InvalidInputError(f"{path}: expected the table of one format, found folders of {formats}")
+    return found[0]
+
+
+class PathTable:
+    """A table that its path names.
+
+    Attributes:
+        path: its folder, without a slash at the end.
+        catalog: options of a catalog.
+    """
+
+    format: ClassVar[str]
+    folder: ClassVar[str]
+    """The folder in it that tables of other formats do not have."""
+
+    def __init__(self, path: str, catalog: Mapping[str, str | None]) -> None:
+        self.path, self.catalog = path, catalog
+
+    def schema(self) -> Schema:
+        """The columns as PyIceberg has them."""
+        raise NotImplementedError
+
+    def convert(self, target: str, name: str | None) -> dict[str, object]:
+        """Makes another table of this one, or other vectors.
+
+        Raises:
+            UnsupportedError: the format cannot be converted so.
+        """
+        raise UnsupportedError(f"{self.path}: tables of {self.format} are not converted")
+
+    def _refuse(self, options: Mapping[str, object], *names: str) -> None:
+        """Refuses options that this format has no meaning for, where they are given.
+
+        Raises:
+            UnsupportedError: names the first of them.
+        """
+        for name in names:
+            if options.get(name) not in (None, False, "main"):
+                option = name.replace("_", "-")
+                raise UnsupportedError(f"{self.path}: tables of {self.format} have no --{option}")
+
+
+class DeltaPath(PathTable):
+    """A Delta table. A snapshot is a version; entries of the snapshot's summary are entries of ``commitInfo``."""
+
+    format, folder = "Delta", "_delta_log"
+
+    def schema(self) -> Schema:
+        """The columns as PyIceberg has them."""
+        from puffin_fast.delta.read.plan import DeltaTable
+
+        return DeltaTable.of(delta().snapshot(self.path)).schema.schema
+
+    def delete(self, row_filter: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete`."""
+        return delta().delete(self.path, row_filter, **self._commit(commit))
+
+    def delete_keys(self, keys: Any, on: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete_keys`."""
+        if on is None:
+            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: give --on")
+        return delta().delete_keys(self.path, keys, on, **self._commit(commit))
+
+    def scan(
+        self,
+        row_filter: Any,
+        selected_fields: Any,
+        *,
+        case_sensitive: bool,
+        limit: int | None,
+        **snapshot: Any,
+    ) -> Any:
+        """`puffin_fast.delta.scan`."""
+        return delta().scan(
+            self.path,
+            row_filter,
+            selected_fields,
+            case_sensitive=case_sensitive,
+            limit=limit,
+            **self._version(snapshot),
+        )
+
+    def deletes(self, **snapshot: Any) -> pa.Table:
+        """The columns of `puffin_fast.iceberg.deletes`, from the log alone."""
+        from puffin_fast.delta.read.plan import DeltaTable, plan_files
+
+        base = DeltaTable.of(delta().snapshot(self.path, **self._version(snapshot)))
+        return _deletes(
+            (
+                task.data.file_path,
+                task.data.record_count,
+                task.vector.file_path,
+                task.vector.content_offset,
+                task.vector.content_size_in_bytes,
+                task.vector.record_count,
+            )
+            for task in plan_files(base).tasks
+            if task.vector is not None
+        )
+
+    def verify(self, **snapshot: Any) -> list[Finding]:
+        """`puffin_fast.delta.verify`."""
+        from puffin_fast.iceberg.maintenance.finding import CORRUPT, Finding
+
+        problems = delta().verify(self.path, **self._version(snapshot))
+        return [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in problems]
+
+    def upgrade(self, *, dry_run: bool) -> bool:
+        """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
+        if not dry_run:
+            return delta().enable(self.path) is None
+        enabled: str | None = delta().snapshot(self.path).configuration.get("delta.enableDeletionVectors")
+        return enabled == "true"
+
+    def upsert(self, data: Any, on: Any, *, update: bool, insert: bool, **commit: Any) -> Any:
+        """`puffin_fast.delta.upsert`."""
+        if on is None:
+            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: give --on")
+        return delta().upsert(self.path, data, on, update=update, insert=insert, **self._commit(commit))
+
+    def convert(self, target: str, name: str | None) -> dict[str, object]:
+        """`puffin_fast.delta.to_iceberg`."""
+        if target != "iceberg":
+            raise UnsupportedError(
+                f"{self.path}: a table of Delta converts --to iceberg, found --to {target}"
+            )
+        if name is None:
+            raise InvalidInputError("--to iceberg: give the new table's --name: namespace.name")
+        made = delta().to_iceberg(self.path, open_catalog(self.catalog), name)
+        return {"table": self.path, "to": target, "name": name, "metadata": made.metadata_location}
+
+    def orphan_files(self, *, older_than: timedelta, keep: object) -> pa.Table:
+        """`puffin_fast.delta.orphan_files`."""
+        self._refuse({"heads_only": keep is not None}, "heads_only")
+        return delta().orphan_files(self.path, older_than=older_than)
+
+    def _version(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse(snapshot, "branch", "tag")
+        return {"version": snapshot["snapshot_id"], "as_of": snapshot["as_of"]}
+
+    def _commit(self, commit: Mapping[str, Any]) -> dict[str, Any]:
+        self._refuse(commit, "branch")
+        options = {name: value for name, value in commit.items() if name != "branch"}
+        options["commit_properties"] = options.pop("snapshot_properties")
+        return options
+
+
+class PaimonPath(PathTable):
+    """A Paimon table; deletes and conversions go through pypaimon."""
+
+    format, folder = "Paimon", "snapshot"
+
+    def delete(self, row_filter: str, *, dry_run: bool, **commit: Any) -> Any:
+        """`puffin_fast.paimon.delete`; the filter is pypaimon's SQL."""
+        from puffin_fast import paimon
+
+        if commit["on_conflict"] != "refuse" or not commit["case_sensitive"]:
+            raise UnsupportedError(
+                f"{self.path}: tables of Paimon have no --on-conflict merge and no --case-insensitive"
+            )
+        self._refuse(commit, "branch", "job_id", "snapshot_properties")
+        return paimon.delete(self.path, row_filter, dry_run=dry_run)
+
+    def convert(self, target: str, name: str | None) -> dict[str, object]:
+        """`puffin_fast.paimon.convert_vectors`."""
+        from puffin_fast import paimon
+
+        versions = {"paimon-v1": 1, "paimon-v2": 2}
+        if target not in versions:
+            raise UnsupportedError(f"{self.path}: a table of Paimon converts --to {' or '.join(versions)}")
+        done = paimon.convert_vectors(self.path, version=versions[target])
+        return {"table": self.path, "to": target, **asdict(done)}
+
+    def deletes(self, **snapshot: Any) -> pa.Table:
+        """The columns of `puffin_fast.iceberg.deletes`; ``rows`` is not in the metadata of vectors."""
+        found = self._vectors(snapshot)
+        return _deletes(
+            (row["file_name"], None, row["index_file"], None, len(row["blob"]), row["cardinality"])
+            for row in found.to_pylist()
+        )
+
+    def verify(self, **snapshot: Any) -> list[Finding]:
+        """What is wrong with the vectors of a snapshot: the first of it, for reading ends there."""
+        return _first_finding(partial(self._vectors, snapshot))
+
+    def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
+        from puffin_fast import paimon
+
+        self._refuse(snapshot, "branch", "tag", "as_of")
+        return paimon.vectors(self.path, snapshot=snapshot["snapshot_id"])
+
+
+class LancePath(PathTable):
+    """A Lance dataset."""
+
+    format, folder = "Lance", "_versions"
+
+    def deletes(self, **snapshot: Any) -> pa.Table:
+        """The columns of `puffin_fast.iceberg.deletes`; a data file is a fragment."""
+        return _deletes(
+            (str(row["fragment"]), row["n_rows"], row["deletion_file"], None, None, row["cardinality"])
+            for row in self._vectors(snapshot).to_pylist()
+        )
+
+    def verify(self, **snapshot: Any) -> list[Finding]:
+        """What is wrong with the deletion files of a version: the first of it, for reading ends there."""
+        return _first_finding(partial(self._vectors, snapshot))
+
+    def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
+        from puffin_fast import lance
+
+        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of")
+        return lance.vectors(self.path)
+
+
+def delta() -> Any:
+    """The package of Delta tables."""
+    return import_module("puffin_fast.delta")
+
+
+def _deletes(rows: Iterator[tuple[Any, ...]]) -> pa.Table:
+    """Rows (data file, its rows, path, offset, n_bytes, deleted) in the columns of `puffin_fast.iceberg.deletes`."""
+    import pyarrow as pa
+
+    from puffin_fast.iceberg.maintenance.list_deletes import APPLIES, SCHEMA, VECTOR
+
+    full = [
+        (data_file, n_rows, VECTOR, APPLIES, *where, deleted, deleted / n_rows if n_rows else None, None)
+        for data_file, n_rows, *where, deleted in rows
+    ]
+    columns = list(zip(*full, strict=True)) or [()] * len(SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.table(arrays, schema=SCHEMA)
+
+
+def _first_finding(read: Callable[[], object]) -> list[Finding]:
+    from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISSING, Finding
+
+    try:
+        read()
+    except CorruptDataError as error:
+        return [Finding(CORRUPT, None, error.path or "", error.offset, str(error))]
+    except NotFoundError as error:
+        return [Finding(MISSING, None, "", None, str(error))]
+    return []

@@ -1,0 +1,218 @@
+"""New data files of a Delta table: rows written as Parquet by partition and size, and their actions.
+
+A file holds the columns by their physical names, without those of the partition unless a feature asks for them. Files
+lie at the table's root: the log alone says which partition a file belongs to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from puffin_fast._runtime import open_sink
+from puffin_fast.delta.dml.file_statistics import statistics_of
+from puffin_fast.delta.dml.stored_types import stored_fields
+from puffin_fast.delta.log.protocol import is_set
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.iceberg.datafile.arrow_rows import renamed
+
+__all__ = ["DataFile", "DataFileWriter", "partition_text"]
+
+TARGET_FILE_SIZE = 128 << 20
+"""Bytes of rows in memory from which on another file is begun."""
+CHANGES_FOLDER = "_change_data"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that was written.
+
+    Attributes:
+        path: below the table.
+        partition: the values of the partition columns by physical name, as the log writes them.
+        size: in bytes.
+        stats: as the log writes them.
+    """
+
+    path: str
+    partition: Mapping[str, str | None]
+    size: int
+    stats: str
+
+    def _action(self) -> dict[str, Any]:
+        return {"path": self.path, "partitionValues": dict(self.partition), "size": self.size}
+
+    def add(self, *, data_change: bool = True, tags: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The action that adds it to the table."""
+        own = {"modificationTime": int(time.time() * 1000), "dataChange": data_change, "stats": self.stats}
+        return {"add": {**self._action(), **own, **({"tags": dict(tags)} if tags else {})}}
+
+    def cdc(self) -> dict[str, Any]:
+        """The action that adds it to the change data feed."""
+        return {"cdc": {**self._action(), "dataChange": False}}
+
+
+@dataclass
+class DataFileWriter:
+    """Writes rows as data files of a version's schema.
+
+    Attributes:
+        table: the version.
+        written: paths of the files so far, below the table.
+    """
+
+    table: DeltaTable
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self.table.snapshot
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether the table has a change data feed."""
+        return is_set(self._snapshot.configuration, "delta.enableChangeDataFeed")
+
+    def write(
+        self, rows: pa.Table, extra: Mapping[str, pa.Array] | None = None, *, data_change: bool = True
+    ) -> list[dict[str, Any]]:
+        """Writes rows; returns the `add` actions.
+
+        Args:
+            rows: all columns of the table by name, in the types in which scans return them.
+            extra: more columns of the files by physical name.
+            data_change: False for rows that the table has already.
+
+        Raises:
+            InvalidInputError: a value that the column's type does not have, or a null that it does not allow.
+        """
+        configuration = self._snapshot.configuration
+        compatible = is_set(configuration, "delta.enableIcebergCompatV3")
+        tags = {"ICEBERG_COMPAT_VERSION": "3"} if compatible else None
+        return [file.add(data_change=data_change, tags=tags) for file in self._files(rows, extra or {}, "")]
+
+    def write_changes(self, parts: Mapping[str, pa.Table]) -> list[dict[str, Any]]:
+        """Writes files of the change data feed; returns the `cdc` actions.
+
+        Args:
+            parts: rows by the type of their change.
+        """
+        found = []
+        for kind, rows in parts.items():
+            kinds = pa.repeat(pa.scalar(kind), rows.num_rows)
+            found += [file.cdc() for file in self._files(rows, {"_change_type": kinds}, f"{CHANGES_FOLDER}/")]
+        return found
+
+    def remove(self) -> None:
+        """Removes what was written."""
+        for path in self.written:
+            self._snapshot.storage.remove(path)
+
+    def _files(self, rows: pa.Table, extra: Mapping[str, pa.Array], folder: str) -> Iterator[DataFile]:
+        if rows.num_rows == 0:
+            return
+        stored = self._stored(rows)
+        for name, values in extra.items():
+            stored = stored.append_column(name, values)
+        for partition, part in self._partitions(rows, stored):
+            step = max(1, part.num_rows * TARGET_FILE_SIZE // max(part.nbytes, 1))
+            for start in range(0, part.num_rows, step):
+                yield self._write(part.slice(start, step), partition, folder)
+
+    def _stored(self, rows: pa.Table) -> pa.Table:
+        """The columns of data files."""
+        schema, base = self.table.schema, self._snapshot
+        fields = base.delta_schema["fields"]
+        for one in fields:
+            _check_nulls(rows[one["name"]].combine_chunks(), one, one["name"])
+        typed = pa.schema(stored_fields(fields, list(schema.names)[: len(fields)], physical=False))
+        mapped = base.configuration.get("delta.columnMapping.mode", "none") != "none"
+        highest = int(base.configuration.get("delta.columnMapping.maxColumnId", 0)) if mapped else 0
+        target = stored_fields(fields, list(schema.names)[: len(fields)], physical=True, ids=highest)
+        try:
+            cast = rows.select(typed.names).cast(typed).combine_chunks()
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(f"{base.root}: {str(error).splitlines()[0]}") from error
+        batches = [renamed(batch, pa.schema(target)) for batch in cast.to_batches()]
+        found = pa.Table.from_batches(batches, pa.schema(target))
+        features = base.protocol.writer_features
+        if "materializePartitionColumns" in features or is_set(
+            base.configuration, "delta.enableIcebergCompatV3"
+        ):
+            return found
+        return found.drop_columns(list(schema.partition_names))
+
+    def _partitions(
+        self, rows: pa.Table, stored: pa.Table
+    ) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
+        schema = self.table.schema
+        if not schema.partition_fields:
+            yield {}, stored
+            return
+        values, codes = [], np.zeros(rows.num_rows, np.int64)
+        for one in schema.partition_fields:
+            text = partition_text(rows[one.name].combine_chunks(), one.name)
+            encoded = pc.dictionary_encode(text, null_encoding="encode")
+            values.append(encoded)
+            codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+            codes = np.unique(codes, return_inverse=True)[1]
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
+        stored = stored.take(pa.array(order))
+        for start, stop in itertools.pairwise([*starts, len(order)]):
+            texts = [encoded[int(order[start])].as_py() for encoded in values]
+            yield dict(zip(schema.partition_names, texts, strict=True)), stored.slice(start, stop - start)
+
+    def _write(self, rows: pa.Table, partition: Mapping[str, str | None], folder: str) -> DataFile:
+        storage = self._snapshot.storage
+        path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows, buffer, compression="zstd")
+        data = buffer.getvalue()
+        sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
+        self.written.append(path)
+        try:
+            sink.write(data)
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+        return DataFile(path, partition, data.size, statistics_of(rows, self._snapshot.configuration))
+
+
+def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:
+    """Refuses nulls in columns, and in fields of structs, that allow none."""
+    if array.null_count and not field.get("nullable", True):
+        raise InvalidInputError(f"column {name}: expected no null, found {array.null_count}")
+    kind = field["type"]
+    if isinstance(kind, Mapping) and kind["type"] == "struct":
+        valid = array.filter(array.is_valid()) if array.null_count else array
+        for at, inner in enumerate(kind["fields"]):
+            _check_nulls(valid.field(at), inner, f"{name}.{inner['name']}")
+
+
+def partition_text(values: Any, name: str) -> Any:
+    """Partition values as the log writes them (protocol, "Partition Value Serialization")."""
+    kind = values.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise UnsupportedError(f"partition column {name}: bytes are not written")
+    if pa.types.is_timestamp(kind):
+        zone = "Z" if kind.tz is not None else ""
+        form = "%Y-%m-%dT%H:%M:%S" if zone else "%Y-%m-%d %H:%M:%S"
+        plain = values.cast(pa.int64()).cast(pa.timestamp("us"))
+        return pc.binary_join_element_wise(pc.strftime(plain, form), pa.scalar(zone), "")
+    text = values.cast(pa.string())
+    if pa.types.is_floating(kind):
+        text = pc.replace_substring(pc.replace_substring(text, "inf", "Infinity"), "nan", "NaN")
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

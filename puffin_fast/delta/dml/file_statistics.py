@@ -1,0 +1,108 @@
+"""The statistics of a new data file, as the log's `stats` has them (protocol, "Per-file Statistics").
+
+Bounds hold for every row: text is cut to 32 characters (the upper bound is followed by the highest character), times go
+to the millisecond below and above. Where no bound can be said, none is: bytes, booleans, NaN and infinity.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["statistics_of"]
+
+MAX_TEXT = 32
+"""Characters of a bound."""
+INDEXED = "delta.dataSkippingNumIndexedCols"
+CHOSEN = "delta.dataSkippingStatsColumns"
+DEFAULT_INDEXED = 32
+_HIGHEST_CHARACTER = "\U0010ffff"
+
+
+def statistics_of(rows: pa.Table, configuration: Mapping[str, str]) -> str:
+    """The statistics of rows by physical names.
+
+    Args:
+        rows: the columns of the file.
+        configuration: the table's properties: which columns have statistics.
+    """
+    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    chosen = configuration.get(CHOSEN)
+    most = int(configuration.get(INDEXED, DEFAULT_INDEXED))
+    names = None if chosen is None else {name.strip().strip("`") for name in chosen.split(",")}
+    number = 0
+    for column_name in rows.column_names:
+        column = rows[column_name].combine_chunks()
+        for path, values, n_hidden in _leaves((column_name,), column, 0):
+            number += 1
+            if names is not None:
+                if not any(".".join(path[:depth]) in names for depth in range(1, len(path) + 1)):
+                    continue
+            elif 0 <= most < number:
+                continue
+            _put(found["nullCount"], path, values.null_count + n_hidden)
+            low, high = _bounds(values)
+            if low is not None and high is not None:
+                _put(found["minValues"], path, low)
+                _put(found["maxValues"], path, high)
+    return _text({"numRecords": rows.num_rows, **found, "tightBounds": True})
+
+
+def _leaves(path: tuple[str, ...], array: Any, n_hidden: int) -> Iterator[tuple[tuple[str, ...], Any, int]]:
+    """Columns down to those that are no structs: path, values, and rows that a null struct hides."""
+    if not pa.types.is_struct(array.type):
+        yield path, array, n_hidden
+        return
+    valid = array.filter(array.is_valid()) if array.null_count else array
+    for at, field in enumerate(array.type):
+        yield from _leaves((*path, field.name), valid.field(at), n_hidden + array.null_count)
+
+
+def _put(found: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        found = found.setdefault(name, {})
+    found[path[-1]] = value
+
+
+def _bounds(values: Any) -> tuple[Any, Any]:
+    kind = values.type
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
+        return None, None
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(values), min_count=0).as_py():
+        return None, None
+    ends = pc.min_max(values)
+    low, high = ends["min"], ends["max"]
+    if not low.is_valid:
+        return None, None
+    if pa.types.is_timestamp(kind):
+        return _millisecond(low, "floor"), _millisecond(high, "ceil")
+    if pa.types.is_date(kind):
+        return str(low.cast(pa.string())), str(high.cast(pa.string()))
+    if pa.types.is_string(kind):
+        low, high = low.as_py(), high.as_py()
+        if len(high) > MAX_TEXT:
+            cut = high[:MAX_TEXT] + _HIGHEST_CHARACTER
+            high = cut if cut >= high else None
+        return low[:MAX_TEXT], high
+    return low.as_py(), high.as_py()
+
+
+def _millisecond(value: Any, way: str) -> str:
+    micros = value.cast(pa.int64()).as_py()
+    millis = micros // 1000 if way == "floor" else -(-micros // 1000)
+    text = str(pa.scalar(millis, pa.timestamp("ms")).cast(pa.string()))
+    return text.replace(" ", "T") + ("" if value.type.tz is None else "Z")
+
+
+def _text(value: Any) -> str:
+    """JSON in which decimals keep their digits."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_text(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value)

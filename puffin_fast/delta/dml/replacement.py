@@ -1,0 +1,106 @@
+"""Rows replaced in one commit: vectors for the old rows, data files for the new ones, the change data feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from puffin_fast.delta.dml.changes import Written, actions_of, write_vectors
+from puffin_fast.delta.dml.data_files import DataFileWriter
+from puffin_fast.delta.log.commit import Changes
+from puffin_fast.delta.log.protocol import is_set
+from puffin_fast.delta.log.row_ids import MATERIALIZED
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+
+__all__ = ["Replacement", "Replaced", "row_tracking_columns"]
+
+
+def row_tracking_columns(base: Snapshot, *values: Any) -> dict[str, Any] | None:
+    """The columns of rewritten files that keep what row tracking knows of their rows, by physical name.
+
+    Args:
+        base: the version.
+        values: row ids; then, if rows only move, the versions that committed them.
+
+    Returns:
+        None where rows are tracked and cannot keep their ids: files that are read by field ids have none for these
+        columns.
+    """
+    names = [base.configuration.get(name) for name in MATERIALIZED]
+    if not is_set(base.configuration, "delta.enableRowTracking"):
+        return {}
+    if None in names or base.configuration.get("delta.columnMapping.mode") == "id":
+        return None
+    return {str(name): column for name, column in zip(names, values, strict=False)}
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What a replacement wrote.
+
+    Attributes:
+        written: the vectors.
+        rows: number of new rows.
+        data_files: number of new data files.
+        changes: to commit; None when nothing was written.
+    """
+
+    written: Written = field(default_factory=Written)
+    rows: int = 0
+    data_files: int = 0
+    changes: Changes | None = None
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Rows to replace.
+
+    Attributes:
+        deletes: of the old rows.
+        rows: the new rows.
+        row_ids: those of the rows that they replace; null for others.
+        feed: for the change data feed: rows by the type of their change.
+    """
+
+    deletes: Iterable[NewDeletes]
+    rows: pa.Table
+    row_ids: Any
+    feed: Mapping[str, pa.Table]
+
+    def write(self, table: DeltaTable, operation: str, **terms: Any) -> Replaced:
+        """Writes all files; when anything fails, none is left.
+
+        Args:
+            table: the version.
+            operation: for `commitInfo`.
+            terms: of `Changes`.
+        """
+        base, writer = table.snapshot, DataFileWriter(table)
+        tracked = row_tracking_columns(base, self.row_ids)
+        written = Written()
+        try:
+            written = write_vectors(base.storage, self.deletes)
+            adds = writer.write(self.rows, tracked)
+            feed = writer.write_changes(self.feed) if writer.keeps_changes else []
+            actions, touched = actions_of(base, written)
+        except BaseException:
+            for path in (*written.files, *writer.written):
+                base.storage.remove(path)
+            raise
+        if not written.changes and not adds:
+            return Replaced(written)
+        changes = Changes(
+            [*actions, *adds, *feed],
+            operation,
+            touched,
+            (*written.files, *writer.written),
+            keeps_row_ids=tracked is not None,
+            looks_at_rows=True,
+            **terms,
+        )
+        return Replaced(written, self.rows.num_rows, len(adds), changes)

@@ -1,0 +1,171 @@
+"""Rows updated by a filter: vectors for the old rows, new data files for the new ones, one commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.threads import check_threads
+from puffin_fast.delta.dml.replacement import Replaced, Replacement
+from puffin_fast.delta.log.commit import Job, OnConflict, commit
+from puffin_fast.delta.log.protocol import check_rows_writable
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.read.located_rows import LocatedRows
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+
+__all__ = ["UpdateResult", "update"]
+
+
+@dataclass(frozen=True)
+class UpdateResult:
+    """What an update did.
+
+    Attributes:
+        version: the new version; None when no row matched, and so nothing was committed.
+        rows_updated: rows that matched.
+        data_files: data files that lost rows, those that lost all of them included.
+        data_files_written: data files with the new rows.
+        vectors_written: deletion vectors written.
+        n_bytes: bytes of the files of vectors.
+        seconds: wall time.
+        attempts: versions tried; 1 without a race, 0 without a commit.
+        repeated: the job id was in the log already, and nothing was done.
+    """
+
+    version: int | None
+    rows_updated: int = 0
+    data_files: int = 0
+    data_files_written: int = 0
+    vectors_written: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
+
+
+def update(
+    table: Any,
+    row_filter: Filter,
+    values: Mapping[str, Any],
+    *,
+    case_sensitive: bool = True,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    commit_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    filesystem: Any = None,
+) -> UpdateResult:
+    """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
+
+    The old rows get deletion vectors, the new ones data files of their own; they keep their row ids. The matching rows
+    are held in memory. A table with a change data feed gets the rows before and after the update.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        row_filter: a PyIceberg expression, its text, or a PyArrow expression.
+        values: for each column that is set, a value of Python or Arrow, or a PyArrow expression over the old row
+            (``{"n": pc.field("n") + 1}``).
+        case_sensitive, on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+
+    Returns:
+        What was done; `version` is None when no row matched.
+
+    Raises:
+        NotFoundError: no such table or column.
+        InvalidInputError: no value at all, one that its column cannot hold, or a null where none is allowed.
+        UnsupportedError: a table with CHECK constraints, generated or identity columns; also as `delete`.
+        CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    check_threads(threads)
+    check_flags(case_sensitive=case_sensitive)
+    if not isinstance(values, Mapping):
+        raise InvalidInputError(f"values: expected a mapping of columns, found {values!r}")
+    if not values:
+        raise InvalidInputError("values: expected at least one column, found none")
+    started = time.perf_counter()
+    storage = storage_of(table, filesystem)
+
+    def plan(base: Snapshot) -> Replaced:
+        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
+        current = DeltaTable.of(base)
+        matcher = RowFilter.bind(row_filter, current.schema.schema, case_sensitive=case_sensitive)
+        _check_names(values, current)
+        files = plan_files(current, matcher, case_sensitive=case_sensitive)
+        found = LocatedRows.read(
+            current, files.tasks, matcher, case_sensitive=case_sensitive, threads=threads
+        )
+        rows = _set(found.rows, values, current)
+        replacement = Replacement(
+            merge_rows(files.tasks, found.file, found.position, DeleteLoader(storage, codec.decode), threads),
+            rows,
+            found.row_ids,
+            {"update_preimage": found.rows, "update_postimage": rows},
+        )
+        shown = row_filter if isinstance(row_filter, str) else str(row_filter)
+        return replacement.write(
+            current,
+            "UPDATE",
+            parameters={"predicate": json.dumps([shown])},
+            metrics={"numUpdatedRows": rows.num_rows, "numCopiedRows": 0},
+        )
+
+    planned, committed = commit(
+        storage,
+        plan,
+        on_conflict=on_conflict,
+        job=Job("update", job_id),
+        commit_properties=commit_properties,
+    )
+    replaced = planned or Replaced()
+    written = replaced.written
+    return UpdateResult(
+        committed.version,
+        replaced.rows,
+        len(written.changes),
+        replaced.data_files,
+        written.vectors,
+        written.n_bytes,
+        time.perf_counter() - started,
+        committed.attempts,
+        committed.repeated,
+    )
+
+
+def _check_names(values: Mapping[str, Any], table: DeltaTable) -> None:
+    known = [field.name for field in table.schema.schema.fields]
+    if missing := [name for name in values if name not in known]:
+        raise NotFoundError(f"values: no column {', '.join(missing)} in the table; it has {', '.join(known)}")
+
+
+def _set(rows: pa.Table, values: Mapping[str, Any], table: DeltaTable) -> pa.Table:
+    """The rows with their new values, in the types of the table."""
+    columns = {name: rows[name] for name in rows.column_names}
+    for name, value in values.items():
+        try:
+            if isinstance(value, pc.Expression):
+                columns[name] = ds.dataset(rows).to_table(columns={name: value})[name]
+            else:
+                scalar = (
+                    value if isinstance(value, pa.Scalar) else pa.scalar(value, rows.schema.field(name).type)
+                )
+                columns[name] = pa.chunked_array([pa.repeat(scalar, rows.num_rows)])
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            shown = str(error).splitlines()[0]
+            raise InvalidInputError(f"values: column {name}: {value!r}: {shown}") from error
+    found = pa.table(columns)
+    return RowWriterSchema(table.schema.schema, found.schema).table(found)

@@ -1,0 +1,222 @@
+"""Rows upserted by key: vectors for the rows that are replaced, data files for the given ones, one commit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from puffin_fast._runtime.arguments import check_flags, check_texts
+from puffin_fast._runtime.threads import check_threads
+from puffin_fast.delta.dml.replacement import Replaced, Replacement
+from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
+from puffin_fast.delta.log.protocol import check_rows_writable, check_writable, is_set
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.read.located_rows import LocatedRows
+from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
+from puffin_fast.iceberg.scan.file_reader import FileReader
+
+if TYPE_CHECKING:
+    from pyiceberg.types import NestedField
+
+    from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
+
+__all__ = ["UpsertResult", "upsert"]
+
+
+@dataclass(frozen=True)
+class UpsertResult:
+    """What an upsert did.
+
+    Attributes:
+        version: the new version; None when there was no change to commit.
+        rows_updated: given rows that replaced one or several rows.
+        rows_inserted: given rows whose key no row had.
+        rows_unchanged: given rows that are in the table already, and were not written.
+        rows_deleted: replaced rows; more than `rows_updated` if several rows had one key.
+        data_files_written: data files with the given rows.
+        vectors_written: deletion vectors written.
+        n_bytes: bytes of the files of vectors.
+        seconds: wall time.
+        attempts: versions tried; 1 without a race, 0 without a commit.
+        repeated: the job id was in the log already, and nothing was done.
+    """
+
+    version: int | None
+    rows_updated: int = 0
+    rows_inserted: int = 0
+    rows_unchanged: int = 0
+    rows_deleted: int = 0
+    data_files_written: int = 0
+    vectors_written: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
+
+
+def upsert(
+    table: Any,
+    data: Any,
+    on: str | Sequence[str],
+    *,
+    update: bool = True,
+    insert: bool = True,
+    skip_unchanged: bool = True,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    commit_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+) -> UpsertResult:
+    """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
+
+    Afterwards each given row is in the table once: if several rows had its key, all of them are replaced. Replaced rows
+    get deletion vectors and keep their row ids. Files that others add meanwhile are always searched for given keys.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
+        on: the key's column or columns, compared as in `delete_keys`.
+        update: False does not change rows that exist.
+        insert: False skips the given rows whose key is new.
+        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them.
+        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        dry_run: count rows, write nothing.
+
+    Returns:
+        The counts; `version` is None when nothing was to be changed.
+
+    Raises:
+        InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
+            has a null, or both `update` and `insert` are False.
+        NotFoundError: no such table or key column.
+        UnsupportedError: a table with CHECK constraints, generated or identity columns; also as `delete`.
+        CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    check_threads(threads)
+    check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
+    if not (update or insert):
+        raise InvalidInputError("update=False, insert=False: nothing would be done")
+    started = time.perf_counter()
+    storage = storage_of(table, filesystem)
+    names = [on] if isinstance(on, str) else check_texts("on", on)
+    first = snapshot(storage)
+    check_writable(first.protocol, first.configuration, first.root)
+    source = Source.of(DeltaTable.of(first).metadata, arrow_rows(data, "data", streamed=False), names)
+    n_rows = source.rows.num_rows
+
+    def plan(base: Snapshot) -> _Planned:
+        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
+        current = DeltaTable.of(base)
+        files = plan_files(current, source.keys)
+        matches = Matches()
+        if n_rows:
+            matches = _find(current, files, source, compared=update and skip_unchanged, threads=threads)
+        counts = Counts.of(matches, n_rows, update=update, insert=insert)
+        if dry_run:
+            return _Planned(counts)
+        feed = {}
+        if is_set(base.configuration, "delta.enableChangeDataFeed"):
+            feed = _feed(current, files, source, matches, counts, threads)
+        chosen = counts.replaced
+        replacement = Replacement(
+            merge_rows(
+                files.tasks,
+                matches.file[chosen],
+                matches.position[chosen],
+                DeleteLoader(storage, codec.decode),
+                threads,
+            ),
+            source.rows.take(pa.array(counts.written)),
+            row_ids(source, matches, counts),
+            feed,
+        )
+        replaced = replacement.write(
+            current,
+            "MERGE",
+            parameters={"predicate": json.dumps(names)},
+            metrics={"numTargetRowsUpdated": counts.updated, "numTargetRowsInserted": counts.inserted},
+            looks_at_appends=True,
+        )
+        return _Planned(counts, replaced)
+
+    planned, committed = commit(
+        storage,
+        plan,
+        on_conflict=on_conflict,
+        job=Job("upsert", job_id),
+        commit_properties=commit_properties,
+    )
+    planned = planned or _Planned()
+    counts, written = planned.counts, planned.replaced.written
+    return UpsertResult(
+        committed.version,
+        counts.updated,
+        counts.inserted,
+        counts.unchanged,
+        int(counts.replaced.sum()),
+        planned.replaced.data_files,
+        written.vectors,
+        written.n_bytes,
+        time.perf_counter() - started,
+        committed.attempts,
+        committed.repeated,
+    )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """An upsert planned on one version: the counts of given rows, and what was written."""
+
+    counts: Counts = field(default_factory=Counts)
+    replaced: Replaced = field(default_factory=Replaced)
+
+    @property
+    def changes(self) -> Changes | None:
+        return self.replaced.changes
+
+
+def _find(
+    table: DeltaTable, files: DeltaPlan, source: Source, *, compared: bool, threads: int | None
+) -> Matches:
+    def open_reader(
+        fields: Sequence[NestedField], extra: Sequence[MetadataColumn], arrow: pa.Schema
+    ) -> FileReader:
+        return table.reader(fields, extra, source.keys, arrow)
+
+    fields = table.schema.schema.fields
+    return find_matches(
+        files.tasks, source, fields, open_reader, compared=compared, row_ids=True, threads=threads
+    )
+
+
+def _feed(
+    table: DeltaTable,
+    files: DeltaPlan,
+    source: Source,
+    matches: Matches,
+    counts: Counts,
+    threads: int | None,
+) -> dict[str, pa.Table]:
+    """The rows of the change data feed; the old rows are read again, all columns of them."""
+    is_update = np.isin(counts.written, matches.source)
+    before = LocatedRows.read(table, files.tasks, source.keys, threads=threads).rows
+    return {
+        "update_preimage": before.filter(pa.array(counts.replaced)),
+        "update_postimage": source.rows.take(pa.array(counts.written[is_update])),
+        "insert": source.rows.take(pa.array(counts.written[~is_update])),
+    }

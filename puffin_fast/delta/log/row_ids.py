@@ -1,0 +1,57 @@
+"""Row ids of added files (protocol, "Row Tracking"): each row's is its file's `baseRowId` plus its position.
+
+The domain `delta.rowTracking` says the highest id that was given. Who commits later gives higher ones, so that ids are
+given when the commit's version is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from puffin_fast.errors import CorruptDataError
+
+__all__ = ["DOMAIN", "MATERIALIZED", "highest_row_id", "with_row_ids"]
+
+DOMAIN = "delta.rowTracking"
+MATERIALIZED = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+"""The properties that name the physical columns of row ids and of row commit versions in rewritten files."""
+
+
+def highest_row_id(action: Mapping[str, Any] | None, root: str) -> int:
+    """The highest row id that a `domainMetadata` action says; -1 for none."""
+    if action is None or action.get("removed"):
+        return -1
+    try:
+        return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CorruptDataError(
+            f"domain {DOMAIN}", path=root, expected="rowIdHighWaterMark", found=action.get("configuration")
+        ) from error
+
+
+def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) -> list[dict[str, Any]]:
+    """Gives row ids to the adds that have none, and says the highest one.
+
+    Args:
+        actions: of a commit.
+        highest: the highest row id that was given before.
+        version: of the commit.
+    """
+    found = list(actions)
+    before = highest
+    for at, action in enumerate(found):
+        add = action.get("add")
+        if add is not None and add.get("baseRowId") is None:
+            own = {"baseRowId": highest + 1, "defaultRowCommitVersion": version}
+            found[at] = {"add": {**add, **own}}
+            highest += json.loads(add["stats"])["numRecords"]
+    if highest > before:
+        configuration = json.dumps({"rowIdHighWaterMark": highest}, separators=(",", ":"))
+        domain = {"domain": DOMAIN, "configuration": configuration, "removed": False}
+        found.append({"domainMetadata": domain})
+    return found

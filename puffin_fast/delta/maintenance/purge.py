@@ -1,0 +1,169 @@
+"""Data files with many deleted rows rewritten without them, file by file; their vectors leave the table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast._runtime.arguments import check_flags, check_share
+from puffin_fast._runtime.threads import check_threads
+from puffin_fast.delta.dml.changes import remove_action
+from puffin_fast.delta.dml.data_files import DataFileWriter
+from puffin_fast.delta.dml.replacement import row_tracking_columns
+from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.read.located_rows import LocatedRows
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.filters import RowFilter
+
+__all__ = ["PurgeResult", "purge"]
+
+MIN_DELETED = 0.1
+
+
+@dataclass(frozen=True)
+class PurgeResult:
+    """What a purge did.
+
+    Attributes:
+        version: the new version; None when no data file had enough deletes.
+        data_files: data files that were rewritten.
+        data_files_written: data files in their place; fewer where no row was left.
+        rows: rows in them.
+        rows_purged: deleted rows that no longer lie in a data file of the version.
+        seconds: wall time.
+        attempts: versions tried; 1 without a race, 0 without a commit.
+        repeated: the job id was in the log already, and nothing was done.
+    """
+
+    version: int | None
+    data_files: int = 0
+    data_files_written: int = 0
+    rows: int = 0
+    rows_purged: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
+
+
+def purge(
+    table: Any,
+    *,
+    min_deleted: float = MIN_DELETED,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    commit_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+) -> PurgeResult:
+    """Rewrites the data files of which many rows are deleted, in one commit.
+
+    No row changes: rows keep their row ids, streams and the change data feed see nothing. One file at a time is held in
+    memory. The old files stay on the storage for time travel until a vacuum removes them.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        min_deleted: the share of a file's rows that are deleted from which on it is rewritten, above 0 and up to 1;
+            a very small one rewrites every file with a vector.
+        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        dry_run: count, write nothing.
+
+    Returns:
+        What was done; `version` is None when there was nothing to do.
+
+    Raises:
+        InvalidInputError: a share that is none.
+        UnsupportedError, CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    check_threads(threads)
+    check_flags(dry_run=dry_run)
+    check_share("min_deleted", min_deleted)
+    if not min_deleted:
+        raise InvalidInputError(f"min_deleted: expected a share above 0 and up to 1, found {min_deleted}")
+    started = time.perf_counter()
+    storage = storage_of(table, filesystem)
+
+    def plan(base: Snapshot) -> _Planned:
+        current = DeltaTable.of(base)
+        files = plan_files(current)
+        tasks = [task for task in files.tasks if _deleted(task) >= min_deleted]
+        purged = sum(task.vector.record_count for task in tasks if task.vector)
+        found = _Planned(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
+        if dry_run or not tasks:
+            return found
+        writer = DataFileWriter(current)
+        adds: list[dict[str, Any]] = []
+        tracked: Any = {}
+        try:
+            for task in tasks:
+                live = LocatedRows.read(current, [task], _all_rows(current), threads=threads)
+                tracked = row_tracking_columns(base, live.row_ids, live.versions)
+                adds += writer.write(live.rows, tracked, data_change=False)
+        except BaseException:
+            writer.remove()
+            raise
+        olds = base.adds([task.row for task in tasks])
+        removes = [remove_action(old, data_change=False) for old in olds]
+        changes = Changes(
+            [*removes, *adds],
+            "REORG",
+            frozenset(unquote(old["path"]) for old in olds),
+            tuple(writer.written),
+            {"predicate": json.dumps([]), "applyPurge": "true"},
+            {
+                "numRemovedFiles": len(tasks),
+                "numAddedFiles": len(adds),
+                "numDeletionVectorsRemoved": len(tasks),
+            },
+            keeps_row_ids=tracked is not None,
+        )
+        return replace(found, data_files_written=len(adds), changes=changes)
+
+    planned, committed = commit(
+        storage,
+        plan,
+        on_conflict=on_conflict,
+        job=Job("purge", job_id),
+        commit_properties=commit_properties,
+    )
+    planned = planned or _Planned()
+    return PurgeResult(
+        committed.version,
+        planned.data_files,
+        planned.data_files_written,
+        planned.rows,
+        planned.rows_purged,
+        time.perf_counter() - started,
+        committed.attempts,
+        committed.repeated,
+    )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A purge planned on one version: the counts of `PurgeResult`, and the changes to commit."""
+
+    data_files: int = 0
+    rows: int = 0
+    rows_purged: int = 0
+    data_files_written: int = 0
+    changes: Changes | None = None
+
+
+def _deleted(task: FileTask) -> float:
+    """The share of a file's rows that its vector deletes."""
+    return 0.0 if task.vector is None else task.vector.record_count / max(task.data.record_count, 1)
+
+
+def _all_rows(table: DeltaTable) -> RowFilter:
+    return RowFilter.bind(AlwaysTrue(), table.schema.schema)

@@ -1,0 +1,199 @@
+"""A Delta table registered as an Iceberg table of format version 3: the same data files, the same vectors.
+
+data files   stay where they are; both tables name them
+vectors      each record is a `deletion-vector-v1` blob as it stands: copied into Puffin files
+columns      found by Delta's ids where column mapping gives them, else by a name mapping
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
+    AddSchemaUpdate,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
+)
+
+from puffin_fast._runtime.groups import split_by_size
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.read.schema import NAME_MAPPING, ROW_TRACKING
+from puffin_fast.dv.convert import convert
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.files import write_vectors
+from puffin_fast.iceberg.commit.changes import Changes, vector_entry
+from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
+from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
+from puffin_fast.iceberg.deletes.loader import ReadAhead
+from puffin_fast.iceberg.dml.tables import create_table
+from puffin_fast.iceberg.manifest import ManifestEntry
+from puffin_fast.iceberg.plan.files import FileTask
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
+
+__all__ = ["to_iceberg"]
+
+_WIDENED = {
+    ("byte", "short"),
+    ("byte", "integer"),
+    ("byte", "long"),
+    ("short", "integer"),
+    ("short", "long"),
+} | {
+    ("integer", "long"),
+    ("float", "double"),
+}
+"""Changes of a column's type that Iceberg reads too; decimals may gain digits before the point."""
+
+
+def to_iceberg(
+    table: Any,
+    catalog: Catalog,
+    name: str | tuple[str, ...],
+    *,
+    version: int | None = None,
+    as_of: int | str | datetime | None = None,
+    location: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    filesystem: Any = None,
+) -> Table:
+    """Registers a version of a Delta table as a new Iceberg table of format version 3; no data file is copied.
+
+    The new table has the rows of that version; later commits of either table do not reach the other. Both name the same
+    data files, so that removing files of one harms the other: Delta's vacuum removes data files that newer versions of
+    the Delta table no longer have; Iceberg's expiry of snapshots and a drop with purge remove data files that the
+    Iceberg table no longer has. Do neither on one table while the other is read. The vectors are copies in the new
+    table's own files, which Delta's vacuum does not see. Rows get new row ids.
+
+    Args:
+        table, version, as_of, filesystem: as `scan` takes them. The catalog's own file access must reach the files.
+        catalog: any PyIceberg catalog.
+        name: ``"namespace.table"``; the namespace must exist.
+        location: folder of the Iceberg table's metadata and vectors; by default one in the warehouse.
+        properties: table properties.
+
+    Returns:
+        The new table, with one snapshot; with none where the version has no file.
+
+    Raises:
+        NotFoundError: no such table or version, or no such namespace.
+        InvalidInputError: the Iceberg table exists.
+        UnsupportedError: a type, or a change of a column's type, that Iceberg does not read.
+        CorruptDataError: a log or a vector that is not what it should be.
+    """
+    base = (
+        table
+        if isinstance(table, Snapshot)
+        else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
+    )
+    _check_types(base.delta_schema["fields"], base.root)
+    source = DeltaTable.of(base)
+    tasks = plan_files(source, metrics=True).tasks
+    made = create_table(catalog, name, Schema(), location=location, properties=properties)
+    try:
+        with v3_metadata(catalog):
+            catalog.commit_table(made, (AssertTableUUID(uuid=made.metadata.table_uuid),), _updates(source))
+        working = open_table(made, oldest=3)
+        run_job(working, lambda head: _Registered.of(working, tasks, base), Request())
+    except BaseException:
+        catalog.drop_table(name)
+        raise
+    return made
+
+
+def _check_types(fields: list[dict[str, Any]], root: str) -> None:
+    for field in fields:
+        for change in (field.get("metadata") or {}).get("delta.typeChanges", []):
+            types = change.get("fromType"), change.get("toType")
+            scales = [str(kind).rpartition(",")[2] for kind in types]
+            decimals = all(str(kind).startswith("decimal") for kind in types) and scales[0] == scales[1]
+            if types not in _WIDENED and not decimals:
+                raise UnsupportedError(
+                    f"{root}: column {field['name']} was changed from {types[0]} to {types[1]}: not in Iceberg"
+                )
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            _check_types(field["type"]["fields"], root)
+
+
+def _updates(source: DeltaTable) -> tuple[Any, ...]:
+    """The schema with the ids that the files have, the partitions and the name mapping."""
+    schema = Schema(*source.schema.schema.fields, schema_id=1)
+    reserved = {METADATA_COLUMNS[name].field_id for name in ROW_TRACKING}
+    names = NameMapping([mapped for mapped in source.schema.names if mapped.field_id not in reserved])
+    spec = source.schema.spec()
+    spec = type(spec)(*spec.fields, spec_id=1)
+    partitions: tuple[Any, ...] = (
+        AddPartitionSpecUpdate(spec=spec),
+        SetDefaultSpecUpdate.model_validate({"spec-id": -1}),
+    )
+    return (
+        AddSchemaUpdate(schema=schema),
+        SetCurrentSchemaUpdate.model_validate({"schema-id": -1}),
+        *(partitions if spec.fields else ()),
+        SetPropertiesUpdate(updates={NAME_MAPPING: names.model_dump_json()}),
+    )
+
+
+@dataclass(frozen=True)
+class _Registered:
+    """The files of the new table."""
+
+    changes: Changes
+
+    @classmethod
+    def of(cls, table: WorkingTable, tasks: Sequence[FileTask], base: Snapshot) -> _Registered:
+        spec_id = table.metadata.default_spec_id
+        data = {task.data.file_path: _data_entry(task.data, spec_id) for task in tasks}
+        by_path = {entry.file_path: entry for entry in data.values()}
+        added, files = list(data.values()), []
+        name = uuid.uuid4()
+        for number, group in enumerate(
+            split_by_size(_records(tasks, base), DEFAULT_TARGET_FILE_SIZE, lambda pair: len(pair[1]))
+        ):
+            path = table.location_provider().new_data_location(f"{name}-{number:05d}-deletes.puffin")
+            pairs = [(data[local].file_path, record) for local, record in group]
+            files.append(path)
+            for vector in write_vectors(path, pairs, filesystem=table.io):
+                added.append(vector_entry(vector, by_path[vector.data_file], vector.file_size))
+        return cls(Changes(added=tuple(added), new_files=tuple(files), operation="append"))
+
+
+def _data_entry(data: ManifestEntry, spec_id: int) -> ManifestEntry:
+    path = data.file_path
+    return replace(
+        data,
+        sequence_number=None,
+        file_sequence_number=None,
+        first_row_id=None,
+        spec_id=spec_id,
+        file_path=f"file://{path}" if path.startswith("/") else path,
+    )
+
+
+def _records(tasks: Sequence[FileTask], base: Snapshot) -> Iterator[tuple[str, bytes]]:
+    """The location of each data file with a vector, and the record, checked and as it stands."""
+    entries = [task.vector for task in tasks if task.vector is not None]
+    verbatim: Any = partial(convert, source="delta", target="iceberg")
+    ahead = ReadAhead(base.storage, entries, counted=True, decode=verbatim)
+    for task in tasks:
+        if task.vector is not None:
+            record: Any = ahead.take(task.vector)
+            yield task.data.file_path, record

@@ -1,0 +1,89 @@
+"""Live rows of data files in memory, each with its file, its position and its row id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_fast._runtime.streams import in_order
+from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.schema import ROW_TRACKING
+from puffin_fast.iceberg.datafile.conversion import arrow_type
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.filters import Matcher
+from puffin_fast.iceberg.scan.splits import Split, splits_of
+
+__all__ = ["LocatedRows"]
+
+_EXTRA = tuple(METADATA_COLUMNS[name] for name in ("_pos", *ROW_TRACKING))
+
+
+@dataclass(frozen=True)
+class LocatedRows:
+    """Rows of data files, in the order of the files.
+
+    Attributes:
+        rows: all columns of the table.
+        file: index of each row's data file among those that were read.
+        position: position of each row in its file.
+        row_ids, versions: the row's id and the version that committed it; null where the table does not track rows.
+    """
+
+    rows: pa.Table
+    file: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    row_ids: pa.ChunkedArray
+    versions: pa.ChunkedArray
+
+    @classmethod
+    def read(
+        cls,
+        table: DeltaTable,
+        tasks: Sequence[FileTask],
+        matcher: Matcher,
+        *,
+        case_sensitive: bool = True,
+        threads: int | None = None,
+    ) -> LocatedRows:
+        """Reads the live rows that match.
+
+        Args:
+            table: the version.
+            tasks: its data files.
+            matcher: bound to its schema.
+            case_sensitive: as the matcher was bound.
+            threads: number of files read at a time.
+        """
+        fields = table.schema.schema.fields
+        own = pa.schema([(field.name, arrow_type(field.field_type)) for field in fields])
+        # not by name: a table may have a `_pos` of its own
+        schema = pa.schema([*own, *(pa.field(column.name, column.type) for column in _EXTRA)])
+        reader = table.reader(fields, _EXTRA, matcher, schema, case_sensitive=case_sensitive)
+        numbers = {id(task): number for number, task in enumerate(tasks)}
+
+        def work(split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
+            for batch in reader.read(split):
+                yield numbers[id(split.task)], batch
+
+        workers = threads or pa.cpu_count()
+        splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
+        found = list(in_order(splits, work, workers))
+        batches = [batch for _, batch in found]
+        n = len(fields)
+        columns = [
+            pa.chunked_array([batch.column(at) for batch in batches], kind)
+            for at, kind in enumerate(schema.types)
+        ]
+        counts = [batch.num_rows for batch in batches]
+        return cls(
+            pa.Table.from_arrays(columns[:n], schema=own),
+            np.repeat(np.array([number for number, _ in found], np.int64), counts),
+            columns[n].to_numpy(),
+            columns[n + 1],
+            columns[n + 2],
+        )

@@ -1,0 +1,255 @@
+"""One request to the catalog: a new snapshot, a format version or a statistics file, and how it ended.
+
+| ends with | meaning |
+|---|---|
+| return | the catalog made the commit; the table object has the new metadata |
+| `LostRaceError`, `BusyError` | nothing happened: another commit came first, or the catalog's database was locked |
+| `CommitUnknownError` | the catalog did not answer, and the table as loaded again does not prove either |
+| other `PuffinFastError` | nothing happened: the catalog refused, or the metadata was not written |
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchTableError,
+    TooManyRequestsError,
+    UnauthorizedError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.statistics import StatisticsFile
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
+    TableRequirement,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+    update_table_metadata,
+)
+
+from puffin_fast.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
+from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit, writes_metadata
+from puffin_fast.iceberg.compat.table_updates import (
+    AssertFormatVersion,
+    AssertLastSequenceNumber,
+    AssertStatistics,
+    UpgradeToV3,
+    statistics_path,
+)
+
+__all__ = ["BusyError", "LostRaceError", "commit_snapshot", "commit_statistics", "commit_upgrade"]
+
+
+class LostRaceError(ConflictError):
+    """The catalog refused a commit because another one came first. Nothing happened, so it can be retried."""
+
+
+class BusyError(LostRaceError):
+    """The catalog's database was locked by others until its timeout. Nothing happened."""
+
+    @classmethod
+    def of(cls, name: str, error: BaseException) -> BusyError:
+        """Makes the error for a table from the one that SQLAlchemy raised."""
+        return cls(f"{name}: the catalog's database is busy: {getattr(error, 'orig', error)}")
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def commit_snapshot(
+    table: Table,
+    snapshot: Snapshot,
+    *,
+    branch: str = MAIN_BRANCH,
+    begun: Callable[[str], object] = _ignore,
+    sent: Callable[[], object] = _ignore,
+) -> None:
+    """Makes a snapshot the head of a branch, if the snapshot's parent is still the head. Its files are written.
+
+    Args:
+        table: has the new metadata afterwards. Its metadata before is the base of the commit.
+        snapshot: the branch must point to its parent. If it has none, the branch must not exist.
+        branch: created if it does not exist.
+        begun: called with the path of the new metadata before it is written, if this process writes it.
+        sent: called right before the catalog may make the commit.
+
+    Raises:
+        LostRaceError: another commit came first. Nothing happened.
+        PuffinFastError: the catalog refused for another reason. Nothing happened.
+        CommitUnknownError: neither the catalog's answer nor the table shows whether the commit happened.
+    """
+    base, head = table.metadata, snapshot.parent_snapshot_id
+    reference = base.refs.get(branch)
+    updates: tuple[TableUpdate, ...] = (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(  # type: ignore[call-arg]
+            ref_name=branch,
+            type=SnapshotRefType.BRANCH,
+            snapshot_id=snapshot.snapshot_id,
+            max_ref_age_ms=reference.max_ref_age_ms if reference else None,
+            max_snapshot_age_ms=reference.max_snapshot_age_ms if reference else None,
+            min_snapshots_to_keep=reference.min_snapshots_to_keep if reference else None,
+        ),
+    )
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        if metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
+            return True
+        now = metadata.refs.get(branch)
+        moved = (now.snapshot_id if now else None) != head or metadata.format_version != base.format_version
+        return False if moved else None
+
+    requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head)  # type: ignore[call-arg]
+    _commit(table, updates, (requirement,), landed, begun, sent)
+
+
+def commit_upgrade(
+    table: Table, *, begun: Callable[[str], object] = _ignore, sent: Callable[[], object] = _ignore
+) -> None:
+    """Raises a table's format version to 3. The next commit assigns row ids to the existing rows.
+
+    Args:
+        table: has the new metadata afterwards.
+        begun, sent: as for `commit_snapshot`.
+
+    Raises:
+        LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
+    """
+    metastore = isinstance(table.catalog, MetastoreCatalog)
+    update = (UpgradeToV3 if metastore else UpgradeFormatVersionUpdate).model_validate({"format-version": 3})
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        return True if metadata.format_version >= 3 else None
+
+    _commit(table, (update,), (), landed, begun, sent)
+
+
+def commit_statistics(
+    table: Table,
+    statistics: StatisticsFile,
+    *,
+    begun: Callable[[str], object] = _ignore,
+    sent: Callable[[], object] = _ignore,
+) -> None:
+    """Makes a statistics file that is written the one of its snapshot, in place of an earlier one.
+
+    Args:
+        table: has the new metadata afterwards.
+        statistics: the file.
+        begun, sent: as for `commit_snapshot`.
+
+    Raises:
+        LostRaceError, PuffinFastError, CommitUnknownError: as `commit_snapshot`.
+    """
+    path, snapshot_id = statistics.statistics_path, statistics.snapshot_id
+    requirements: tuple[Any, ...] = ()
+    if isinstance(table.catalog, MetastoreCatalog):
+        earlier = statistics_path(table.metadata, snapshot_id)
+        requirements = (AssertStatistics(snapshot_id=snapshot_id, statistics_path=earlier),)
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        return True if any(known.statistics_path == path for known in metadata.statistics) else None
+
+    update = SetStatisticsUpdate(statistics=statistics)  # type: ignore[call-arg]
+    _commit(table, (update,), requirements, landed, begun, sent)
+
+
+def _commit(
+    table: Table,
+    updates: tuple[TableUpdate, ...],
+    requirements: tuple[TableRequirement, ...],
+    landed: Callable[[TableMetadata], bool | None],
+    begun: Callable[[str], object],
+    sent: Callable[[], object],
+) -> None:
+    catalog, base, name = table.catalog, table.metadata, ".".join(table.name())
+    required: list[Any] = [AssertTableUUID(uuid=base.table_uuid), *requirements]
+    is_metastore = isinstance(catalog, MetastoreCatalog)
+    is_sent = not writes_metadata(catalog)
+    if is_metastore:
+        required += [
+            AssertLastSequenceNumber(last_sequence_number=getattr(base, "last_sequence_number", 0)),
+            AssertFormatVersion(format_version=base.format_version),
+        ]
+        try:
+            update_table_metadata(base, updates)
+        except ValueError as error:
+            raise InvalidInputError(f"{name}: {error}") from error
+
+    def send() -> None:
+        nonlocal is_sent
+        is_sent = True
+        sent()
+
+    if is_sent:
+        sent()
+    roll_back_returned_connections(catalog)
+    try:
+        response = catalog_for_commit(catalog, begun, send).commit_table(table, tuple(required), updates)
+    except (CommitFailedException, TooManyRequestsError) as error:
+        raise LostRaceError(f"{name}: {error}") from error
+    except PuffinFastError:
+        raise
+    except NoSuchTableError as error:
+        raise NotFoundError(f"{name}: {error}") from error
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{type(catalog).__name__} does not commit: {error}") from error
+    except Exception as error:
+        if is_locked(error):
+            raise BusyError.of(name, error) from error
+        if not is_sent:
+            raise PuffinFastError(f"{name}: the metadata could not be written: {error}") from error
+        _settle(table, error, landed)
+    else:
+        table.metadata, table.metadata_location = response.metadata, response.metadata_location
+
+
+def _settle(table: Table, error: Exception, landed: Callable[[TableMetadata], bool | None]) -> None:
+    """Loads the table after an error that leaves open whether the commit happened, and decides by its metadata."""
+    name = ".".join(table.name())
+    try:
+        fresh = table.catalog.load_table(table.name())
+        verdict = landed(fresh.metadata)
+    except Exception:
+        raise _unknown(name, error) from error
+    if verdict:
+        table.metadata, table.metadata_location = fresh.metadata, fresh.metadata_location
+        return
+    if verdict is False:
+        raise LostRaceError(f"{name}: {error}") from error
+    refused = (BadRequestError, UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
+    reason = getattr(error, "orig", error)
+    if isinstance(reason, (*refused, sqlite3.Error)):
+        raise PuffinFastError(f"{name}: the catalog refused the commit: {reason}") from error
+    raise _unknown(name, error) from error
+
+
+def _unknown(name: str, error: Exception) -> CommitUnknownError:
+    return CommitUnknownError(
+        f"{name}: it is unknown whether the commit happened, because the catalog did not answer "
+        f"({type(error).__name__}: {error}). "
+        "No file was removed. Load the table again, and repeat the job if its newest snapshot is not of this job"
+    )

@@ -1,0 +1,26 @@
+"""The filesystem inside of a table's FileIO."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.compat.versions import check_version
+
+__all__ = ["filesystem"]
+
+
+def filesystem(io: FileIO, location: str) -> tuple[Any, str]:
+    """The pyarrow or fsspec filesystem that a table's FileIO uses for a location, and the path on it."""
+    check_version()
+    if isinstance(io, PyArrowFileIO):
+        scheme, netloc, path = PyArrowFileIO.parse_location(location, io.properties)
+        return io.fs_by_scheme(scheme, netloc), path
+    if hasattr(io, "_get_fs_from_uri"):
+        from urllib.parse import urlparse
+
+        return io._get_fs_from_uri(urlparse(location), location), location
+    raise UnsupportedError(f"{type(io).__name__}: expected PyIceberg's PyArrowFileIO or FsspecFileIO")

@@ -1,0 +1,68 @@
+"""Decompresses the pages of a Parquet file, to no more than their declared number of bytes.
+
+Source: Parquet format specification, "Compression".
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import lz4.block
+import pyarrow as pa
+import zstandard
+
+__all__ = ["CODECS", "CODEC_ERRORS", "PageError", "varint_bytes"]
+
+CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)
+"""What the decompressors raise for damaged bytes."""
+
+
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+
+
+class PageError(ValueError):
+    """A page does not have the expected form."""
+
+
+def _zstd() -> Callable[[Any, int], Any]:
+    codec = zstandard.ZstdDecompressor()
+
+    def decompress(data: Any, n_bytes: int) -> Any:
+        declared = zstandard.frame_content_size(data)
+        if declared not in (-1, n_bytes):
+            raise PageError(f"{declared} bytes of zstd; expected {n_bytes}")
+        return codec.decompress(data, max_output_size=n_bytes, allow_extra_data=False)
+
+    return decompress
+
+
+def _snappy(data: Any, n_bytes: int) -> Any:
+    head = bytes(data[:5])
+    declared = sum((byte & 127) << (7 * at) for at, byte in enumerate(head[: varint_bytes(head)]))
+    if declared != n_bytes:  # Arrow returns the buffer whatever the number of bytes written
+        raise PageError(f"{declared} bytes of snappy; expected {n_bytes}")
+    return pa.decompress(data, n_bytes, "snappy")
+
+
+def _gzip(data: Any, n_bytes: int) -> Any:
+    stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+    found = stream.decompress(data, n_bytes + 1)
+    if not stream.eof or stream.unused_data:  # its checksum is compared at its end
+        raise PageError(f"gzip of more or fewer than {n_bytes} bytes")
+    return found
+
+
+def varint_bytes(data: bytes) -> int:
+    return next((at + 1 for at, byte in enumerate(data) if byte < 128), 0)
+
+
+CODECS: dict[str, Callable[[], Callable[[Any, int], Any]]] = {
+    "UNCOMPRESSED": lambda: lambda data, n_bytes: data,
+    "SNAPPY": lambda: _snappy,
+    "ZSTD": _zstd,
+    "GZIP": lambda: _gzip,
+    "LZ4": lambda: lambda data, n_bytes: lz4.block.decompress(data, uncompressed_size=n_bytes),
+}
+"""How a page is decompressed to its declared number of bytes, or more or fewer if that is wrong; by compression."""

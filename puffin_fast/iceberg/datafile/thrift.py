@@ -1,0 +1,88 @@
+"""Thrift's compact protocol, as far as Parquet's page headers and footers need it."""
+
+from __future__ import annotations
+
+__all__ = ["ThriftReader"]
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_DOUBLE_BYTES = 8
+_MAX_DEPTH = 16
+
+
+class ThriftReader:
+    """Integers, booleans, lists and structs; of all other values, None.
+
+    Attributes:
+        at: the next byte.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._depth = 0
+        self.at = 0
+
+    def struct(self) -> dict[int, object]:
+        """The fields of a struct by id.
+
+        Raises:
+            IndexError: the bytes end.
+            ValueError: a type that Parquet does not use, or structs too deep in each other.
+        """
+        fields: dict[int, object] = {}
+        field_id = 0
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_DEPTH} structs in each other")
+        while head := self._byte():
+            delta, kind = head >> 4, head & 15
+            field_id = field_id + delta if delta else self._integer()
+            fields[field_id] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind)
+        self._depth -= 1
+        return fields
+
+    def _value(self, kind: int) -> object:
+        if kind in (_I16, _I32, _I64):
+            return self._integer()
+        if kind == _STRUCT:
+            return self.struct()
+        if kind == _LIST:
+            return self._list()
+        if kind == _BINARY:
+            n_bytes = self._unsigned()
+            self.at += n_bytes
+        elif kind in (_TRUE, _FALSE, _BYTE):  # a boolean in a list has a byte of its own
+            self.at += 1
+        elif kind == _DOUBLE:
+            self.at += _DOUBLE_BYTES
+        else:
+            raise ValueError(f"Thrift type {kind}")
+        return None
+
+    def _list(self) -> list[object]:
+        head = self._byte()
+        n = head >> 4
+        if n == 15:
+            n = self._unsigned()
+        found = []
+        for _ in range(n):  # each takes one byte at least
+            if self.at >= len(self._data):
+                raise IndexError("a list that ends early")
+            found.append(self._value(head & 15))
+        return found
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self._data[self.at - 1]
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    def _integer(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)

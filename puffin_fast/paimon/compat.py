@@ -1,0 +1,478 @@
+"""pypaimon's private parts, and nothing else: planning, index files, commits, and what its scans do with vectors.
+
+pypaimon (`KNOWN_VERSIONS`) has no public API for deletion vectors. What other modules here need of it goes through
+`WorkingTable` and `patches`. All those lines are in one file, because a new pypaimon changes this file only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from puffin_fast._runtime import Source, open_source
+from puffin_fast._runtime.patches import Patch
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import paimon as codec
+from puffin_fast.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    UnsupportedError,
+)
+from puffin_fast.paimon.vectors import read_record
+
+__all__ = ["DataFile", "IndexFile", "Key", "StoredVector", "WorkingTable", "check_version", "patches"]
+
+KNOWN_VERSIONS = ("2.1",)
+
+Key = tuple[tuple[Any, ...], int, str]
+"""Partition values, bucket and name of a data file."""
+
+_ADD, _DELETE = 0, 1
+_OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.version")
+
+
+def _part(module: str, name: str) -> Any:
+    """A class or function of pypaimon.
+
+    Raises:
+        MissingExtraError: pypaimon is not installed.
+    """
+    try:
+        return getattr(importlib.import_module(f"pypaimon.{module}" if module else "pypaimon"), name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError((error.name or "pypaimon").partition(".")[0], extra="pypaimon") from error
+
+
+def check_version() -> str:
+    """The version of pypaimon.
+
+    Raises:
+        MissingExtraError: it is not installed.
+        UnsupportedError: its private parts are not known.
+    """
+    _part("", "CatalogFactory")
+    version = metadata.version("pypaimon")
+    if ".".join(version.split(".")[:2]) not in KNOWN_VERSIONS:
+        raise UnsupportedError(
+            f"pypaimon {version}: expected {' or '.join(f'{known}.x' for known in KNOWN_VERSIONS)}, "
+            "whose private parts are known"
+        )
+    return version
+
+
+# Tables ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a plan.
+
+    Attributes:
+        key: where it lies.
+        n_rows: its rows, deleted ones included.
+        path: its location.
+        split: that reads the whole of it, and applies no vector.
+    """
+
+    key: Key
+    n_rows: int
+    path: str
+    split: Any
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """An index file of deletion vectors: its manifest entry, and the ranges by data file."""
+
+    entry: Any
+    path: str
+
+    @property
+    def partition(self) -> tuple[Any, ...]:
+        """The partition's values."""
+        return tuple(self.entry.partition.values)
+
+    @property
+    def bucket(self) -> int:
+        """The bucket."""
+        return int(self.entry.bucket)
+
+    @property
+    def ranges(self) -> dict[str, Any]:
+        """The range of each data file's vector."""
+        return dict(self.entry.index_file.dv_ranges or {})
+
+
+@dataclass(frozen=True)
+class StoredVector:
+    """A vector as it is stored.
+
+    Attributes:
+        record: its bytes.
+        positions: the deleted positions.
+    """
+
+    record: bytes
+    positions: PositionBitmap
+
+
+class WorkingTable:
+    """A table to which vectors may be written.
+
+    Args:
+        table: of pypaimon, or the path of a table in a warehouse: ``<warehouse>/<database>.db/<table>``.
+
+    Attributes:
+        version: of the vectors that the table's options ask for.
+
+    Raises:
+        UnsupportedError: a table to which vectors must not be written; the reason is named.
+        NotFoundError: no table at the path.
+        InvalidInputError: neither a table nor a path.
+    """
+
+    def __init__(self, table: Any) -> None:
+        check_version()
+        if isinstance(table, str | os.PathLike):
+            table = _open(os.fspath(table).rstrip("/"))
+        if not hasattr(table, "new_read_builder") or not hasattr(table, "table_schema"):
+            raise InvalidInputError(
+                f"table: expected a table of pypaimon or its path, found {type(table).__name__}"
+            )
+        self._table = table
+        self.path = str(table.table_path)
+        self._check()
+        self.version = 2 if self._option("deletion-vectors.bitmap64") == "true" else 1
+        self.snapshot = table.snapshot_manager().get_latest_snapshot()
+
+    def _option(self, name: str) -> str:
+        return str(self._table.options.options.to_map().get(name, "")).lower()
+
+    def _check(self) -> None:
+        reasons = {
+            "a primary-key table: compaction owns its deletion vectors": self._table.is_primary_key_table,
+            "deletion vectors are not enabled: set 'deletion-vectors.enabled' = 'true'": self._option(
+                "deletion-vectors.enabled"
+            )
+            != "true",
+            "'data-evolution.enabled': its vectors are about row ids; pypaimon deletes from it": self._option(
+                "data-evolution.enabled"
+            )
+            == "true",
+            "it is opened at an older state: open it without scan options": any(
+                map(self._option, _OLD_STATES)
+            ),
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise UnsupportedError(f"{self.path}: {reason}")
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow's types."""
+        found: pa.Schema = _part("schema.data_types", "PyarrowFieldParser").from_paimon_schema(
+            self._table.fields
+        )
+        return found
+
+    def parse(self, text: str) -> Any:
+        """The predicate of a condition in SQL.
+
+        Raises:
+            InvalidInputError: it does not parse.
+        """
+        try:
+            predicate = _part("common.where_parser", "parse_where_clause")(text, self._table.fields)
+        except ValueError as error:
+            raise InvalidInputError(f"filter {text}: {error}") from error
+        if predicate is None:
+            raise InvalidInputError("filter: expected a condition, found an empty text")
+        return predicate
+
+    def files(self, predicate: Any = None) -> list[DataFile]:
+        """The data files of the newest snapshot that may hold matches."""
+        if self.snapshot is None:
+            return []
+        builder = self._frozen().new_read_builder()
+        if predicate is not None:
+            builder = builder.with_filter(predicate)
+        make = _part("read.split", "DataSplit")
+        found = []
+        for split in builder.new_scan().plan().splits():
+            for file in split.files:
+                key = (tuple(split.partition.values), split.bucket, file.file_name)
+                alone = make([file], split.partition, split.bucket, raw_convertible=True)
+                found.append(DataFile(key, file.row_count, file.physical_path(), alone))
+        return found
+
+    def _frozen(self) -> Any:
+        return self._table.copy({"scan.snapshot-id": str(self.snapshot.id)})
+
+    def rows(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
+        """All rows of a data file, deleted ones included, in their order.
+
+        Raises:
+            CorruptDataError: another number of rows than the manifest says.
+        """
+        builder = self._frozen().new_read_builder().with_projection(list(columns))
+        rows: pa.Table = builder.new_read().to_arrow([file.split])
+        if rows.num_rows != file.n_rows:
+            raise CorruptDataError(
+                "rows of a data file",
+                path=file.path,
+                expected=f"{file.n_rows} (manifest)",
+                found=rows.num_rows,
+            )
+        return rows
+
+    # Index files ---------------------------------------------------------------------------------------------
+
+    def index_files(self) -> list[IndexFile]:
+        """The index files of deletion vectors of the newest snapshot."""
+        if self.snapshot is None or not self.snapshot.index_manifest:
+            return []
+        manifest = _part("manifest.index_manifest_file", "IndexManifestFile")
+        paths = self._table.path_factory()
+        return [
+            IndexFile(
+                entry,
+                paths.bucket_index_path(
+                    tuple(entry.partition.values), entry.bucket, entry.index_file, self._table.file_io
+                ),
+            )
+            for entry in manifest(self._table).read(self.snapshot.index_manifest)
+            if entry.kind == _ADD and entry.index_file.index_type == manifest.DELETION_VECTORS_INDEX
+        ]
+
+    def vectors(self, index: IndexFile, names: Iterable[str]) -> dict[str, StoredVector]:
+        """Vectors of an index file, checked."""
+        found = {}
+        with _reading(self._table.file_io, index.path) as source:
+            for name in names:
+                where = index.ranges[name]
+                record = read_record(source, where.offset, where.length, index.path)
+                positions = codec.decode(
+                    record, cardinality=where.cardinality, path=index.path, offset=where.offset
+                )
+                found[name] = StoredVector(record, positions)
+        return found
+
+    def write_index(self, like: Any, bucket: int, records: dict[str, tuple[bytes, int]]) -> IndexFile:
+        """Writes an index file.
+
+        Args:
+            like: the partition.
+            bucket: of the data files.
+            records: record and cardinality by data file.
+        """
+        meta, file_meta = _part("index.deletion_vector_meta", "DeletionVectorMeta"), None
+        name = f"index-{uuid.uuid4()}-0"
+        path, is_external = self._table.path_factory().new_bucket_index_path(tuple(like.values), bucket, name)
+        data, ranges = bytearray([codec.FILE_VERSION]), {}
+        for data_file, (record, cardinality) in records.items():
+            length = len(record) if codec.version_of(record) == 2 else len(record) - codec.FRAME_BYTES
+            ranges[data_file] = meta(data_file, len(data), length, cardinality)
+            data += record
+        try:
+            with self._table.file_io.new_output_stream(path) as stream:
+                stream.write(bytes(data))
+        except BaseException:
+            self._table.file_io.delete_quietly(path)
+            raise
+        file_meta = _part("index.index_file_meta", "IndexFileMeta")(
+            _part("manifest.index_manifest_file", "IndexManifestFile").DELETION_VECTORS_INDEX,
+            name,
+            len(data),
+            len(ranges),
+            dv_ranges=ranges,
+            external_path=path if is_external else None,
+        )
+        return IndexFile(_entry(_ADD, like, bucket, file_meta), path)
+
+    # Commit --------------------------------------------------------------------------------------------------
+
+    def commit(self, added: Sequence[IndexFile], removed: Sequence[IndexFile]) -> int:
+        """Commits index files in one snapshot; if that fails for sure, the added files are removed.
+
+        Returns:
+            The new snapshot.
+
+        Raises:
+            ConflictError: another commit changed the same vectors or data files; the table is as it was.
+            CommitUnknownError: it is not known whether the commit happened; nothing was removed.
+        """
+        make = _part("write.commit_message", "CommitMessage")
+        messages: dict[tuple[Any, ...], Any] = {}
+        for index in (*added, *removed):
+            key = (index.partition, index.bucket)
+            if key not in messages:
+                messages[key] = make(
+                    partition=index.partition,
+                    bucket=index.bucket,
+                    new_files=[],
+                    check_from_snapshot=self.snapshot.id,
+                )
+            message, entry = messages[key], index.entry
+            if index in added:
+                message.index_adds.append(entry)
+            else:
+                gone = _entry(_DELETE, entry.partition, entry.bucket, entry.index_file)
+                message.index_deletes.append(gone)
+        commit = self._table.new_batch_write_builder().new_commit()
+        try:
+            commit.commit(list(messages.values()))
+        except Exception as error:
+            self._failed(added, error)
+        finally:
+            commit.close()
+        return int(self._table.snapshot_manager().get_latest_snapshot().id)
+
+    def _failed(self, added: Sequence[IndexFile], error: Exception) -> None:
+        """Says what a commit's failure means; returns if the commit happened."""
+        if error.__cause__ is None and "conflict" in str(error).lower():
+            self.discard(added)
+            raise ConflictError(f"{self.path}: snapshot {self.snapshot.id} is outdated: {error}") from error
+        names = {index.entry.index_file.file_name for index in added}
+        try:
+            newest = WorkingTable(self._table).index_files()
+        except Exception:
+            newest = []
+        if names & {index.entry.index_file.file_name for index in newest}:
+            return
+        files = ", ".join(index.path for index in added)
+        raise CommitUnknownError(
+            f"{self.path}: pypaimon did not say whether this commit happened: {error}; it did if the newest "
+            f"snapshot names {files}"
+        ) from error
+
+    def discard(self, added: Iterable[IndexFile]) -> None:
+        """Removes index files that no snapshot names."""
+        for index in added:
+            self._table.file_io.delete_quietly(index.path)
+
+
+def _entry(kind: int, partition: Any, bucket: int, index_file: Any) -> Any:
+    return _part("manifest.index_manifest_entry", "IndexManifestEntry")(
+        kind=kind, partition=partition, bucket=bucket, index_file=index_file
+    )
+
+
+def _open(path: str) -> Any:
+    folder, _, name = path.rpartition("/")
+    warehouse, _, database = folder.rpartition("/")
+    if not database.endswith(".db"):
+        raise NotFoundError(f"{path}: expected <warehouse>/<database>.db/<table>")
+    catalog = _part("", "CatalogFactory").create({"warehouse": warehouse or "/"})
+    try:
+        return catalog.get_table(f"{database.removesuffix('.db')}.{name}")
+    except Exception as error:  # of the catalog's own kinds
+        raise NotFoundError(f"{path}: {error}") from error
+
+
+@contextmanager
+def _reading(file_io: Any, path: str) -> Iterator[Source]:
+    try:
+        stream = file_io.new_input_stream(path)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: no such file") from error
+    with stream, open_source(stream) as source:
+        yield source
+
+
+# Scans -------------------------------------------------------------------------------------------------------
+
+
+def patches() -> Sequence[Patch]:
+    """What `accelerate` replaces."""
+    vector = _part("deletionvectors.deletion_vector", "DeletionVector")
+    base = _part("deletionvectors.bitmap_deletion_vector", "BitmapDeletionVector")
+    reader = _part("deletionvectors.apply_deletion_vector_reader", "ApplyDeletionVectorReader")
+    mapped = _part("deletionvectors.apply_deletion_vector_reader", "PositionMappedDeletionVector")
+    before = reader.read_arrow_batch
+
+    class Vector(base):  # type: ignore[misc,valid-type]
+        """A deletion vector of either version; pypaimon's own bitmap is made only for those who change it."""
+
+        def __init__(self, positions: PositionBitmap, version: int, path: str) -> None:
+            self.positions, self._version, self._path, self._made = positions, version, path, None
+
+        @property
+        def _bitmap(self) -> Any:
+            if self._version != 1:
+                raise UnsupportedError(
+                    f"{self._path}: pypaimon cannot change vectors of version {self._version}"
+                )
+            if self._made is None:
+                record = codec.encode(self.positions, version=1)
+                self._made = base.deserialize_from_bytes(record[8:-4]).bit_map()
+            return self._made
+
+        def is_deleted(self, position: int) -> bool:
+            return position in (self.positions if self._made is None else self._made)
+
+        def is_empty(self) -> bool:
+            return not self.get_cardinality()
+
+        def get_cardinality(self) -> int:
+            return len(self.positions if self._made is None else self._made)
+
+        def live(self, start: int, n_rows: int) -> Any:
+            """Which of some rows are live; None if pypaimon's own bitmap counts."""
+            return None if self._made is not None else self.positions.mask(n_rows, start=start, invert=True)
+
+        __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def read(file_io: Any, deletion_file: Any) -> Vector:
+        path, offset = deletion_file.dv_index_path, deletion_file.offset
+        with _reading(file_io, path) as source:
+            record = read_record(source, offset, deletion_file.length, path)
+        positions = codec.decode(record, cardinality=deletion_file.cardinality, path=path, offset=offset)
+        return Vector(positions, codec.version_of(record), path)
+
+    def live_rows(found: Any, start: int, n_rows: int) -> Any:
+        if isinstance(found, Vector):
+            return found.live(start, n_rows)
+        if not isinstance(found, mapped) or not isinstance(found._deletion_vector, Vector):
+            return None
+        inner, offset, positions = found._deletion_vector, found._file_offset, found._row_positions
+        if positions is None:
+            return inner.live(offset + start, n_rows)
+        if inner._made is not None or start + n_rows > len(positions):
+            return None
+        return ~inner.positions.contains(offset + np.asarray(positions[start : start + n_rows], np.int64))
+
+    def read_arrow_batch(self: Any) -> Any:
+        while True:
+            if live_rows(self._deletion_vector, self._returned_position, 0) is None:
+                return before(self)
+            batch = self._reader.read_arrow_batch()
+            if batch is None:
+                return None
+            start = self._returned_position
+            self._returned_position = start + batch.num_rows
+            live = live_rows(self._deletion_vector, start, batch.num_rows)
+            if live is None:
+                raise ValueError("Deletion vector row positions are fewer than returned rows.")
+            if live.all():
+                if batch.num_rows:
+                    return batch
+            elif live.any():
+                return batch.filter(pa.array(live))
+
+    return (
+        Patch(vector, "read", staticmethod(read), ("file_io", "deletion_file")),
+        Patch(reader, "read_arrow_batch", read_arrow_batch, ("self",)),
+    )

@@ -1,0 +1,249 @@
+"""Rows of Paimon's append tables deleted without rewriting data files; their vectors in another version.
+
+snapshot N  ->  positions of each data file  ->  index files  ->  one commit of pypaimon on N
+                                                                     | done
+                                                                     | another commit changed the same: ConflictError
+                                                                     | no answer: CommitUnknownError, nothing is removed
+
+An index file is replaced as a whole: vectors in it that stay as they are are copied byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.dv import paimon as codec
+from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.paimon.compat import DataFile, IndexFile, Key, StoredVector, WorkingTable
+from puffin_fast.paimon.predicates import columns_of, expression_of
+
+__all__ = ["DeleteResult", "convert_vectors", "delete", "delete_positions"]
+
+_POSITION = "__position"
+
+
+@dataclass(frozen=True)
+class DeleteResult:
+    """What a delete or a conversion did.
+
+    Attributes:
+        snapshot_id: the new snapshot; None when there was nothing to do, and so nothing was committed.
+        rows_deleted: rows that were not deleted before.
+        data_files: data files that lost rows.
+        vectors_written: deletion vectors written.
+        vectors_merged: those of them that took over earlier deletes of their data file.
+        n_bytes: bytes of the new index files.
+        seconds: wall time.
+    """
+
+    snapshot_id: int | None
+    rows_deleted: int = 0
+    data_files: int = 0
+    vectors_written: int = 0
+    vectors_merged: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+
+
+def delete(table: Any, predicate: Any, *, dry_run: bool = False) -> DeleteResult:
+    """Deletes the rows of an append table for which a predicate is true, in one commit.
+
+    Rows for which it is unknown, as a comparison with NULL is, stay. Data files that statistics exclude are not read.
+
+    Args:
+        table: of pypaimon, or the path of a table in a warehouse.
+        predicate: of pypaimon's `PredicateBuilder`, or its text in SQL.
+        dry_run: count rows and data files, write nothing.
+
+    Returns:
+        What was done; `snapshot_id` is None when no row matched.
+
+    Raises:
+        NotFoundError: no such table or column, or a data file that is gone.
+        InvalidInputError: a predicate that does not parse or fit its columns.
+        UnsupportedError: a primary-key table, one without deletion vectors, or a predicate that is not known.
+        CorruptDataError: a file that is not what it should be.
+        ConflictError: another commit changed the same data files or vectors; the table is as it was.
+        CommitUnknownError: it is not known whether the commit happened; nothing was removed.
+    """
+    started, working = time.perf_counter(), WorkingTable(table)
+    if isinstance(predicate, str):
+        predicate = working.parse(predicate)
+    if not hasattr(predicate, "method"):
+        raise InvalidInputError(f"predicate: expected pypaimon's or text, found {type(predicate).__name__}")
+    expression, columns = expression_of(predicate, working.schema), sorted(columns_of(predicate))
+    found = {}
+    for file in working.files(predicate):
+        rows = working.rows(file, columns).append_column(_POSITION, pa.array(np.arange(file.n_rows)))
+        try:
+            matches = rows.filter(expression)[_POSITION]
+        except pa.ArrowException as error:
+            raise InvalidInputError(f"predicate on {', '.join(columns)}: {error}") from error
+        if len(matches):
+            found[file.key] = file, PositionBitmap.from_positions(matches)
+    return _delete(working, found, started, dry_run=dry_run)
+
+
+def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = False) -> DeleteResult:
+    """Deletes rows of an append table by data file and position, in one commit.
+
+    Args:
+        table: as `delete` takes it.
+        deletes: name (or path) of a data file to positions: a `PositionBitmap`, or what it is made of. Repeats and
+            rows that are deleted already do no harm.
+        dry_run: as there.
+
+    Raises:
+        NotFoundError: a name that is no live data file.
+        InvalidInputError: a position that the data file does not have.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    started, working = time.perf_counter(), WorkingTable(table)
+    files = {file.key[2]: file for file in working.files()}
+    found: dict[Key, tuple[DataFile, PositionBitmap]] = {}
+    for path, given in deletes.items():
+        positions = given if isinstance(given, PositionBitmap) else PositionBitmap.from_positions(given)
+        file = files.get(os.path.basename(path))
+        if file is None:
+            raise NotFoundError(f"{path}: no data file of {working.path} now")
+        if positions and positions.max() >= file.n_rows:
+            raise InvalidInputError(
+                f"{path}: position {positions.max()}, but the file has {file.n_rows} rows"
+            )
+        known = found.get(file.key)
+        found[file.key] = file, positions if known is None else known[1] | positions
+    return _delete(working, found, started, dry_run=dry_run)
+
+
+def convert_vectors(table: Any, *, version: int = 2) -> DeleteResult:
+    """Rewrites the deletion vectors of an append table that are of another version, in one commit.
+
+    Paimon in Java refuses to merge into a vector of the version that the table's option
+    `deletion-vectors.bitmap64` does not ask for. This cures such a table.
+
+    Args:
+        table: as `delete` takes it.
+        version: 2 where `deletion-vectors.bitmap64` is true, else 1.
+
+    Raises:
+        InvalidInputError: no such version.
+        UnsupportedError: the table's option asks for the other version; or as `delete`.
+        LimitExceededError: a position above 2^31 - 1 for version 1.
+        CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    if version not in (1, 2):
+        raise InvalidInputError(f"version: expected 1 or 2, found {version!r}")
+    started, working = time.perf_counter(), WorkingTable(table)
+    if working.version != version:
+        raise UnsupportedError(
+            f"{working.path}: its vectors are of version {working.version}: set 'deletion-vectors.bitmap64' = "
+            f"'{str(version == 2).lower()}' first"
+        )
+    changes = _Changes(working)
+    for index in working.index_files():
+        vectors = working.vectors(index, index.ranges)
+        if any(codec.version_of(vector.record) != version for vector in vectors.values()):
+            changes.replace(index, vectors)
+            for name, vector in vectors.items():
+                if codec.version_of(vector.record) != version:
+                    changes.put(
+                        (index.partition, index.bucket, name), index.entry.partition, vector.positions
+                    )
+    written = changes.n_vectors
+    snapshot, n_bytes = changes.commit()
+    return DeleteResult(
+        snapshot, vectors_written=written, n_bytes=n_bytes, seconds=time.perf_counter() - started
+    )
+
+
+def _delete(
+    working: WorkingTable,
+    found: Mapping[Key, tuple[DataFile, PositionBitmap]],
+    started: float,
+    *,
+    dry_run: bool,
+) -> DeleteResult:
+    indexes = {
+        (index.partition, index.bucket, name): index
+        for index in working.index_files()
+        for name in index.ranges
+    }
+    changes, rows, merged = _Changes(working), 0, 0
+    for key, (file, positions) in found.items():
+        index = indexes.get(key)
+        if index is not None:
+            (before,) = working.vectors(index, [key[2]]).values()
+            if before.positions and before.positions.max() >= file.n_rows:
+                raise CorruptDataError(
+                    "deletion vector",
+                    path=index.path,
+                    expected=f"positions below {file.n_rows} (rows of {file.path})",
+                    found=before.positions.max(),
+                )
+            n_before = len(before.positions)
+            positions = before.positions | positions
+        else:
+            n_before = 0
+        if len(positions) == n_before:
+            continue
+        rows += len(positions) - n_before
+        merged += index is not None
+        if index is not None:
+            changes.replace(index)
+        changes.put(key, file.split.partition, positions)
+    written, (snapshot, n_bytes) = changes.n_vectors, (None, 0) if dry_run else changes.commit()
+    return DeleteResult(snapshot, rows, written, written, merged, n_bytes, time.perf_counter() - started)
+
+
+class _Changes:
+    """New vectors of one commit, and the index files that they replace."""
+
+    def __init__(self, working: WorkingTable) -> None:
+        self._working = working
+        self._put: dict[tuple[Any, ...], dict[str, PositionBitmap]] = {}
+        self._partitions: dict[tuple[Any, ...], Any] = {}
+        self._replaced: dict[str, tuple[IndexFile, Mapping[str, StoredVector] | None]] = {}
+        self.n_vectors = 0
+
+    def put(self, key: Key, partition: Any, positions: PositionBitmap) -> None:
+        """The new vector of a data file."""
+        self._put.setdefault(key[:2], {})[key[2]] = positions
+        self._partitions[key[:2]] = partition
+        self.n_vectors += 1
+
+    def replace(self, index: IndexFile, vectors: Mapping[str, StoredVector] | None = None) -> None:
+        """An index file goes; vectors in it without a new one are carried over."""
+        self._replaced.setdefault(index.path, (index, vectors))
+
+    def commit(self) -> tuple[int | None, int]:
+        """The new snapshot and the bytes of its index files; None where there is nothing to do."""
+        if not self._put:
+            return None, 0
+        working = self._working
+        added: list[IndexFile] = []
+        try:
+            for group, vectors in self._put.items():
+                records = {
+                    name: (codec.encode(positions, version=working.version), len(positions))
+                    for name, positions in vectors.items()
+                }
+                for index, known in self._replaced.values():
+                    if (index.partition, index.bucket) == group:
+                        stay = [name for name in index.ranges if name not in vectors]
+                        stored = working.vectors(index, stay) if known is None else known
+                        for name in stay:
+                            records[name] = stored[name].record, len(stored[name].positions)
+                added.append(working.write_index(self._partitions[group], group[1], records))
+        except BaseException:
+            working.discard(added)
+            raise
+        snapshot = working.commit(added, [index for index, _ in self._replaced.values()])
+        return snapshot, sum(index.entry.index_file.file_size for index in added)

@@ -1,0 +1,91 @@
+"""pypaimon's predicates as PyArrow's expressions: exact, or refused.
+
+pypaimon's own translation lets through every row where it knows no better, because it evaluates a second time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+
+__all__ = ["columns_of", "expression_of"]
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": operator.eq,
+    "notEqual": operator.ne,
+    "lessThan": operator.lt,
+    "lessOrEqual": operator.le,
+    "greaterThan": operator.gt,
+    "greaterOrEqual": operator.ge,
+}
+_MATCH: dict[str, Callable[[Any, str], Any]] = {
+    "startsWith": pc.starts_with,
+    "endsWith": pc.ends_with,
+    "contains": pc.match_substring,
+    "like": pc.match_like,
+}
+
+
+def columns_of(predicate: Any) -> set[str]:
+    """The columns that a predicate asks about."""
+    if predicate.method in ("and", "or"):
+        return set().union(*map(columns_of, predicate.literals))
+    return {predicate.field}
+
+
+def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
+    """The expression that is true for the rows that a predicate matches.
+
+    Args:
+        predicate: of pypaimon.
+        schema: of the table.
+
+    Raises:
+        NotFoundError: no such column.
+        InvalidInputError: a literal that the column cannot hold.
+        UnsupportedError: a method that is not known.
+    """
+    method, literals = predicate.method, list(predicate.literals or ())
+    if method in ("and", "or"):
+        combine = operator.and_ if method == "and" else operator.or_
+        return reduce(combine, [expression_of(one, schema) for one in literals])
+    name = predicate.field
+    if name not in schema.names:
+        raise NotFoundError(f"no column {name}; the table has {', '.join(schema.names)}")
+    field, kind = pc.field(name), schema.field(name).type
+
+    def value(literal: Any) -> pa.Scalar:
+        try:
+            return pa.scalar(literal, kind)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"column {name} ({kind}): {literal!r}: {error}") from error
+
+    if method == "isNull":
+        return field.is_null()
+    if method == "isNotNull":
+        return field.is_valid()
+    if method in ("in", "notIn"):
+        found = field.isin(pa.array([value(one).as_py() for one in literals if one is not None], kind))
+        if method == "in":
+            return found
+        return pc.scalar(False) if None in literals else ~found & field.is_valid()
+    if None in literals:  # unknown for every row
+        return pc.scalar(False)
+    if method in _COMPARE:
+        return _COMPARE[method](field, value(literals[0]))
+    if method == "between":
+        return (field >= value(literals[0])) & (field <= value(literals[1]))
+    if method == "notBetween":
+        return (field < value(literals[0])) | (field > value(literals[1]))
+    if method in _MATCH:
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise InvalidInputError(f"column {name} ({kind}): {method} needs text")
+        return _MATCH[method](field, literals[0])
+    raise UnsupportedError(f"predicate {method!r} on column {name}: not known")

@@ -1,0 +1,230 @@
+"""Delta tables for jobs on tables: what the Iceberg ones get of `DeleteJob` and `Job`, with one commit in Delta's log.
+
+Executors write files of records into a folder of the run, which is the prefix of their names in the log:
+``<table>/<run>/deletion_vector_<uuid>.bin``.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast import delta
+from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
+from puffin_fast.delta.dml.delete_plan import DeletePlan
+from puffin_fast.delta.log.commit import Job as DeleteId
+from puffin_fast.delta.log.commit import OnConflict, commit
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
+from puffin_fast.spark.dataframe.job_files import run_name
+from puffin_fast.spark.table.job import MAIN, Job, forgetful
+from puffin_fast.spark.table.scan import refuse, scan
+from puffin_fast.spark.worker.pack import Place
+from puffin_fast.spark.worker.tasks import Target, pack
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DeltaDelete", "DeltaDeleteResult", "DeltaJob"]
+
+
+@dataclass(frozen=True)
+class DeltaDeleteResult(delta.DeleteResult):
+    """The result of a delete from a Delta table on executors.
+
+    Attributes:
+        rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
+    """
+
+    rows_dangling: int = 0
+
+
+class DeltaDelete:
+    """A delete from a Delta table in progress, used as Iceberg's `DeleteJob`.
+
+    Attributes:
+        request: branch, job id and properties.
+        base: the version that the current attempt is planned on.
+        predicate: the filter in text, if there is one.
+    """
+
+    def __init__(self, table: Any, request: Request) -> None:
+        self.started = time.perf_counter()
+        refuse(table, "Delta", branch=None if request.branch == MAIN else request.branch)
+        self.request = request
+        self.storage = storage_of(table)
+        self.base = DeltaTable.of(snapshot(self.storage))
+        self._job = DeleteId(request.verb, request.job_id)
+        self._plan = DeltaPlan([])
+        self.predicate: str | None = None
+
+    @property
+    def metadata(self) -> TableMetadata:
+        """What the data-file reader asks for."""
+        return self.base.metadata
+
+    @property
+    def name(self) -> str:
+        """What messages call the table."""
+        return self.storage.root
+
+    def schema(self) -> Schema:
+        """The columns as PyIceberg has them."""
+        return self.base.schema.schema
+
+    def scan(self, session: SparkSession, fields: Sequence[str]) -> DataFrame:
+        """The live rows of the version that the current attempt is planned on."""
+        return scan(session, self.base.snapshot, selected_fields=fields)
+
+    def is_done(self) -> bool:
+        """Whether the log holds the job."""
+        return self._job.is_done(self.base.snapshot.transactions, self.storage.root)
+
+    def part(self, *, dry_run: bool) -> DeltaJob:
+        """One run of the job."""
+        return DeltaJob(self, dry_run=dry_run)
+
+    def tasks(self, base: object) -> list[FileTask]:
+        """The data files of the current attempt."""
+        self._plan = plan_files(self.base)
+        return list(self._plan.tasks)
+
+    def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
+        """Says that rows which others add meanwhile are looked at."""
+        return lambda entry: True
+
+    def run(
+        self,
+        plan: Callable[[Any], DeletePlan],
+        on_conflict: OnConflict,
+    ) -> DeltaDeleteResult:
+        """Plans and commits, with retries; as `DeleteJob.run`."""
+
+        def attempt(base: Snapshot) -> DeletePlan:
+            self.base = DeltaTable.of(base)
+            return plan(base)
+
+        planned, committed = commit(
+            self.storage,
+            attempt,
+            on_conflict=on_conflict,
+            job=self._job,
+            commit_properties=self.request.snapshot_properties,
+        )
+        planned = planned or DeletePlan()
+        result = DeltaDeleteResult.of(planned, committed, self.started)
+        return replace(result, rows_dangling=planned.rows_dangling)
+
+    def run_filter(
+        self,
+        row_filter: Filter,
+        work: Any,
+        on_conflict: OnConflict,
+        *,
+        case_sensitive: bool,
+    ) -> DeltaDeleteResult:
+        """Runs a delete by a row filter; as `DeleteJob.run_filter`."""
+        bound = RowFilter.bind(row_filter, self.schema(), case_sensitive=case_sensitive)
+        self.predicate = str(row_filter)
+        return self.run_matcher(bound, work, on_conflict, case_sensitive=case_sensitive)
+
+    def run_matcher(
+        self,
+        bound: Matcher,
+        work: Any,
+        on_conflict: OnConflict,
+        *,
+        case_sensitive: bool = True,
+    ) -> DeltaDeleteResult:
+        """Runs a delete by a matcher that is bound to the table's schema; as `DeleteJob.run_matcher`."""
+        schema = self.schema()
+
+        def plan(base: Snapshot) -> DeletePlan:
+            if self.schema() != schema:
+                raise UnsupportedError(
+                    f"{base.root}: version {base.version} changed the columns; run it again"
+                )
+            self._plan = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True)
+            finder = self.base.finder(bound, case_sensitive=case_sensitive)
+            return work(list(self._plan.tasks), finder, self.conflict_filter(bound))  # type: ignore[no-any-return]
+
+        return self.run(plan, on_conflict)
+
+    def task_of(self) -> dict[str, FileTask]:
+        """The data files of the current attempt by path."""
+        return {task.data.file_path: task for task in self._plan.tasks}
+
+
+class DeltaJob(Job):
+    """One run of a delete from a Delta table."""
+
+    def __init__(self, job: DeltaDelete, *, dry_run: bool = False) -> None:
+        self._delete = job
+        self.name = run_name(job.request.job_id, "delete")
+        self.place = Place(
+            f"{job.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
+        )
+        self.dangling = 0
+        self.entries, self.superseded = [], {}
+
+    def target(self) -> bytes:
+        """The packed `Target` for executors."""
+        base = self._delete.base
+        return pack(
+            Target(
+                base.snapshot.storage,
+                forgetful(base.metadata),
+                self.place,
+                by_name=base.schema.by_name,
+                decode=codec.decode,
+            )
+        )
+
+    def listing(self) -> Any:
+        """The filesystem that lists the folder of its files."""
+        return self._delete.storage.filesystem
+
+    def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
+        """The changes that a delete commits; with ``dry_run`` only their counts."""
+        tasks, sizes, written = self._delete.task_of(), dict[str, int](), Written()
+        for outcome in outcomes:
+            task, vector = tasks[outcome.task.data.file_path], outcome.vector
+            written.rows += outcome.n_new
+            if vector is not None:
+                sizes[vector.path] = vector.file_size
+                written.merged += task.vector is not None
+            found = NewDeletes(task, None, outcome.n_new)
+            written.changes.append((found, None if vector is None else self._descriptor(vector)))
+        if self.place.dry_run:
+            return DeletePlan(written, rows_dangling=self.dangling)
+        written.n_bytes = sum(sizes.values())
+        written.files = [f"{self.name}/{path.rpartition('/')[2]}" for path in sizes]
+        return DeletePlan.of(
+            self._delete.base.snapshot,
+            written,
+            predicate=self._delete.predicate,
+            looks_at_rows=conflict_filter is not None,
+            rows_dangling=self.dangling,
+        )
+
+    def _descriptor(self, vector: Any) -> dict[str, Any]:
+        name = uuid.UUID(vector.path.rpartition("/deletion_vector_")[2].removesuffix(".bin"))
+        return {
+            "storageType": "u",
+            "pathOrInlineDv": self.name + codec.z85_encode(name.bytes),
+            "offset": vector.offset,
+            "sizeInBytes": vector.length - codec.FRAME_BYTES,
+            "cardinality": vector.cardinality,
+        }

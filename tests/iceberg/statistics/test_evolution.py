@@ -1,0 +1,138 @@
+"""Laws of NDV statistics on tables whose schema, spec, references and writers change."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from puffin_fast import errors, iceberg
+from tests import theta_oracle as oracle
+from tests.iceberg.conftest import RacingCatalog, local
+from tests.iceberg.statistics.test_collect import blob_of, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.table import Table
+
+
+def numbers(start: int, stop: int, kind: pa.DataType | None = None) -> pa.Table:
+    return pa.table({"n": pa.array(range(start, stop), kind or pa.int64())})
+
+
+def changed(catalog: RacingCatalog, table: Table, change: Callable[[Any], object]) -> None:
+    with iceberg.v3_metadata(catalog), table.update_schema() as update:
+        change(update)
+
+
+def test_references_and_times_select_snapshots_as_scan_does(racing: RacingCatalog) -> None:
+    table = make(racing, numbers(0, 5))
+    first = table.metadata.snapshots[0]
+    with iceberg.v3_metadata(racing):
+        table.manage_snapshots().create_tag(first.snapshot_id, "v1").commit()
+    iceberg.append(table, numbers(5, 9))
+    now = datetime.datetime.fromtimestamp(first.timestamp_ms / 1000, datetime.UTC)
+    assert iceberg.collect_ndv(table, tag="v1").snapshot_id == first.snapshot_id
+    for selected in ({"tag": "v1"}, {"as_of": first.timestamp_ms}, {"as_of": now.isoformat()}):
+        assert not iceberg.collect_ndv(table, **selected).committed
+        assert iceberg.ndv(table, **selected)["ndv"].to_pylist() == [5]
+    assert iceberg.collect_ndv(table, branch="main").ndv == {"n": 9}
+    with pytest.raises(errors.InvalidInputError, match="expected one of"):
+        iceberg.ndv(table, tag="v1", branch="main")
+    with pytest.raises(errors.NotFoundError, match="tag 'nope'"):
+        iceberg.collect_ndv(table, tag="nope")
+
+
+def test_a_renamed_column_is_found_by_its_new_name(racing: RacingCatalog) -> None:
+    table = make(racing, numbers(0, 5))
+    changed(racing, table, lambda update: update.rename_column("n", "m"))
+    assert iceberg.collect_ndv(table, ["m"]).ndv == {"m": 5}
+    assert iceberg.ndv(table)["column"].to_pylist() == ["m"]
+    snapshot_id = table.metadata.current_snapshot_id
+    assert iceberg.ndv(table, ["n"], snapshot_id=snapshot_id)["column"].to_pylist() == ["n"]
+    with pytest.raises(errors.NotFoundError, match="column 'n': the table has m"):
+        iceberg.collect_ndv(table, ["n"])
+
+
+def test_a_column_of_the_same_name_is_another_column(racing: RacingCatalog) -> None:
+    table = make(racing, numbers(0, 5))
+    changed(racing, table, lambda update: update.add_column("other", LongType()))
+    iceberg.append(table, pa.table({"n": [7], "other": [8]}))
+    iceberg.collect_ndv(table)
+    changed(racing, table, lambda update: update.delete_column("n"))
+    changed(racing, table, lambda update: update.add_column("n", StringType()))
+    assert iceberg.ndv(table)["column"].to_pylist() == ["other"]
+    with pytest.raises(errors.NotFoundError, match="column 'n': added after the snapshot"):
+        iceberg.collect_ndv(table, ["n"])
+    iceberg.append(table, pa.table({"n": ["a", "b"], "other": [8, 9]}))
+    assert iceberg.collect_ndv(table).ndv == {"n": 2, "other": 2}
+    assert blob_of(table, "n") == oracle.canonical(["a", "b"], "string")
+
+
+def test_a_promotion_without_a_snapshot_changes_nothing(racing: RacingCatalog) -> None:
+    table = make(racing, numbers(0, 5, pa.int32()))
+    iceberg.collect_ndv(table)
+    changed(racing, table, lambda update: update.update_column("n", LongType()))
+    assert not iceberg.collect_ndv(table).committed
+    assert blob_of(table, "n") == oracle.canonical(range(5), "int")
+    iceberg.append(table, numbers(3, 8))
+    assert iceberg.collect_ndv(table).files_read == 2
+    assert blob_of(table, "n") == oracle.canonical(range(8), "long")
+
+
+def test_overlap_compares_the_types_that_were_hashed(racing: RacingCatalog) -> None:
+    ints = make(racing, numbers(0, 5, pa.int32()), name="n.ints")
+    longs = make(racing, numbers(3, 8), name="n.longs")
+    iceberg.collect_ndv(ints)
+    iceberg.collect_ndv(longs)
+    changed(racing, ints, lambda update: update.update_column("n", LongType()))
+    iceberg.append(ints, numbers(5, 7))  # n is a long now, but its statistics are of ints
+    with pytest.raises(errors.InvalidInputError, match=r"'n' \(int, .*'n' \(long, .*not hashed alike"):
+        iceberg.ndv_overlap((ints, "n"), (longs, "n"))
+    iceberg.collect_ndv(ints)
+    assert iceberg.ndv_overlap((ints, "n"), (longs, "n")).both.estimate == 4
+
+
+def test_statistics_of_an_unknown_type_are_not_compared(racing: RacingCatalog) -> None:
+    """The snapshot that was counted has expired, and the column had two types."""
+    table = make(racing, numbers(0, 5, pa.int32()))
+    changed(racing, table, lambda update: update.add_column("other", LongType()))
+    iceberg.append(table, pa.table({"n": pa.array([5], pa.int32()), "other": [1]}))
+    iceberg.collect_ndv(table, ["n"])
+    counted = table.metadata.current_snapshot_id
+    changed(racing, table, lambda update: update.update_column("n", LongType()))
+    iceberg.append(table, pa.table({"n": [6], "other": [1]}))
+    iceberg.collect_ndv(table, ["other"])  # carries the blob of "n" over
+    with iceberg.v3_metadata(racing):
+        table.maintenance.expire_snapshots().by_id(counted).commit()
+    with pytest.raises(errors.InvalidInputError, match=f"its type in snapshot {counted}"):
+        iceberg.ndv_overlap((table, "n"), (table, "other"))
+    assert iceberg.collect_ndv(table, ["n"]).ndv == {"n": 7}
+    assert blob_of(table, "n") == oracle.canonical(range(7), "long")
+
+
+def test_identity_partition_columns_that_files_lack_are_counted(
+    racing: RacingCatalog, tmp_path: Path
+) -> None:
+    """As Hive's files that were added to a table: the values are in the manifests alone."""
+    import pyarrow.parquet as pq
+
+    schema = Schema(NestedField(1, "p", StringType()), NestedField(2, "v", LongType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "p"))
+    table = racing.create_table("n.t", schema, partition_spec=spec, properties={"format-version": "2"})
+    for at, value in enumerate(["a", "b", "a", None]):
+        table.append(pa.table({"p": pa.array([value], pa.string()), "v": pa.array([at], pa.int64())}))
+    for task in iceberg.plan_files(table).tasks:
+        path = local(task.data.file_path)
+        pq.write_table(pq.read_table(path, partitioning=None).drop(["p"]), path)
+    assert iceberg.collect_ndv(table).ndv == {"p": 2, "v": 4}
+    assert blob_of(table, "p") == oracle.canonical(["a", "b"], "string")
+    assert iceberg.collect_ndv(table, incremental=False, threads=1).ndv == {"p": 2, "v": 4}

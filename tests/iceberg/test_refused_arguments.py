@@ -1,0 +1,106 @@
+"""Every argument of every public function refuses values of another type or range by name, and nothing is written."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.errors import InvalidInputError
+from tests.iceberg.conftest import files_of
+
+if TYPE_CHECKING:
+    from tests.iceberg.conftest import RacingCatalog
+
+ROWS = pa.table({"id": pa.array(range(10), pa.int64()), "ts": pa.array([0] * 10, pa.timestamp("us"))})
+
+FLAG: list[Any] = ["false", None, 1, "", []]
+NAME: list[Any] = ["", "  ", 5, ["x"], {}, b"x"]
+NAMES: list[Any] = ["id", 5, True, [5], [None], b"id", {"id": 1}]
+
+WRONG: dict[str, list[Any]] = {
+    "as_of": ["", "x", 1.5, True, [], {}],
+    "branch": NAME,
+    "case_sensitive": FLAG,
+    "columns": [*NAMES, []],
+    "data_files": FLAG,
+    "dry_run": FLAG,
+    "incremental": ["yes", True, None, 5],
+    "insert": FLAG,
+    "job_id": NAME,
+    "keep": [5, True, "x", ["x"], [None]],
+    "left": [None, 5, "x", [], (None,), ("n.t", 5)],
+    "limit": ["3", -1, 1.5, True, math.nan, [], b"3"],
+    "location": NAME,
+    "metrics": FLAG,
+    "n_std_dev": [0, 4, "2", 1.5, None],
+    "name": [None, 5, "", " ", "t", ".t", "n.", [], [5], ["t"], b"n.t"],
+    "null_safe": FLAG,
+    "older_than": [5, None, "1 day"],
+    "on": [5, True, [], [5], [None], b"id", {"id": 1}],
+    "on_conflict": [None, 5, "", "replace"],
+    "partition_spec": [*NAMES, None, ["day(id)"], ["bucket[0](id)"], ["day(ts)", "hour(ts)"]],
+    "properties": [5, "x", ["x"], [("a", "b")], {"a": 1}, {"a": None}, {1: "a"}],
+    "right": [None, 5, "x", [], (None,), ("n.t", 5)],
+    "row_filter": [None, 5, [], {}, b"id = 1", "", "id ="],
+    "schema": [None, 5, "id long", [], {"id": "long"}],
+    "selected_fields": [*NAMES, None],
+    "share": [-1, 1.5, "0.5", None, True, math.nan, []],
+    "skip_unchanged": FLAG,
+    "snapshot_id": ["1", True, 1.5, [], {}, ""],
+    "snapshot_properties": [5, "x", ["x"], {"a": 1}, {1: "a"}],
+    "string_views": FLAG,
+    "superseded": FLAG,
+    "tag": NAME,
+    "target_file_size": ["3", -1, 0, 1.5, True, []],
+    "threads": ["2", -1, 0, 1.5, True, math.nan, []],
+    "update": FLAG,
+}
+"""By the name of an argument. `table`, `catalog` and rows: tests/iceberg/dml/test_given_arguments.py."""
+
+ROWS_OR_TABLES = {"catalog", "data", "deletes", "keys", "table"}
+FUNCTIONS = [
+    name
+    for name in iceberg.__all__
+    if inspect.isfunction(getattr(iceberg, name)) and name not in ("accelerate", "v3_metadata")
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_wrong_arguments_are_refused_by_name(racing: RacingCatalog, function: str) -> None:
+    table = iceberg.create_table(racing, "n.t", ROWS.schema)
+    iceberg.append(table, ROWS)
+    iceberg.collect_ndv(table)
+    none = pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+    given: dict[str, Any] = {
+        "table": table,
+        "catalog": racing,
+        "name": "n.u",
+        "schema": ROWS.schema,
+        "data": ROWS,
+        "keys": ROWS.slice(0, 1),
+        "deletes": none,
+        "row_filter": "id = 77",
+        "left": (table, "id"),
+        "right": (table, "id"),
+    }
+    call: Callable[..., Any] = getattr(iceberg, function)
+    parameters = inspect.signature(call).parameters
+    needed = {name: given[name] for name, p in parameters.items() if p.default is p.empty}
+    if "on" in parameters:
+        needed["on"] = "id"
+    before, location = files_of(table), table.metadata_location
+    for name in parameters.keys() - ROWS_OR_TABLES:
+        for wrong in WRONG[name]:
+            with pytest.raises(InvalidInputError) as caught:
+                call(**{**needed, name: wrong})
+            shown = "filter" if name == "row_filter" else name.removesuffix("s")
+            assert shown in str(caught.value), (name, wrong)
+    assert files_of(table) == before
+    assert table.refresh().metadata_location == location
+    assert not racing.table_exists("n.u")

@@ -1,0 +1,390 @@
+"""Paimon tables through pypaimon: its scans accelerated, rows deleted, vectors converted.
+
+pypaimon needs an older PyArrow than the other tests: ``make test-paimon`` runs these in an environment of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import arrow, errors, paimon
+from puffin_fast.paimon.compat import WorkingTable
+
+pytestmark = pytest.mark.pypaimon
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "paimon"
+ANSWERS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())
+APPEND = ("app_v1_part", "app_v2", "app_mix")
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def catalog(warehouse: Path) -> Any:
+    from pypaimon import CatalogFactory
+
+    return CatalogFactory.create({"warehouse": str(warehouse)})
+
+
+@pytest.fixture
+def accelerated() -> Iterator[None]:
+    with paimon.accelerate():
+        yield
+
+
+def rows_of(table: Any, *columns: str) -> pa.Table:
+    builder = table.new_read_builder()
+    builder = builder.with_projection(list(columns)) if columns else builder
+    return builder.new_read().to_arrow(builder.new_scan().plan().splits())
+
+
+def ids(table: Any) -> list[int]:
+    return sorted(rows_of(table, "id")["id"].to_pylist())
+
+
+def state(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def append(catalog: Any, name: str, rows: pa.Table, **options: str) -> Any:
+    """A new append table with vectors."""
+    from pypaimon import Schema
+
+    options = {"deletion-vectors.enabled": "true", **options}
+    schema = Schema.from_pyarrow_schema(rows.schema, options=options)
+    catalog.create_table(name, schema, False)
+    table = catalog.get_table(name)
+    builder = table.new_batch_write_builder()
+    write, commit = builder.new_write(), builder.new_commit()
+    write.write_arrow(rows)
+    commit.commit(write.prepare_commit())
+    write.close()
+    commit.close()
+    return table
+
+
+# Scans -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_accelerated_scans_read_the_live_rows(name: str, catalog: Any, accelerated: None) -> None:
+    found = ids(catalog.get_table(f"d.{name}"))
+    if name == "pk_v2":  # every tenth row deleted, then every 77th written again
+        assert found == sorted({i for i in range(300) if i % 10} | set(range(0, 300, 77)))
+    else:
+        assert found == sorted(set(found))
+        gone = sum(len(file["deleted"]) for file in ANSWERS[name]["files"].values())
+        assert len(found) == 300 - gone
+
+
+def test_the_acceleration_ends_with_the_last_undo(catalog: Any) -> None:
+    table = catalog.get_table("d.app_v2")
+    first, second = paimon.accelerate(), paimon.accelerate()
+    first.undo()
+    first.undo()
+    assert len(ids(table)) == 257
+    second()
+    with pytest.raises(RuntimeError, match="magic"):
+        ids(table)
+
+
+def test_another_pypaimon_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pypaimon.deletionvectors.apply_deletion_vector_reader import ApplyDeletionVectorReader
+
+    from puffin_fast.paimon import compat
+
+    monkeypatch.setattr(compat, "KNOWN_VERSIONS", ("1.0",))
+    with pytest.raises(errors.UnsupportedError, match=r"expected 1\.0\.x"):
+        paimon.accelerate()
+    monkeypatch.undo()
+    monkeypatch.setattr(ApplyDeletionVectorReader, "read_arrow_batch", lambda self, other: None)
+    with pytest.raises(errors.UnsupportedError, match="read_arrow_batch"):
+        paimon.accelerate()
+
+
+@pytest.mark.parametrize("form", ["1", "2"])
+def test_batches_of_a_file_are_filtered_by_position(form: str, catalog: Any, accelerated: None) -> None:
+    """Batches without a live row, with live rows only, and vectors that end before the file does."""
+    rows = pa.table({"id": pa.array(range(10_000), pa.int64())})
+    options = {"deletion-vectors.bitmap64": str(form == "2").lower(), "read.batch-size": "1000"}
+    table = append(catalog, "d.batches", rows, **options)
+    deleted = {*range(1000, 3000), 5, 999, 3000, *range(4000, 5000, 3)}
+    (name,) = (file.key[2] for file in WorkingTable(table).files())
+    assert paimon.delete_positions(table, {name: sorted(deleted)}).rows_deleted == len(deleted)
+    assert ids(table) == [i for i in range(10_000) if i not in deleted]
+    predicate = table.new_read_builder().new_predicate_builder().greater_than("id", 4990)
+    builder = table.new_read_builder().with_filter(predicate)
+    found = builder.new_read().to_arrow(builder.new_scan().plan().splits())["id"].to_pylist()
+    assert sorted(found) == [i for i in range(4991, 10_000) if i not in deleted]
+    assert set(paimon.vectors(table.table_path)["version"].to_pylist()) == {int(form)}
+
+
+# Deletes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", APPEND)
+def test_a_delete_takes_its_rows_and_no_others(name: str, catalog: Any, accelerated: None) -> None:
+    table = catalog.get_table(f"d.{name}")
+    before, old = ids(table), paimon.vectors(table.table_path)
+    counted = paimon.delete(table, "id < 50 AND id >= 10", dry_run=True)
+    assert paimon.vectors(table.table_path) == old
+    done = paimon.delete(table, "id < 50 AND id >= 10")
+    kept = [i for i in before if not 10 <= i < 50]
+    assert ids(table) == kept
+    assert done.rows_deleted == counted.rows_deleted == len(before) - len(kept) > 0
+    assert done.snapshot_id == table.snapshot_manager().get_latest_snapshot().id
+    new = paimon.vectors(table.table_path)
+    assert sum(new["cardinality"].to_pylist()) - sum(old["cardinality"].to_pylist()) == done.rows_deleted
+    again = paimon.delete(table, "id < 50 AND id >= 10")
+    assert (again.snapshot_id, again.rows_deleted) == (None, 0)
+    builder = table.new_read_builder().new_predicate_builder()
+    last = paimon.delete(table.table_path, builder.is_in("id", [1, 2, 3, 299]))
+    assert ids(table) == [i for i in kept if i not in (1, 2, 3, 299)]
+    assert last.vectors_written == last.data_files
+
+
+def test_pypaimon_reads_what_was_deleted_through_version_1(catalog: Any) -> None:
+    table = catalog.get_table("d.app_v1_part")
+    before = ids(table)
+    paimon.delete(table, "part = 1 AND id < 100")
+    assert ids(table) == [i for i in before if not (i % 3 == 1 and i < 100)]
+
+
+def test_vectors_that_stay_are_carried_over(catalog: Any, accelerated: None) -> None:
+    table = catalog.get_table("d.app_v2")
+    old = {row["file_name"]: row["blob"] for row in paimon.vectors(table.table_path).to_pylist()}
+    name = sorted(old)[0]
+    positions = set(arrow.decode(pa.array([old[name]], pa.large_binary())).to_pylist()[0])
+    free = next(i for i in range(50) if i not in positions)
+    assert paimon.delete_positions(table, {f"/any/folder/{name}": [free, free]}).rows_deleted == 1
+    new = {row["file_name"]: row["blob"] for row in paimon.vectors(table.table_path).to_pylist()}
+    assert set(new) == set(old)
+    assert {file for file in old if new[file] != old[file]} == {name}
+
+
+def test_a_table_without_vectors_and_a_whole_file_work(catalog: Any, accelerated: None) -> None:
+    table = append(catalog, "d.fresh", pa.table({"id": pa.array(range(100), pa.int64())}))
+    assert paimon.delete(table, "id >= 0").rows_deleted == 100
+    assert ids(table) == []
+    empty = append(catalog, "d.none", pa.table({"id": pa.array([], pa.int64())}))
+    assert paimon.delete(empty, "id >= 0").snapshot_id is None
+
+
+VALUES = pa.table(
+    {
+        "id": pa.array(range(12), pa.int64()),
+        "n": pa.array([None, 1, 2, 3, None, 5, 6, 7, 8, 9, 10, None], pa.int32()),
+        "t": ["ab", None, "abc", "b%", "xab", "", None, "ABC", "a_c", "zz", "ab\n", "b"],
+        "d": [None if i % 4 == 0 else Decimal(i) / 4 for i in range(12)],
+        "day": [None if i == 3 else date(2024, 1, 1 + i) for i in range(12)],
+    },
+    schema=pa.schema(
+        [
+            ("id", pa.int64()),
+            ("n", pa.int32()),
+            ("t", pa.string()),
+            ("d", pa.decimal128(10, 2)),
+            ("day", pa.date32()),
+        ]
+    ),
+)
+Row = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("make", "matches"),
+    [
+        (lambda b: b.equal("n", 5), lambda r: r["n"] == 5),
+        (lambda b: b.not_equal("n", 5), lambda r: r["n"] not in (None, 5)),
+        (lambda b: b.is_in("n", [1, None, 9]), lambda r: r["n"] in (1, 9)),
+        (lambda b: b.is_not_in("n", [1, 9]), lambda r: r["n"] not in (None, 1, 9)),
+        (lambda b: b.is_not_in("n", [1, None]), lambda r: False),
+        (lambda b: b.equal("n", None), lambda r: False),
+        (lambda b: b.is_null("n"), lambda r: r["n"] is None),
+        (lambda b: b.is_not_null("t"), lambda r: r["t"] is not None),
+        (lambda b: b.between("n", 2, 6), lambda r: r["n"] is not None and 2 <= r["n"] <= 6),
+        (lambda b: b.not_between("n", 2, 6), lambda r: r["n"] is not None and not 2 <= r["n"] <= 6),
+        (lambda b: b.startswith("t", "ab"), lambda r: (r["t"] or "").startswith("ab")),
+        (lambda b: b.endswith("t", "c"), lambda r: (r["t"] or "").endswith("c")),
+        (lambda b: b.contains("t", "%"), lambda r: "%" in (r["t"] or "")),
+        (lambda b: b.like("t", "a_c"), lambda r: r["t"] in ("abc", "a_c")),
+        (lambda b: b.less_than("d", Decimal("1.50")), lambda r: r["d"] is not None and r["d"] < 1.5),
+        (lambda b: b.greater_or_equal("day", date(2024, 1, 8)), lambda r: r["id"] >= 7),
+        (
+            lambda b: b.or_predicates(
+                [b.equal("id", 0), b.and_predicates([b.is_null("t"), b.less_than("n", 3)])]
+            ),
+            lambda r: r["id"] in (0, 1),
+        ),
+    ],
+)
+def test_predicates_mean_what_sql_says(
+    make: Callable[[Any], Any], matches: Callable[[Row], bool], catalog: Any, accelerated: None
+) -> None:
+    table = append(catalog, "d.values", VALUES)
+    predicate = make(table.new_read_builder().new_predicate_builder())
+    done = paimon.delete(table, predicate)
+    expected = [row["id"] for row in VALUES.to_pylist() if not matches(row)]
+    assert ids(table) == expected
+    assert done.rows_deleted == VALUES.num_rows - len(expected)
+
+
+# Conversion --------------------------------------------------------------------------------------------------
+
+
+def test_conversion_leaves_the_rows_and_one_version(catalog: Any, accelerated: None) -> None:
+    table = catalog.get_table("d.app_mix")
+    before, old = ids(table), paimon.vectors(table.table_path)
+    assert sorted(old["version"].to_pylist()) == [1, 2]
+    done = paimon.convert_vectors(table)
+    assert (done.vectors_written, done.rows_deleted) == (1, 0)
+    new = paimon.vectors(table.table_path)
+    assert new["version"].to_pylist() == [2, 2]
+    assert ids(table) == before
+    assert paimon.convert_vectors(table).snapshot_id is None
+    with pytest.raises(errors.UnsupportedError, match="bitmap64"):
+        paimon.convert_vectors(table, version=1)
+    with pytest.raises(errors.InvalidInputError, match="1 or 2"):
+        paimon.convert_vectors(table, version=3)
+
+
+# What is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "predicate", "error", "named"),
+    [
+        ("pk_v2", "id = 1", errors.UnsupportedError, "compaction"),
+        ("app_v2", "nothing = 1", errors.PuffinFastError, "nothing"),
+        ("app_v2", "id =", errors.InvalidInputError, "id ="),
+        ("app_v2", "", errors.InvalidInputError, "empty"),
+        ("app_v2", 5, errors.InvalidInputError, "predicate"),
+        ("app_v9", "id = 1", errors.NotFoundError, "app_v9"),
+    ],
+)
+def test_refusals_name_their_reason_and_leave_the_table(
+    name: str, predicate: Any, error: type[Exception], named: str, warehouse: Path, accelerated: None
+) -> None:
+    before = state(warehouse)
+    with pytest.raises(error, match=named):
+        paimon.delete(warehouse / "d.db" / name, predicate)
+    assert state(warehouse) == before
+
+
+def test_tables_and_positions_that_cannot_be_are_refused(catalog: Any, warehouse: Path) -> None:
+    table = catalog.get_table("d.app_v2")
+    plain = append(catalog, "d.plain", pa.table({"id": [1, 2]}), **{"deletion-vectors.enabled": "false"})
+    before = state(warehouse)
+    (name, *_) = paimon.vectors(table.table_path)["file_name"].to_pylist()
+    with pytest.raises(errors.UnsupportedError, match="not enabled"):
+        paimon.delete(plain, "id = 1")
+    with pytest.raises(errors.UnsupportedError, match="older state"):
+        paimon.delete(table.copy({"scan.snapshot-id": "2"}), "id = 1")
+    with pytest.raises(errors.InvalidInputError, match="position 100000"):
+        paimon.delete_positions(table, {name: [100_000]})
+    with pytest.raises(errors.NotFoundError, match="data-none"):
+        paimon.delete_positions(table, {"data-none": [1]})
+    with pytest.raises(errors.InvalidInputError, match="expected a table"):
+        paimon.delete(5, "id = 1")
+    assert state(warehouse) == before
+
+
+@pytest.mark.parametrize("name", APPEND)
+def test_torn_index_files_are_named_and_nothing_changes(
+    name: str, warehouse: Path, accelerated: None
+) -> None:
+    folder = warehouse / "d.db" / name
+    for path in (folder / "index").iterdir():
+        path.write_bytes(path.read_bytes()[:-3])
+    before = state(warehouse)
+    with pytest.raises(errors.CorruptDataError, match="index-"):
+        paimon.delete(folder, "id >= 0")
+    assert state(warehouse) == before
+
+
+def test_another_commit_on_the_same_vectors_is_a_conflict(
+    catalog: Any, warehouse: Path, monkeypatch: pytest.MonkeyPatch, accelerated: None
+) -> None:
+    table = catalog.get_table("d.app_v2")
+    before, commit, others = ids(table), WorkingTable.commit, iter(["id = 11"])
+
+    def late(self: WorkingTable, added: Any, removed: Any) -> int:
+        if (other := next(others, None)) is not None:
+            paimon.delete(table.table_path, other)
+        return commit(self, added, removed)
+
+    monkeypatch.setattr(WorkingTable, "commit", late)
+    files = set((warehouse / "d.db" / "app_v2" / "index").iterdir())
+    with pytest.raises(errors.ConflictError, match="outdated"):
+        paimon.delete(table, "id = 12")
+    assert ids(table) == [i for i in before if i != 11]
+    assert len(set((warehouse / "d.db" / "app_v2" / "index").iterdir()) - files) == 1
+    assert paimon.delete(table, "id = 12").rows_deleted == 1
+
+
+def test_first_vectors_of_a_file_conflict_too(
+    catalog: Any, monkeypatch: pytest.MonkeyPatch, accelerated: None
+) -> None:
+    table = append(catalog, "d.fresh", pa.table({"id": pa.array(range(100), pa.int64())}))
+    commit, others = WorkingTable.commit, iter(["id = 11"])
+
+    def late(self: WorkingTable, added: Any, removed: Any) -> int:
+        if (other := next(others, None)) is not None:
+            paimon.delete(table, other)
+        return commit(self, added, removed)
+
+    monkeypatch.setattr(WorkingTable, "commit", late)
+    with pytest.raises(errors.ConflictError):
+        paimon.delete(table, "id = 12")
+    assert ids(table) == [i for i in range(100) if i != 11]
+
+
+def test_racing_deletes_lose_nothing(catalog: Any, warehouse: Path, accelerated: None) -> None:
+    table = append(catalog, "d.race", pa.table({"id": pa.array(range(100), pa.int64())}))
+    path = warehouse / "d.db" / "race"
+
+    def one(number: int) -> int:
+        for _ in range(50):
+            try:
+                return paimon.delete(path, f"id = {number}").rows_deleted
+            except errors.ConflictError:
+                continue
+        raise AssertionError("never committed")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(one, range(0, 100, 10))) == [1] * 10
+    assert ids(table) == [i for i in range(100) if i % 10]
+
+
+def test_the_command_line_takes_a_path(warehouse: Path, accelerated: None) -> None:
+    from click.testing import CliRunner
+
+    from puffin_fast.cli import main
+
+    def run(*arguments: object) -> Any:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+    table = warehouse / "d.db" / "app_mix"
+    done = run("delete", table, "--row-filter", "id < 20", "--output", "json")
+    assert json.loads(done.stdout)[0]["rows_deleted"] == 18
+    assert run("delete", table, "--row-filter", "id < 20", "--branch", "b").exit_code == 1
+    assert "--job-id" in run("delete", table, "--row-filter", "id < 20", "--job-id", "b").stderr
+    assert "compaction" in run("delete", warehouse / "d.db" / "pk_v2", "--row-filter", "id < 20").stderr
+    converted = run("convert", table, "--to", "paimon-v2", "--output", "json")
+    assert json.loads(converted.stdout)[0]["to"] == "paimon-v2"
+    assert set(paimon.vectors(table)["version"].to_pylist()) == {2}
+    assert "paimon-v1" in run("convert", table, "--to", "iceberg").stderr
+    assert run("convert", table).exit_code == 2
