@@ -16,7 +16,6 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -230,9 +229,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     builder = sql.SparkSession.builder.master("local[2,3]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with warnings.catch_warnings():  # the JVM is started by a fork; Polars warns of those
-        warnings.simplefilter("ignore", RuntimeWarning)
-        session = builder.getOrCreate()
+    session = builder.getOrCreate()
     yield session
     session.stop()
 

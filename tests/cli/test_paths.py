@@ -224,16 +224,19 @@ def test_a_folder_of_two_formats_is_refused(run: Run, table: Path) -> None:
     assert "Delta and Paimon" in run("scan", table).stderr
 
 
-def test_verify_names_a_torn_file_of_vectors(run: Run, table: Path) -> None:
+def test_a_torn_file_of_vectors_is_named_by_verify_and_refused_by_scan(
+    run: Run, table: Path, tmp_path: Path
+) -> None:
     (path,) = {Path(row["path"]) for row in delta_vectors(run, table) if row["offset"] == 1}
     path.write_bytes(path.read_bytes()[:40])
     result = run("verify", table, "--output", "json")
     assert result.exit_code == 1
     (finding,) = json.loads(result.stdout)
     assert (finding["kind"], finding["path"], finding["offset"]) == ("corrupt", str(path), 1)
-    refused = run("scan", table, "--count")
+    refused = run("scan", table, "--to", tmp_path / "rows.parquet")
     assert refused.exit_code == 1
     assert path.name in refused.stderr
+    assert not (tmp_path / "rows.parquet").exists()
 
 
 def delta_vectors(run: Run, table: Path) -> list[dict[str, Any]]:
