@@ -77,7 +77,7 @@ cdef Block new_block(size_t size):
 
 
 cdef bint append_blob(Bytes* blobs, size_t vector_size, uint8_t** vector) noexcept nogil:
-    """Room for one more framed vector, whose place is returned; False when memory is out."""
+    """Reserves memory for one more framed vector and returns the address of the vector; False when memory is out."""
     if not reserve(blobs, FRAME_BYTES + vector_size):
         return False
     vector[0] = blobs.data + blobs.size + HEAD_BYTES

@@ -259,26 +259,26 @@ static int64_t pf_views_bytes(const uint8_t *views, size_t count) {
     return total;
 }
 
-/* Copies the bytes of views one after the other; `room` may exceed their sum, and is then written to. Offsets have
+/* Copies the bytes of views one after the other; `capacity` may exceed their sum, and is then written to. Offsets have
  * 4 or 8 bytes. Returns the number of bytes. */
 static int64_t pf_views_copy(const uint8_t *views, size_t count, const uint8_t *const *buffers, const size_t *sizes,
-                             size_t n_buffers, int offset_bytes, uint8_t *offsets, uint8_t *out, size_t room) {
+                             size_t n_buffers, int offset_bytes, uint8_t *offsets, uint8_t *out, size_t capacity) {
     uint64_t at = 0;
     memset(offsets, 0, (size_t)offset_bytes);
     for (size_t i = 0; i < count; i++) {
         const uint8_t *view = views + i * PF_VIEW_BYTES;
         uint32_t length, words[2];
         memcpy(&length, view, 4);
-        if (length > room - at) return PF_BAD_PAGE;
+        if (length > capacity - at) return PF_BAD_PAGE;
         if (length <= PF_INLINE_BYTES) {
-            if (room - at >= PF_INLINE_BYTES) memcpy(out + at, view + 4, PF_INLINE_BYTES);
+            if (capacity - at >= PF_INLINE_BYTES) memcpy(out + at, view + 4, PF_INLINE_BYTES);
             else memcpy(out + at, view + 4, length);
         } else {
             memcpy(words, view + 8, 8);
             if (words[0] >= n_buffers || words[1] > sizes[words[0]] || length > sizes[words[0]] - words[1])
                 return PF_BAD_PAGE;
             const uint8_t *from = buffers[words[0]] + words[1];
-            if (length <= PF_COPY_BYTES && room - at >= PF_COPY_BYTES && sizes[words[0]] - words[1] >= PF_COPY_BYTES)
+            if (length <= PF_COPY_BYTES && capacity - at >= PF_COPY_BYTES && sizes[words[0]] - words[1] >= PF_COPY_BYTES)
                 memcpy(out + at, from, PF_COPY_BYTES);
             else memcpy(out + at, from, length);
         }

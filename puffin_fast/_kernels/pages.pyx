@@ -27,7 +27,7 @@ cdef extern from "pages.h" nogil:
                  int64_t* place, uint8_t* out)
     int64_t pf_views_bytes(const uint8_t* views, size_t count)
     int64_t pf_views_copy(const uint8_t* views, size_t count, const uint8_t* const* buffers, const size_t* sizes,
-                          size_t n_buffers, int offset_bytes, uint8_t* offsets, uint8_t* out, size_t room)
+                          size_t n_buffers, int offset_bytes, uint8_t* offsets, uint8_t* out, size_t capacity)
 
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
@@ -43,10 +43,10 @@ cdef Buffer rows_of(object rows, size_t count):
     return found
 
 
-cdef Buffer room_for(object out, size_t count, size_t width):
+cdef Buffer output_of(object out, size_t count, size_t width):
     cdef Buffer found = writable(out)
     if found.size // width < count:
-        raise ValueError(f"room for {found.size // width} values; expected {count}")
+        raise ValueError(f"output for {found.size // width} values; expected {count}")
     return found
 
 
@@ -86,7 +86,7 @@ def hybrid_into(data, int width, int64_t n_values, rows, int64_t base, size_t co
         rows, base, count: see the module.
         out: for uint32.
     """
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = room_for(out, count, 4)
+    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, 4)
     cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
     cdef int status
     with nogil:
@@ -102,7 +102,7 @@ def places_into(levels, size_t n, out):
         n: number of rows.
         out: for int32.
     """
-    cdef Buffer source = buffer_of(levels), target = room_for(out, n, 4)
+    cdef Buffer source = buffer_of(levels), target = output_of(out, n, 4)
     cdef int64_t n_values
     if source.size // 4 < n:
         raise ValueError(f"{source.size // 4} levels; expected {n}")
@@ -122,7 +122,7 @@ def fixed_into(data, int64_t width, int conversion, rows, int64_t base, size_t c
         out: for values of `width` or 16 bytes.
     """
     cdef size_t out_width = 16 if conversion != 0 else (<size_t>width if width > 0 else 1)
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = room_for(out, count, out_width)
+    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, out_width)
     cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
     cdef int status
     with nogil:
@@ -142,7 +142,7 @@ def gather_into(codes, size_t count, entries, size_t width, out):
     """
     if width == 0:
         raise ValueError("entries of no bytes")
-    cdef Buffer numbers = buffer_of(codes), source = buffer_of(entries), target = room_for(out, count, width)
+    cdef Buffer numbers = buffer_of(codes), source = buffer_of(entries), target = output_of(out, count, width)
     cdef int status
     if numbers.size // 4 < count:
         raise ValueError(f"{numbers.size // 4} codes; expected {count}")
@@ -165,7 +165,7 @@ def views_into(data, uint32_t buffer, rows, int64_t base, size_t count, int64_t 
     Returns:
         index and offset of the value after the last wanted one, for the next call.
     """
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = room_for(out, count, PF_VIEW_BYTES)
+    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, PF_VIEW_BYTES)
     cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
     cdef int64_t place[2]
     cdef int status
@@ -210,7 +210,7 @@ def copy_views(views, size_t count, buffers, int offset_bytes, offsets, out):
         raise ValueError(f"{source.size // PF_VIEW_BYTES} views; expected {count}")
     if offset_bytes == 4 and target.size > <size_t>0x80000000:
         raise ValueError(f"{target.size} bytes do not fit 32-bit offsets")
-    ends = room_for(offsets, count + 1, offset_bytes)
+    ends = output_of(offsets, count + 1, offset_bytes)
     data = <const uint8_t**>malloc((n_buffers + 1) * sizeof(uint8_t*))
     sizes = <size_t*>malloc((n_buffers + 1) * sizeof(size_t))
     try:

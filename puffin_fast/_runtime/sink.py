@@ -39,6 +39,15 @@ class Sink:
         """Removes the incomplete file, as far as the filesystem allows."""
         raise NotImplementedError
 
+    def write_file(self, data: Buffer) -> None:
+        """Writes the whole file and completes it. On failure, the file is removed."""
+        try:
+            self.write(data)
+            self.commit()
+        except BaseException:
+            self.abort()
+            raise
+
 
 class _StreamSink(Sink):
     """A stream: the upload to an object store, or the caller's file object.
@@ -179,7 +188,7 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
     kind, handle, key = resolve(path_of(path), filesystem)
     try:
         if kind == "local":
-            _write_new(key, data)
+            _LocalSink(key, overwrite=False).write_file(data)
             return True
         if kind != "fsspec" or "mode" not in inspect.signature(_pipe_method(handle)).parameters:
             raise UnsupportedError(
@@ -193,17 +202,6 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
             return False
         raise
     return True
-
-
-def _write_new(path: str, data: Buffer) -> None:
-    """Writes a local file that must not exist."""
-    sink = _LocalSink(path, overwrite=False)
-    try:
-        sink.write(data)
-        sink.commit()
-    except BaseException:
-        sink.abort()
-        raise
 
 
 def _pipe_method(handle: Any) -> Any:

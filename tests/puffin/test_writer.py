@@ -38,10 +38,10 @@ class Full(io.BytesIO):
 
     def __init__(self, n_free: int) -> None:
         super().__init__()
-        self.room = n_free
+        self.capacity = n_free
 
     def write(self, data: Any, /) -> int:
-        if self.tell() + len(data) > self.room:
+        if self.tell() + len(data) > self.capacity:
             raise OSError(28, "No space left on device")
         return super().write(data)
 
@@ -185,7 +185,7 @@ def test_after_a_failed_write_no_footer_follows() -> None:
             writer.add(b"x" * 40, type="t")
         with pytest.raises(InvalidInputError, match="aborted"):
             writer.add(b"", type="t")
-        sink.room = 10_000  # and the caller goes on after the error
+        sink.capacity = 10_000  # and the caller goes on after the error
     assert sink.getvalue() == b"PFA1" + b"x" * 40
 
 

@@ -102,12 +102,7 @@ def _write_file(
     path = file_name(name)
     written.files.append(path)
     sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
-    try:
-        sink.write(buffer)
-        sink.commit()
-    except BaseException:
-        sink.abort()
-        raise
+    sink.write_file(buffer)
     written.n_bytes += len(buffer)
 
 

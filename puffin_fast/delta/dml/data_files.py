@@ -182,12 +182,7 @@ class DataFileWriter:
         data = buffer.getvalue()
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.written.append(path)
-        try:
-            sink.write(data)
-            sink.commit()
-        except BaseException:
-            sink.abort()
-            raise
+        sink.write_file(data)
         return DataFile(path, partition, data.size, statistics_of(rows, self._snapshot.configuration))
 
 
