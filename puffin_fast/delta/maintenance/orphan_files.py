@@ -12,6 +12,7 @@ from puffin_fast._runtime import FileSet
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
+from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.errors import InvalidInputError
@@ -43,12 +44,13 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
     Raises:
         InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: no Delta table.
-        CorruptDataError: a log that cannot be read.
+        CorruptDataError: a log that cannot be read, or lacks a commit.
+        UnsupportedError: a future protocol, or a feature of readers that is not known.
     """
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     storage = storage_of(table, filesystem)
-    LogListing.of(storage)
+    load_snapshot(storage, LogListing.of(storage).segment())  # refuses a log that does not say what is needed
     limit = datetime.now(UTC) - older_than
     files = list(storage.files())
     others = {file.path.partition(f"/{LOG_FOLDER}/")[0] for file in files if f"/{LOG_FOLDER}/" in file.path}

@@ -29,6 +29,7 @@ from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.schema import NAME_MAPPING, ROW_TRACKING
+from puffin_fast.dv import iceberg
 from puffin_fast.dv.convert import convert
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.files import write_vectors
@@ -38,7 +39,7 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
-from puffin_fast.iceberg.deletes.loader import ReadAhead
+from puffin_fast.iceberg.deletes.loader import ReadAhead, within
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
@@ -196,4 +197,5 @@ def _records(tasks: Sequence[FileTask], base: Snapshot) -> Iterator[tuple[str, b
     for task in tasks:
         if task.vector is not None:
             record: Any = ahead.take(task.vector)
+            within(iceberg.decode(record), task.data, task.vector)
             yield task.data.file_path, record

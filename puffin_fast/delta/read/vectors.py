@@ -52,7 +52,9 @@ def vectors(
     tasks = [task for task in plan_files(DeltaTable.of(base)).tasks if task.vector is not None]
     entries = [task.vector for task in tasks if task.vector is not None]
     ahead = ReadAhead(base.storage, entries, counted=True, decode=codec.decode)
-    bitmaps = [within(ahead.take(entry), task.data) for task, entry in zip(tasks, entries, strict=True)]
+    bitmaps = [
+        within(ahead.take(entry), task.data, entry) for task, entry in zip(tasks, entries, strict=True)
+    ]
     return pa.table(
         {
             "file_path": [task.data.file_path for task in tasks],
