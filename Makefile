@@ -126,7 +126,8 @@ $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
 	test -x $(PAIMON)/bin/python || $(PYTHON) -m venv $(PAIMON)
 	$(PAIMON)/bin/python -m pip install -q pytest hypothesis -r <($(PY) -c 'import tomllib; \
 		project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-		print(*project["dependencies"], *project["optional-dependencies"]["pypaimon"], sep="\n")')
+		extras = project["optional-dependencies"]; pypaimon = extras["pypaimon"][0]; \
+		print(*project["dependencies"], *extras["iceberg"], pypaimon, sep="\n")')
 	touch $@
 
 clean:  ## remove what was built (environments and the jar cache stay)

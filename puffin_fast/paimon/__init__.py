@@ -11,10 +11,7 @@ try:
     from puffin_fast.paimon.accelerate import accelerate
     from puffin_fast.paimon.delete import DeleteResult, convert_vectors, delete, delete_positions
     from puffin_fast.paimon.vectors import vectors
-except ModuleNotFoundError as error:
-    package = (error.name or "").partition(".")[0]
-    if package != "fastavro":
-        raise
-    raise MissingExtraError(package, extra="paimon") from error
+except MissingExtraError as error:  # of `iceberg`, which reads Avro
+    raise MissingExtraError(error.package, extra="paimon") from error
 
 __all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors"]

@@ -55,7 +55,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     ("package", "use", "extra"),
-    [("pyiceberg", "pf.iceberg.scan", "iceberg"), ("pyspark", "pf.spark.encode_deletes(None)", "spark")],
+    [
+        ("pyiceberg", "pf.iceberg.scan", "iceberg"),
+        ("pyiceberg", "pf.paimon.vectors", "paimon"),
+        ("pyspark", "pf.spark.encode_deletes(None)", "spark"),
+    ],
 )
 def test_a_missing_extra_is_named(package: str, use: str, extra: str) -> None:
     said = run(
