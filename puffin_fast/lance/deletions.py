@@ -13,7 +13,13 @@ from puffin_fast._runtime import open_source
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec
-from puffin_fast.errors import ConflictError, InvalidInputError, MissingExtraError, NotFoundError
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+)
 
 __all__ = ["VECTORS", "delete_positions", "vectors"]
 
@@ -41,7 +47,8 @@ def vectors(dataset: Any) -> pa.Table:
         ``deletion_file``.
 
     Raises:
-        CorruptDataError: a deletion file that is not what it should be, or holds another number of rows.
+        CorruptDataError: a deletion file that is not what it should be, holds another number of rows, or an offset that
+            the fragment does not have.
         NotFoundError: no such dataset, or a deletion file that no longer exists.
     """
     dataset = _opened(dataset)
@@ -55,6 +62,13 @@ def vectors(dataset: Any) -> pa.Table:
         with open_source(path) as source:
             data = source.read_at(0, source.size)
         bitmap = codec.decode(data, cardinality=fragment.num_deletions, path=path)
+        if bitmap and bitmap.max() >= fragment.physical_rows:
+            raise CorruptDataError(
+                "deletion file",
+                path=path,
+                expected=f"offsets below {fragment.physical_rows} (rows of fragment {fragment.fragment_id})",
+                found=bitmap.max(),
+            )
         rows.append((fragment.fragment_id, iceberg.encode(bitmap), len(bitmap), fragment.physical_rows, name))
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(

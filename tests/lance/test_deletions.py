@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from puffin_fast import arrow, errors
+from puffin_fast import PositionBitmap, arrow, dv, errors
 from puffin_fast import lance as ours
 from tests.conftest import require_module
 
@@ -79,3 +83,101 @@ def test_torn_and_missing_deletion_files_are_named(dataset: Any) -> None:
         with pytest.raises(errors.NotFoundError, match=Path(name).name):
             ours.vectors(dataset)
         (root / name).write_bytes(data)
+
+
+@pytest.mark.parametrize("form", ["arrow", "bin"])
+def test_offsets_that_a_fragment_does_not_have_are_refused(form: str, dataset: Any) -> None:
+    """The number of deleted rows is right; `.bin` files have no checksum."""
+    root = Path(dataset.uri)
+    row = next(row for row in ours.vectors(dataset).to_pylist() if row["deletion_file"].endswith(form))
+    positions = range(row["n_rows"] - row["cardinality"] + 1, row["n_rows"] + 1)
+    file = root / row["deletion_file"]
+    file.write_bytes(dv.lance.encode(PositionBitmap.from_positions(positions), form=form))
+    with pytest.raises(
+        errors.CorruptDataError, match=f"below {row['n_rows']} .* found {row['n_rows']}"
+    ) as caught:
+        ours.vectors(dataset)
+    assert caught.value.path == str(file)
+
+
+def test_a_number_of_deleted_rows_that_lies_is_refused(dataset: Any) -> None:
+    root = Path(dataset.uri)
+    for row in ours.vectors(dataset).to_pylist():
+        file = root / row["deletion_file"]
+        data, form = file.read_bytes(), file.suffix[1:]
+        for n in (row["cardinality"] - 1, row["cardinality"] + 1):
+            file.write_bytes(dv.lance.encode(PositionBitmap.from_positions(range(n)), form=form))
+            with pytest.raises(errors.CorruptDataError, match=f"expected {row['cardinality']}.* found {n}"):
+                ours.vectors(dataset)
+        file.write_bytes(data)
+
+
+# Kills -------------------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+import lance
+from puffin_fast import lance as ours
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def after(function, n):
+    "Kills after the nth call."
+    calls = []
+    def call(*args, **options):
+        found = function(*args, **options)
+        calls.append(1)
+        return kill() if len(calls) == n else found
+    return call
+
+step, uri = sys.argv[1:]
+if step == "after_the_first_file":
+    lance.LanceFragment.delete_rows = after(lance.LanceFragment.delete_rows, 1)
+elif step == "after_the_last_file":
+    lance.LanceFragment.delete_rows = after(lance.LanceFragment.delete_rows, 2)
+elif step == "before_the_commit":
+    lance.LanceDataset.commit = kill
+elif step == "after_the_commit":
+    lance.LanceDataset.commit = after(lance.LanceDataset.commit, 1)
+print("ready", flush=True)
+ours.delete_positions(uri, {0: [1, 2, 7], 1: range(30)})
+"""
+
+
+@pytest.mark.parametrize(
+    "step", ["after_the_first_file", "after_the_last_file", "before_the_commit", "after_the_commit"]
+)
+def test_a_killed_delete_is_whole_or_not_there(step: str, dataset: Any) -> None:
+    before = dataset.to_table()
+    command = [sys.executable, "-c", KILLED, step, dataset.uri]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run(command, env=environment, check=False).returncode == -signal.SIGKILL
+    lance = require_module("lance")
+    now = lance.dataset(dataset.uri)
+    happened = step == "after_the_commit"
+    assert (now.version > dataset.version) == happened
+    assert (now.to_table() == before) == (not happened)
+    again = ours.delete_positions(now, {0: [1, 2, 7], 1: range(30)})
+    gone = {1, 2, 7, *range(200, 230)}
+    assert set(again.to_table()["id"].to_pylist()) == set(before["id"].to_pylist()) - gone
+    ours.vectors(again)
+
+
+def test_a_delete_that_is_killed_while_it_commits_is_whole_or_not_there(dataset: Any) -> None:
+    """Killed as soon as its transaction file is there: pylance's own commit decides."""
+    before = dataset.to_table()
+    transactions = Path(dataset.uri) / "_transactions"
+    files = set(transactions.iterdir())
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", KILLED, "while_it_commits", dataset.uri]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        while set(transactions.iterdir()) == files and child.poll() is None:
+            pass
+        child.kill()
+    now = require_module("lance").dataset(dataset.uri)
+    gone = {1, 2, 7, *range(200, 230)} if now.version > dataset.version else set()
+    assert set(now.to_table()["id"].to_pylist()) == set(before["id"].to_pylist()) - gone
+    ours.vectors(now)

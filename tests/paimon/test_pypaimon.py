@@ -6,7 +6,10 @@ pypaimon needs an older PyArrow than the other tests: ``make test-paimon`` runs 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -17,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from puffin_fast import arrow, errors, paimon
+from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
+from tests.paimon.test_vectors import rewrite
 
 pytestmark = pytest.mark.pypaimon
 
@@ -57,6 +61,16 @@ def ids(table: Any) -> list[int]:
 
 def state(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def content(table: Path) -> tuple[list[int], list[tuple[str, int]]]:
+    """The live rows, and the vectors in the form in which they are stored."""
+    from pypaimon import CatalogFactory
+
+    catalog = CatalogFactory.create({"warehouse": str(table.parents[1])})
+    found = paimon.vectors(table)
+    versions = zip(found["file_name"].to_pylist(), found["version"].to_pylist(), strict=True)
+    return ids(catalog.get_table(f"d.{table.name}")), sorted(versions)
 
 
 def append(catalog: Any, name: str, rows: pa.Table, **options: str) -> Any:
@@ -303,6 +317,38 @@ def test_tables_and_positions_that_cannot_be_are_refused(catalog: Any, warehouse
 
 
 @pytest.mark.parametrize("name", APPEND)
+def test_positions_beyond_a_file_are_refused_and_nothing_changes(
+    name: str, warehouse: Path, accelerated: None
+) -> None:
+    folder = warehouse / "d.db" / name
+    versions = {row["index_file"]: row["version"] for row in paimon.vectors(folder).to_pylist()}
+    positions = PositionBitmap.from_positions([1, 5000])
+    records = {file: dv.paimon.encode(positions, version=version) for file, version in versions.items()}
+    for file, record in records.items():
+        (folder / "index" / file).write_bytes(b"\1" + record)
+
+    def edit(entry: dict[str, Any]) -> None:
+        length = len(records[entry["_FILE_NAME"]])
+        for one in entry["_DELETIONS_VECTORS_RANGES"]:
+            one.update(f1=1, f2=length, _CARDINALITY=2)
+
+    rewrite(folder, edit)
+    before = state(warehouse)
+    with pytest.raises(errors.CorruptDataError, match=r"positions below .* found 5000") as caught:
+        paimon.delete(folder, "id >= 0")
+    assert "index-" in str(caught.value.path)
+    assert state(warehouse) == before
+
+
+def test_a_delete_is_an_overwrite_that_counts_physical_rows(catalog: Any, accelerated: None) -> None:
+    table = catalog.get_table("d.app_v2")
+    old = table.snapshot_manager().get_latest_snapshot()
+    paimon.delete(table, "id < 50")
+    new = table.snapshot_manager().get_latest_snapshot()
+    assert (new.commit_kind, new.total_record_count) == ("OVERWRITE", old.total_record_count)
+
+
+@pytest.mark.parametrize("name", APPEND)
 def test_torn_index_files_are_named_and_nothing_changes(
     name: str, warehouse: Path, accelerated: None
 ) -> None:
@@ -367,6 +413,57 @@ def test_racing_deletes_lose_nothing(catalog: Any, warehouse: Path, accelerated:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(one, range(0, 100, 10))) == [1] * 10
     assert ids(table) == [i for i in range(100) if i % 10]
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from puffin_fast import paimon
+from puffin_fast.paimon.compat import WorkingTable
+from tests.killed import kill_at_each_step
+from tests.paimon.test_pypaimon import JOBS
+
+WorkingTable, paimon.delete  # imported before the first fork
+warehouse, copies, job, name = sys.argv[1:]
+kill_at_each_step(Path(warehouse), Path(copies), lambda copy: JOBS[job](copy / "d.db" / name))
+"""
+JOBS: dict[str, Callable[[Path], object]] = {
+    "delete": lambda table: paimon.delete(table, "id < 50 AND id >= 10"),
+    "delete_positions": lambda table: paimon.delete_positions(
+        table, {name: [1, 2] for name in paimon.vectors(table)["file_name"].to_pylist()}
+    ),
+    "convert_vectors": paimon.convert_vectors,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "name"),
+    [
+        ("delete", "app_v1_part"),
+        ("delete_positions", "app_mix"),
+        ("convert_vectors", "app_mix"),
+    ],
+)
+def test_a_killed_job_is_whole_or_not_there(
+    job: str, name: str, warehouse: Path, tmp_path: Path, accelerated: None
+) -> None:
+    command = [sys.executable, "-c", KILLED, str(warehouse), str(tmp_path / "copies"), job, name]
+    root = Path(__file__).parents[2]
+    subprocess.run(command, env=os.environ | {"PYTHONPATH": str(root)}, check=True, timeout=200)
+    tables = [
+        tmp_path / "copies" / str(step + 1) / warehouse.name / "d.db" / name
+        for step in range(len(list((tmp_path / "copies").iterdir())))
+    ]
+    assert len(tables) >= 6  # index file, index manifest, manifests, snapshot
+    before, after = content(warehouse / "d.db" / name), content(tables[-1])
+    assert before != after
+    happened = [content(table) == after for table in tables]
+    assert happened == sorted(happened)
+    assert all(content(table) in (before, after) for table in tables)
+    for table in (tables[0], tables[happened.index(True) - 1]):
+        JOBS[job](table)
+        assert content(table) == after
 
 
 def test_the_command_line_takes_a_path(warehouse: Path, accelerated: None) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 
 from puffin_fast import arrow, errors, paimon
@@ -18,6 +21,36 @@ TABLES = sorted(ANSWERS)
 
 def folder(name: str) -> Path:
     return GOLDEN / "d.db" / name
+
+
+def rewrite(table: Path, edit: Callable[[dict[str, Any]], object], *, plain_items: bool = False) -> Path:
+    """Alters the entries of the newest index manifest; returns its path.
+
+    Args:
+        table: the folder.
+        edit: called with each entry.
+        plain_items: write the ranges as pypaimon does, as records; Java's items may be null.
+    """
+    newest = max(int(path.name.partition("-")[2]) for path in (table / "snapshot").glob("snapshot-*"))
+    snapshot = json.loads((table / "snapshot" / f"snapshot-{newest}").read_text())
+    manifest = table / "manifest" / str(snapshot["indexManifest"])
+    reader: Any = fastavro.reader(io.BytesIO(manifest.read_bytes()))
+    entries, schema = list(reader), reader.writer_schema
+    for entry in entries:
+        edit(entry)
+    if plain_items:
+        (field,) = [field for field in schema["fields"] if field["name"] == "_DELETIONS_VECTORS_RANGES"]
+        field["type"][1]["items"] = field["type"][1]["items"][1]
+    sink = io.BytesIO()
+    fastavro.writer(sink, schema, entries, codec="zstandard")
+    manifest.write_bytes(sink.getvalue())
+    return manifest
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[[str], Path]:
+    """Copies a golden table, to damage it."""
+    return lambda name: Path(shutil.copytree(folder(name), tmp_path / name))
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -61,4 +94,86 @@ def test_torn_and_missing_index_files_are_named(name: str, tmp_path: Path) -> No
     for manifest in (table / "manifest").glob("index-manifest-*"):
         manifest.write_bytes(manifest.read_bytes()[:30])
     with pytest.raises(errors.CorruptDataError, match=r"index-manifest-.* of an Avro file"):
+        paimon.vectors(table)
+
+
+# What an index manifest may say ------------------------------------------------------------------------------
+
+
+def test_ranges_are_read_as_java_and_as_pypaimon_write_them(copy: Callable[[str], Path]) -> None:
+    table = copy("app_mix")
+    before = paimon.vectors(table)
+    rewrite(table, lambda entry: None, plain_items=True)
+    assert paimon.vectors(table) == before
+
+
+def test_index_files_elsewhere_and_removed_ones_are_followed(copy: Callable[[str], Path]) -> None:
+    table = copy("app_v1_part")
+    before = paimon.vectors(table)
+    elsewhere = table.parent / "elsewhere"
+    (table / "index").rename(elsewhere)
+    with pytest.raises(errors.NotFoundError, match="index-"):
+        paimon.vectors(table)
+    rewrite(table, lambda entry: entry.update(_EXTERNAL_PATH=f"{elsewhere}/{entry['_FILE_NAME']}"))
+    assert paimon.vectors(table) == before
+    rewrite(table, lambda entry: entry.update(_KIND=1))
+    assert paimon.vectors(table).num_rows == 0
+
+
+def test_a_length_is_that_of_the_record_with_or_without_its_frame(copy: Callable[[str], Path]) -> None:
+    """V1 leaves out the length field and the checksum, V2 does not; both are taken for either version."""
+    table = copy("app_mix")
+    before = paimon.vectors(table)
+    rewrite(
+        table,
+        lambda entry: [
+            one.update(f2=one["f2"] + 8 * (one["f2"] == 50) - 8 * (one["f2"] == 54))
+            for one in entry["_DELETIONS_VECTORS_RANGES"]
+        ],
+    )
+    assert paimon.vectors(table) == before
+
+
+@pytest.mark.parametrize("name", ["app_v1_part", "app_v2"])
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        ({"f1": 0}, "length of a deletion vector"),
+        ({"f1": 2}, "length of a deletion vector"),
+        ({"f1": 5000}, "beyond the end"),
+        ({"f1": -1}, "range of a deletion vector"),
+        ({"f2": 7}, "length of a deletion vector"),
+        ({"_CARDINALITY": 5}, "cardinality"),
+    ],
+)
+def test_a_range_that_lies_is_refused_by_its_place(
+    name: str, lie: dict[str, int], message: str, copy: Callable[[str], Path]
+) -> None:
+    table = copy(name)
+    rewrite(table, lambda entry: [one.update(lie) for one in entry["_DELETIONS_VECTORS_RANGES"]])
+    with pytest.raises(errors.CorruptDataError, match=message) as caught:
+        paimon.vectors(table)
+    assert "/index/index-" in str(caught.value.path)
+    assert None not in (caught.value.expected, caught.value.found)
+
+
+def test_a_version_that_is_not_known_and_other_snapshots_are_refused(copy: Callable[[str], Path]) -> None:
+    table = copy("app_v2")
+    snapshots = {path: path.read_bytes() for path in (table / "snapshot").glob("snapshot-*")}
+    manifest = rewrite(table, lambda entry: entry.update(_VERSION=2))
+    with pytest.raises(errors.UnsupportedError, match="index manifest of version 2") as refused:
+        paimon.vectors(table)
+    assert str(manifest) in str(refused.value)
+    for text in (b"", b"{", b"[1]", b'"x"', snapshots[max(snapshots)][:100]):
+        for path in snapshots:
+            path.write_bytes(text)
+        with pytest.raises(errors.CorruptDataError, match="expected a JSON object") as caught:
+            paimon.vectors(table)
+        assert "/snapshot/snapshot-" in str(caught.value.path)
+    for path in snapshots:
+        path.write_bytes(b"{}")
+    assert paimon.vectors(table).num_rows == 0
+    for path in snapshots:
+        path.write_bytes(b'{"indexManifest":"index-manifest-gone"}')
+    with pytest.raises(errors.NotFoundError, match="index-manifest-gone"):
         paimon.vectors(table)
