@@ -19,7 +19,7 @@ def main(context: click.Context, /, **catalog: str | None) -> None:
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    delete-keys, orphan-files, scan, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
+    delete-keys, orphan-files, scan, update, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
     deletes and verify of Delta, Paimon and Lance.
 
     Catalog options can be given here, as in PyIceberg's command line, or after the command.
@@ -34,6 +34,7 @@ for _command in (
     table.deletes,
     table.delete,
     table.delete_keys,
+    table.update,
     table.upsert,
     table.upgrade,
     maintain.report,

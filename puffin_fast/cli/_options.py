@@ -12,7 +12,7 @@ import click
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._paths import is_path, open_path, verb
 
-__all__ = ["CATALOG", "catalog", "commit", "key", "on_table", "snapshot"]
+__all__ = ["CATALOG", "catalog", "commit", "key", "on_table", "pairs", "snapshot"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,11 +64,12 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
-    pairs = dict(text.partition("=")[::2] for text in texts)
-    if any("=" not in text for text in texts) or "" in pairs:
+def pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    """The values of a repeatable option KEY=VALUE; None if it was not given."""
+    found = dict(text.partition("=")[::2] for text in texts)
+    if any("=" not in text for text in texts) or "" in found:
         raise click.BadParameter("expected KEY=VALUE", context, option)
-    return pairs or None
+    return found or None
 
 
 def _time(context: click.Context, option: click.Parameter, text: str | None) -> str | int | None:
@@ -85,7 +86,7 @@ commit = _all_of(
         "--snapshot-properties",
         metavar="KEY=VALUE",
         multiple=True,
-        callback=_pairs,
+        callback=pairs,
         help="Adds an entry to the snapshot's summary; repeatable.",
     ),
     click.option("--dry-run", is_flag=True, help="Counts what would change; writes nothing."),

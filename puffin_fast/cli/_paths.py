@@ -200,6 +200,10 @@ class DeltaPath(PathTable):
         enabled: str | None = delta().snapshot(self.path).configuration.get("delta.enableDeletionVectors")
         return enabled == "true"
 
+    def update(self, row_filter: Any, values: Mapping[str, Any], **commit: Any) -> Any:
+        """`puffin_fast.delta.update`."""
+        return delta().update(self.path, row_filter, values, **self._commit(commit))
+
     def upsert(self, data: Any, on: Any, *, update: bool, insert: bool, **commit: Any) -> Any:
         """`puffin_fast.delta.upsert`."""
         if on is None:

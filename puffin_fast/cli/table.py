@@ -119,6 +119,40 @@ def delete_keys(table: Table | PathTable, keys: Path, on: tuple[str, ...], **com
 @click.command()
 @answers
 @_options.on_table
+@click.option(
+    "--row-filter", required=True, help="Updates these rows: 'a > 5 and b is null' (docs/filters.md)."
+)
+@click.option(
+    "--set",
+    "values",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    required=True,
+    callback=_options.pairs,
+    help='Sets a column; repeatable. VALUE is as `scan` prints it, or null; "null" in quotes is text.',
+)
+@case_option
+@conflict_option
+@_options.commit
+def update(
+    table: Table | PathTable, row_filter: str, values: dict[str, str], case_insensitive: bool, **commit: Any
+) -> Answer:
+    """Sets columns of the rows of TABLE that a filter selects, in one commit.
+
+    The old rows get deletion vectors, the new ones data files of their own.
+    """
+    from puffin_fast.cli._assignments import typed_values
+
+    commit["case_sensitive"] = not case_insensitive
+    found = typed_values(values, table.schema(), case_sensitive=not case_insensitive)
+    result = verb(table, "update")(row_filter, found, **commit)
+    facts = {"row_filter": row_filter, "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
+
+
+@click.command()
+@answers
+@_options.on_table
 @click.argument("data", type=file_type)
 @_options.key
 @click.option("--no-update", is_flag=True, help="Does not change rows of TABLE; only inserts.")

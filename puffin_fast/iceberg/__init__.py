@@ -12,6 +12,7 @@ try:
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.dml.delete_keys import delete_keys
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+    from puffin_fast.iceberg.dml.update import UpdateResult, update
     from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
@@ -43,6 +44,7 @@ __all__ = [
     "Report",
     "RewriteResult",
     "Scan",
+    "UpdateResult",
     "UpsertResult",
     "accelerate",
     "append",
@@ -62,6 +64,7 @@ __all__ = [
     "repair",
     "report",
     "scan",
+    "update",
     "upgrade",
     "upsert",
     "v3_metadata",

@@ -156,6 +156,18 @@ def test_rows_of_a_csv_file_are_upserted(run: Run, written: Path, tmp_path: Path
     assert "--on" in run("upsert", written, rows).stderr
 
 
+def test_rows_are_updated(run: Run, table: Path) -> None:
+    arguments = ("update", table, "--row-filter", "id < 3", "--set", "v=new", "--output", "json")
+    before = state(table)
+    (dry,) = answer_of(run(*arguments, "--dry-run"))
+    assert (dry["version"], dry["rows_updated"] > 0) == (None, True)
+    assert state(table) == before
+    (done,) = answer_of(run(*arguments))
+    assert done["rows_updated"] == dry["rows_updated"]
+    found = delta.scan(table, "id < 3").to_arrow()["v"].to_pylist()
+    assert found == ["new"] * done["rows_updated"]
+
+
 def test_a_table_of_deltalake_takes_deletes_after_upgrade(
     run: Run, written: Path, duckdb_delta: DuckDBPyConnection
 ) -> None:

@@ -100,6 +100,23 @@ def test_an_upsert_can_leave_out_half(
     assert "nothing would be done" in result.output
 
 
+def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options: Options) -> None:
+    arguments = ("update", "ns.t", "--row-filter", "id < 3", "--output", "json", *catalog_options)
+    (dry,) = said(run(*arguments, "--set", "word=x", "--dry-run"))
+    assert (dry["snapshot_id"], dry["rows_updated"] > 0) == (None, True)
+    for typed, expected in (("a=b c", "a=b c"), ('"null"', "null"), ("007", "007"), ("null", None)):
+        (done,) = said(run(*arguments, "--set", f"word={typed}"))
+        assert done["rows_updated"] == dry["rows_updated"]
+        found = open_table(catalog_options).scan("id < 3").to_arrow()["word"].to_pylist()
+        assert found == [expected] * done["rows_updated"]
+    before = open_table(catalog_options).metadata_location
+    for option, said_ in (("id=x", "id=x"), ("nothing=1", "nothing"), ("id", "KEY=VALUE")):
+        result = run(*arguments, "--set", option)
+        assert result.exit_code != 0
+        assert said_ in result.output + result.stderr
+    assert open_table(catalog_options).metadata_location == before
+
+
 def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id\n1\n")

@@ -77,6 +77,16 @@ def test_an_update_computes_from_the_old_row(golden: Callable[[str], Path]) -> N
     assert rows_of(table) == wanted
 
 
+def test_a_dry_run_counts_rows_and_writes_nothing(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before, n = files_of(table), sum(row["id"] > 250 for row in rows_of(table))
+    done = delta.update(table, "id > 250", {"v": None}, dry_run=True)
+    assert (done.version, done.rows_updated, n > 0) == (None, n, True)
+    assert files_of(table) == before
+    with pytest.raises(errors.InvalidInputError, match=r"values: .*\bid\b"):
+        delta.update(table, "id > 250", {"id": "x"}, dry_run=True)
+
+
 def test_an_update_of_nothing_commits_nothing(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     before = files_of(table)
@@ -90,7 +100,7 @@ def test_an_update_of_nothing_commits_nothing(golden: Callable[[str], Path]) -> 
     [
         ({}, errors.InvalidInputError, "at least one column"),
         ({"nothing": 1}, errors.NotFoundError, "no column nothing"),
-        ({"id": "x"}, errors.InvalidInputError, "column id"),
+        ({"id": "x"}, errors.InvalidInputError, r"values: .*\bid\b"),
         ({"id": 1 << 70}, errors.InvalidInputError, "column id"),
         ({"v": pc.field("gone")}, errors.InvalidInputError, "column v"),
     ],

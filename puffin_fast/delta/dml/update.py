@@ -8,10 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
@@ -19,13 +15,11 @@ from puffin_fast.delta.log.commit import Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_rows_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.located_rows import LocatedRows
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.dml.assignments import Assignments
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 
 __all__ = ["UpdateResult", "update"]
@@ -68,6 +62,7 @@ def update(
     job_id: str | None = None,
     commit_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
+    dry_run: bool = False,
     filesystem: Any = None,
 ) -> UpdateResult:
     """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
@@ -81,6 +76,7 @@ def update(
         values: for each column that is set, a value of Python or Arrow, or a PyArrow expression over the old row
             (``{"n": pc.field("n") + 1}``).
         case_sensitive, on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        dry_run: count rows and compute their new values, write nothing.
 
     Returns:
         What was done; `version` is None when no row matched.
@@ -92,11 +88,7 @@ def update(
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
-    check_flags(case_sensitive=case_sensitive)
-    if not isinstance(values, Mapping):
-        raise InvalidInputError(f"values: expected a mapping of columns, found {values!r}")
-    if not values:
-        raise InvalidInputError("values: expected at least one column, found none")
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
 
@@ -104,16 +96,16 @@ def update(
         check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
         current = DeltaTable.of(base)
         matcher = RowFilter.bind(row_filter, current.schema.schema, case_sensitive=case_sensitive)
-        _check_names(values, current)
+        assignments = Assignments.bind(values, current.schema.schema, case_sensitive=case_sensitive)
         files = plan_files(current, matcher, case_sensitive=case_sensitive)
-        found = LocatedRows.read(
-            current, files.tasks, matcher, case_sensitive=case_sensitive, threads=threads
-        )
-        rows = _set(found.rows, values, current)
+        found = current.rows(files.tasks, matcher, case_sensitive=case_sensitive, threads=threads)
+        rows = assignments.apply(found.rows)
+        if dry_run:
+            return Replaced(rows=rows.num_rows)
         replacement = Replacement(
             merge_rows(files.tasks, found.file, found.position, DeleteLoader(storage, codec.decode), threads),
             rows,
-            found.row_ids,
+            found.metadata["_row_id"],
             {"update_preimage": found.rows, "update_postimage": rows},
         )
         shown = row_filter if isinstance(row_filter, str) else str(row_filter)
@@ -144,28 +136,3 @@ def update(
         committed.attempts,
         committed.repeated,
     )
-
-
-def _check_names(values: Mapping[str, Any], table: DeltaTable) -> None:
-    known = [field.name for field in table.schema.schema.fields]
-    if missing := [name for name in values if name not in known]:
-        raise NotFoundError(f"values: no column {', '.join(missing)} in the table; it has {', '.join(known)}")
-
-
-def _set(rows: pa.Table, values: Mapping[str, Any], table: DeltaTable) -> pa.Table:
-    """The rows with their new values, in the types of the table."""
-    columns = {name: rows[name] for name in rows.column_names}
-    for name, value in values.items():
-        try:
-            if isinstance(value, pc.Expression):
-                columns[name] = ds.dataset(rows).to_table(columns={name: value})[name]
-            else:
-                scalar = (
-                    value if isinstance(value, pa.Scalar) else pa.scalar(value, rows.schema.field(name).type)
-                )
-                columns[name] = pa.chunked_array([pa.repeat(scalar, rows.num_rows)])
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            shown = str(error).splitlines()[0]
-            raise InvalidInputError(f"values: column {name}: {value!r}: {shown}") from error
-    found = pa.table(columns)
-    return RowWriterSchema(table.schema.schema, found.schema).table(found)

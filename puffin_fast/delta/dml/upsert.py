@@ -18,7 +18,6 @@ from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_rows_writable, check_writable, is_set
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.located_rows import LocatedRows
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError
@@ -26,12 +25,9 @@ from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
-from puffin_fast.iceberg.scan.file_reader import FileReader
 
 if TYPE_CHECKING:
-    from pyiceberg.types import NestedField
-
-    from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
+    pass
 
 __all__ = ["UpsertResult", "upsert"]
 
@@ -193,14 +189,14 @@ class _Planned:
 def _find(
     table: DeltaTable, files: DeltaPlan, source: Source, *, compared: bool, threads: int | None
 ) -> Matches:
-    def open_reader(
-        fields: Sequence[NestedField], extra: Sequence[MetadataColumn], arrow: pa.Schema
-    ) -> FileReader:
-        return table.reader(fields, extra, source.keys, arrow)
-
-    fields = table.schema.schema.fields
     return find_matches(
-        files.tasks, source, fields, open_reader, compared=compared, row_ids=True, threads=threads
+        files.tasks,
+        source,
+        table.schema.schema.fields,
+        table.reader_factory(source.keys),
+        compared=compared,
+        row_ids=True,
+        threads=threads,
     )
 
 
@@ -214,7 +210,7 @@ def _feed(
 ) -> dict[str, pa.Table]:
     """The rows of the change data feed; the old rows are read again, all columns of them."""
     is_update = np.isin(counts.written, matches.source)
-    before = LocatedRows.read(table, files.tasks, source.keys, threads=threads).rows
+    before = table.rows(files.tasks, source.keys, threads=threads).rows
     return {
         "update_preimage": before.filter(pa.array(counts.replaced)),
         "update_postimage": source.rows.take(pa.array(counts.written[is_update])),

@@ -19,7 +19,6 @@ from puffin_fast.delta.dml.replacement import row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.located_rows import LocatedRows
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.plan.files import FileTask
@@ -106,8 +105,8 @@ def purge(
         tracked: Any = {}
         try:
             for task in tasks:
-                live = LocatedRows.read(current, [task], _all_rows(current), threads=threads)
-                tracked = row_tracking_columns(base, live.row_ids, live.versions)
+                live = current.rows([task], _all_rows(current), threads=threads)
+                tracked = row_tracking_columns(base, *live.metadata.values())
                 adds += writer.write(live.rows, tracked, data_change=False)
         except BaseException:
             writer.remove()

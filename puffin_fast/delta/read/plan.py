@@ -27,7 +27,7 @@ from puffin_fast.delta.log.actions import partition_column
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.descriptors import VectorLocation, locate
 from puffin_fast.delta.read.pruning import Pruner
-from puffin_fast.delta.read.schema import TableSchema
+from puffin_fast.delta.read.schema import ROW_TRACKING, TableSchema
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics, typed
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
@@ -38,7 +38,8 @@ from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, Manifest
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.bounds import literal_values
 from puffin_fast.iceberg.predicate.filters import Matcher
-from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.file_reader import FileReader, ReaderFactory
+from puffin_fast.iceberg.scan.located_rows import LocatedRows
 
 __all__ = ["DeltaPlan", "DeltaTable", "DeltaTask", "plan_files", "vector_at"]
 
@@ -93,6 +94,29 @@ class DeltaTable:
             case_sensitive,
             by_name=self.schema.by_name,
             decode=codec.decode,
+        )
+
+    def reader_factory(self, matcher: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+        """Makes readers of the data files for one filter."""
+        return lambda fields, extra, arrow: self.reader(
+            fields, extra, matcher, arrow, case_sensitive=case_sensitive
+        )
+
+    def rows(
+        self,
+        tasks: Sequence[FileTask],
+        matcher: Matcher,
+        *,
+        case_sensitive: bool = True,
+        threads: int | None = None,
+    ) -> LocatedRows:
+        """Reads the live rows of data files that match, with what row tracking knows of them."""
+        return LocatedRows.read(
+            self.reader_factory(matcher, case_sensitive=case_sensitive),
+            self.schema.schema.fields,
+            tasks,
+            ROW_TRACKING,
+            threads=threads,
         )
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool) -> Finder:

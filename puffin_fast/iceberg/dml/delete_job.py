@@ -147,13 +147,15 @@ class DeleteJob:
         files = write_deletes(self.table, found)
         return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
 
-    def conflict_filter(self, bound: Matcher, *, case_sensitive: bool = True) -> ConflictFilter:
-        """Returns which data files added by a concurrent commit conflict with this delete.
+    def conflict_filter(
+        self, bound: Matcher, *, case_sensitive: bool = True, isolation: str = ISOLATION
+    ) -> ConflictFilter:
+        """Returns which data files added by a concurrent commit conflict with this job.
 
-        Property ``write.delete.isolation-level``: with ``serializable`` those that may contain a match; with
+        The table property `isolation` decides: with ``serializable`` those that may contain a match; with
         ``snapshot`` none (None).
         """
-        if self.table.properties.get(ISOLATION, "serializable") == "snapshot":
+        if self.table.properties.get(isolation, "serializable") == "snapshot":
             return None
         return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
 

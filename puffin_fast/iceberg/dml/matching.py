@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,12 @@ from pyiceberg.types import NestedField
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.conversion import arrow_type
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
-from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.splits import Split, splits_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Matches", "Source", "find_matches", "row_ids"]
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
-ReaderFactory: TypeAlias = Callable[[Sequence[NestedField], Sequence[MetadataColumn], pa.Schema], FileReader]
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def find_matches(
         tasks: the data files to search.
         source: the given rows.
         fields: the columns of the table.
-        open_reader: makes the reader of the data files for columns, metadata columns and their Arrow schema.
+        open_reader: makes the reader of the data files.
         compared: whether rows are compared with the given ones.
         row_ids: whether the data files have row ids.
         threads: number of files read at a time.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
@@ -20,10 +20,9 @@ from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
+from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.scan.file_reader import FileReader
 
@@ -132,18 +131,19 @@ def upsert(
             compared = update and skip_unchanged
             matches = _find(table, base, source, compared=compared, threads=threads)
         counts = Counts.of(matches, rows.num_rows, update=update, insert=insert)
-        return _write(table, source, matches, counts, threads, dry_run)
+        replacement = _replace(table, source, matches, counts, threads)
+        return _Planned(counts, replacement.write(table, dry_run=dry_run))
 
     planned, committed = job.commit(plan, on_conflict)
     planned = planned or _Planned()
-    counts, result = planned.counts, job.result(planned.written, committed)
+    counts, result = planned.counts, job.result(planned.replaced.written, committed)
     return UpsertResult(
         snapshot_id=result.snapshot_id,
         rows_updated=counts.updated,
         rows_inserted=counts.inserted,
         rows_unchanged=counts.unchanged,
         rows_deleted=result.rows_deleted,
-        data_files_written=planned.data_files,
+        data_files_written=planned.replaced.data_files,
         delete_files_written=result.vectors_written + result.position_delete_files_written,
         n_bytes=result.n_bytes,
         seconds=result.seconds,
@@ -154,15 +154,14 @@ def upsert(
 
 @dataclass(frozen=True)
 class _Planned:
-    """An upsert planned on one head: the counts of given rows, the deletes, and the number of new data files."""
+    """An upsert planned on one head: the counts of given rows, and what was written."""
 
     counts: Counts = field(default_factory=Counts)
-    written: WrittenDeletes = field(default_factory=WrittenDeletes)
-    data_files: int = 0
+    replaced: Replaced = field(default_factory=Replaced)
 
     @property
     def changes(self) -> Changes:
-        return self.written.changes
+        return self.replaced.changes
 
 
 def _find(table: Table, base: Snapshot, source: Source, *, compared: bool, threads: int | None) -> Matches:
@@ -185,43 +184,15 @@ def _find(table: Table, base: Snapshot, source: Source, *, compared: bool, threa
     )
 
 
-def _write(
-    table: WorkingTable,
-    source: Source,
-    matches: Matches,
-    counts: Counts,
-    threads: int | None,
-    dry_run: bool,
-) -> _Planned:
-    """Writes the deletes and the new rows of one commit; in a dry run counts the rows to delete."""
+def _replace(
+    table: WorkingTable, source: Source, matches: Matches, counts: Counts, threads: int | None
+) -> Replacement:
+    """The rows to delete and to write."""
     file, position = matches.file[counts.replaced], matches.position[counts.replaced]
-    found = merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads)
-    if dry_run:
-        return _Planned(counts, WrittenDeletes.counted(found))
-    terms = ChangeTerms(conflict_filter=source.keys.may_match(table.schema()))
-    written = WrittenDeletes.of(table, write_deletes(table, found), terms)
-    if not counts.written.size:
-        return _Planned(counts, written)
-    required_data_files = {matches.tasks[number].data.file_path for number in np.unique(matches.file)}
-    changes = written.changes
-    rows, reserved = _rows(table, source, matches, counts)
-    entries = write_data_files(table, rows, reserved=reserved)
-    changes = replace(
-        changes,
-        added=(*changes.added, *entries),
-        required_data_files=changes.required_data_files | required_data_files,
-        new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
+    return Replacement(
+        merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads),
+        source.rows.take(pa.array(counts.written)),
+        row_ids(source, matches, counts),
+        frozenset(matches.tasks[number].data.file_path for number in np.unique(matches.file)),
+        source.keys.may_match(table.schema()),
     )
-    return _Planned(counts, replace(written, changes=changes), len(entries))
-
-
-def _rows(
-    table: Table, source: Source, matches: Matches, counts: Counts
-) -> tuple[pa.Table, list[NestedField]]:
-    """The new rows; a row that replaces another has its row id (specification, "Row Lineage")."""
-    rows = source.rows.take(pa.array(counts.written))
-    ids = row_ids(source, matches, counts)
-    if ids.null_count == len(ids) or ROW_ID.name in table.schema().column_names:
-        return rows, []
-    rows = rows.append_column(ROW_ID.name, ids)
-    return rows, [NestedField(ROW_ID.field_id, ROW_ID.name, LongType(), required=False)]

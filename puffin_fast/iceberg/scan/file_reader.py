@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.predicate.filters import Matcher
     from puffin_fast.iceberg.scan.splits import Split
 
-__all__ = ["FileReader"]
+__all__ = ["FileReader", "ReaderFactory"]
+
+ReaderFactory: TypeAlias = (
+    "Callable[[Sequence[NestedField], Sequence[MetadataColumn], pa.Schema], FileReader]"
+)
+"""Makes the reader of a table's data files for columns, metadata columns and the Arrow schema of the result."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
     "append": lambda table: iceberg.append(table, pa.table({"id": [500]})),
     "delete": lambda table: iceberg.delete(table, "id < 50"),
     "delete_keys": lambda table: iceberg.delete_keys(table, pa.table({"id": [3]}), ["id"]),
+    "update": lambda table: iceberg.update(table, "id < 5", {"id": 7}),
     "upsert": lambda table: iceberg.upsert(table, pa.table({"id": [3, 700]}), ["id"]),
 }
 

@@ -73,7 +73,7 @@ def change(table: Table, worker: int, step: int, where: dict[int, Place], rows: 
     """
     mine = [file * FILE_ROWS + worker * 10 + step for file in (worker % N_FILES, (worker + 1) % N_FILES)]
     new = 10_000 + worker * 100 + step
-    verb = (worker + step) % 5
+    verb = (worker + step) % 6
     if verb == 0:
         done: Any = iceberg.delete(table, f"id in ({mine[0]}, {mine[1]})", on_conflict="merge")
         for id in mine:
@@ -96,6 +96,11 @@ def change(table: Table, worker: int, step: int, where: dict[int, Place], rows: 
         for id in mine:
             del rows[id]
         return bool(done.rows_deleted == 2)
+    if verb == 4:
+        done = iceberg.update(table, f"id in ({mine[0]}, {mine[1]})", {"v": worker + 2}, on_conflict="merge")
+        for id in mine:
+            rows[id] = worker + 2
+        return bool(done.rows_updated == 2)
     given = pa.table({"id": [mine[0], new], "v": [worker + 1, worker + 1]}, SCHEMA)
     done = iceberg.upsert(table, given, "id", on_conflict="merge")
     rows[mine[0]] = rows[new] = worker + 1

@@ -117,6 +117,7 @@ def calls(table: Any, **options: Any) -> dict[str, Callable[[], Any]]:
         "orphan_files": lambda: iceberg.orphan_files(table, **options),
         "repair": lambda: iceberg.repair(table, **options),
         "scan": lambda: iceberg.scan(table, **options),
+        "update": lambda: iceberg.update(table, "id = 1", {"id": 2}, **options),
         "upsert": lambda: iceberg.upsert(table, ROWS, "id", **options),
         "verify": lambda: iceberg.verify(table, **options),
     }

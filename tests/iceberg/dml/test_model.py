@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -114,7 +115,7 @@ class Machine:
         main_only += [self.partition_otherwise, self.add_column, self.rename_column, self.drop_column]
         if self.table.metadata.format_version == 2:
             main_only.append(self.foreign_position_deletes)
-        often = [self.append, self.delete, self.delete_positions, self.delete_keys, self.upsert]
+        often = [self.append, self.delete, self.delete_positions, self.delete_keys, self.upsert, self.update]
         seldom = [self.rewrite, self.look_back, self.repeat]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
@@ -236,6 +237,27 @@ class Machine:
             ids = {rows.pop(n).get("_row_id") for n in there}
             rows[row["row"]] = row | {"_row_id": ids - {None} or None}
         assert {name: getattr(done, f"rows_{name}") for name in counts} == counts
+
+    def update(self, branch: str) -> None:
+        rows = self.branches[branch]
+        low = self.chance.randrange(40)
+        high = low + self.chance.choice([1, 5, 20])
+        more = 10_000 * (1 + next(self.numbers))  # rows stay apart by their last digits
+        name, column = self.name("id"), self.name("row")
+        self.say(f"update {low} <= id < {high} in {branch}: row + {more}")
+        done = self.write(
+            iceberg.update,
+            f"{name} >= {low} and {name} < {high}",
+            {column: pc.field(column) + more},
+            branch=branch,
+        )
+        chosen = [n for n, row in rows.items() if row["id"] is not None and low <= row["id"] < high]
+        for row in [rows.pop(n) for n in chosen]:
+            new = row["row"] + more
+            row_id = {row.pop("_row_id", None)} - {None} or None
+            row.pop("_last_updated_sequence_number", None)
+            rows[new] = row | {"row": new, "_row_id": row_id}
+        assert done.rows_updated == len(chosen)
 
     def rewrite(self, branch: str) -> None:
         jobs = [iceberg.compact, iceberg.repair]

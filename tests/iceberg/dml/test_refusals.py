@@ -38,6 +38,7 @@ WRITES: dict[str, Callable[[Table], Any]] = {
     "append": lambda table: iceberg.append(table, ROWS),
     "delete": lambda table: iceberg.delete(table, "id < 10"),
     "delete_keys": lambda table: iceberg.delete_keys(table, pa.table({"id": [3, 4]}), ["id"]),
+    "update": lambda table: iceberg.update(table, "id < 10", {"w": "new"}),
     "upsert": lambda table: iceberg.upsert(
         table, ROWS.slice(5, 3).set_column(1, "w", [["a", "b", "c"]]), ["id"]
     ),

@@ -18,63 +18,14 @@ from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
+from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from tests.iceberg.conftest import RacingCatalog
-
-SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("g", pa.string()),
-        ("x", pa.float64()),
-        ("tags", pa.list_(pa.string())),
-        ("s", pa.struct([("a", pa.int32()), ("b", pa.string())])),
-    ]
-)
-
-
-def row(id: int, g: str | None = "a", x: float | None = 1.0) -> dict[str, Any]:
-    return {
-        "id": id,
-        "g": g,
-        "x": x,
-        "tags": None if id % 5 == 0 else [str(id % 3), None],
-        "s": None if id % 4 == 0 else {"a": id % 7, "b": g},
-    }
-
-
-def of(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, SCHEMA)
-
-
-N = 60
-START = [row(i, f"g{i % 3}", i / 2) for i in range(N)]
-
-
-def made(catalog: Any, namespace: str, *, version: int = 3, spec: tuple[str, ...] = ()) -> Table:
-    """A table `t` with START, appended in three commits."""
-    if version == 3:
-        table = create_table(catalog, f"{namespace}.t", SCHEMA, partition_spec=spec)
-    else:
-        table = catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": str(version)})
-        for name in spec:
-            with table.update_spec() as update:
-                update.add_identity(name)
-    for number in range(3):
-        append(table, of(START[number * 20 : number * 20 + 20]))
-    return table
-
-
-def check(table: Table, connection: DuckDBPyConnection, expected: list[dict[str, Any]]) -> None:
-    expected = sorted(expected, key=lambda found: found["id"])
-    assert rows_of(table).to_pylist() == expected
-    assert rows_of_duckdb(connection, table).to_pylist() == expected
-    assert sorted(scan(table).to_arrow().to_pylist(), key=lambda found: found["id"]) == expected
 
 
 @pytest.mark.parametrize("version", [2, 3])

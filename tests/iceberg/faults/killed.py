@@ -51,6 +51,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "delete_positions": delete_positions,
     "delete_keys": lambda table: iceberg.delete_keys(table, ROWS, ["id"], **FEW),
     "upsert": lambda table: iceberg.upsert(table, ROWS, ["id"], **FEW),
+    "update": lambda table: iceberg.update(table, "id >= 90 and id < 120", {"id": 90}, **FEW),
     "upgrade": iceberg.upgrade,
     "convert_position_deletes": lambda table: iceberg.convert_position_deletes(table, **FEW),
     "convert_equality_deletes": lambda table: iceberg.convert_equality_deletes(table, **FEW),

@@ -1,26 +1,23 @@
-"""Live rows of data files in memory, each with its file, its position and its row id."""
+"""Live rows of data files in memory, each with its file, its position and its metadata columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.streams import in_order
-from puffin_fast.delta.read.plan import DeltaTable
-from puffin_fast.delta.read.schema import ROW_TRACKING
 from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import Matcher
+from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.splits import Split, splits_of
 
 __all__ = ["LocatedRows"]
-
-_EXTRA = tuple(METADATA_COLUMNS[name] for name in ("_pos", *ROW_TRACKING))
 
 
 @dataclass(frozen=True)
@@ -31,39 +28,38 @@ class LocatedRows:
         rows: all columns of the table.
         file: index of each row's data file among those that were read.
         position: position of each row in its file.
-        row_ids, versions: the row's id and the version that committed it; null where the table does not track rows.
+        metadata: the metadata columns that were asked for, by name.
     """
 
     rows: pa.Table
     file: npt.NDArray[np.int64]
     position: npt.NDArray[np.int64]
-    row_ids: pa.ChunkedArray
-    versions: pa.ChunkedArray
+    metadata: Mapping[str, pa.ChunkedArray]
 
     @classmethod
     def read(
         cls,
-        table: DeltaTable,
+        open_reader: ReaderFactory,
+        fields: Sequence[NestedField],
         tasks: Sequence[FileTask],
-        matcher: Matcher,
+        metadata: Sequence[str] = (),
         *,
-        case_sensitive: bool = True,
         threads: int | None = None,
     ) -> LocatedRows:
-        """Reads the live rows that match.
+        """Reads the live rows that a reader selects.
 
         Args:
-            table: the version.
-            tasks: its data files.
-            matcher: bound to its schema.
-            case_sensitive: as the matcher was bound.
+            open_reader: makes the reader of the data files.
+            fields: the columns of the table.
+            tasks: the data files.
+            metadata: names of metadata columns to read.
             threads: number of files read at a time.
         """
-        fields = table.schema.schema.fields
+        extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
         own = pa.schema([(field.name, arrow_type(field.field_type)) for field in fields])
         # not by name: a table may have a `_pos` of its own
-        schema = pa.schema([*own, *(pa.field(column.name, column.type) for column in _EXTRA)])
-        reader = table.reader(fields, _EXTRA, matcher, schema, case_sensitive=case_sensitive)
+        schema = pa.schema([*own, *(pa.field(column.name, column.type) for column in extra)])
+        reader = open_reader(fields, extra, schema)
         numbers = {id(task): number for number, task in enumerate(tasks)}
 
         def work(split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -84,6 +80,5 @@ class LocatedRows:
             pa.Table.from_arrays(columns[:n], schema=own),
             np.repeat(np.array([number for number, _ in found], np.int64), counts),
             columns[n].to_numpy(),
-            columns[n + 1],
-            columns[n + 2],
+            dict(zip(metadata, columns[n + 1 :], strict=True)),
         )

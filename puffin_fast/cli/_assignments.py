@@ -1,0 +1,62 @@
+"""Values of columns that a user types: the inverse of how `_values` shows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["typed_values"]
+
+
+def typed_values(
+    values: Mapping[str, str], schema: Schema, *, case_sensitive: bool = True
+) -> dict[str, object]:
+    """Values of columns, typed as they are shown: ``null``, JSON, hexadecimal digits, and text for all other types.
+
+    Raises:
+        InvalidInputError: a value is not one of its column's type.
+    """
+    types = {
+        field.name if case_sensitive else field.name.lower(): field.field_type for field in schema.fields
+    }
+    found: dict[str, object] = {}
+    for name, text in values.items():
+        kind = types.get(
+            name if case_sensitive else name.lower()
+        )  # an unknown column is refused with the others
+        try:
+            found[name] = _typed_value(text, kind)
+        except ValueError as error:
+            raise InvalidInputError(f"{name}={text}: expected null or a value of type {kind}") from error
+    return found
+
+
+def _typed_value(text: str, kind: IcebergType | None) -> object:
+    if text == "null":
+        return None
+    if isinstance(kind, BinaryType | FixedType):
+        return bytes.fromhex(text)
+    is_json = isinstance(kind, BooleanType | IntegerType | LongType | FloatType | DoubleType)
+    if is_json or isinstance(kind, StructType | ListType | MapType):
+        return json.loads(text)
+    if isinstance(kind, StringType) and len(text) > 1 and text[0] == text[-1] == '"':
+        return json.loads(text)
+    return text

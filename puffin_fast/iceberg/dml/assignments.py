@@ -1,0 +1,110 @@
+"""New values of columns, given by the caller of an update: values of Python or Arrow, or expressions over the row."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyiceberg.schema import Schema
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+
+__all__ = ["Assignments"]
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """Values to set, by the names of top-level columns.
+
+    Attributes:
+        schema: of the table.
+        values: by the names that the columns have in the schema.
+    """
+
+    schema: Schema
+    values: Mapping[str, Any]
+
+    @classmethod
+    def bind(cls, values: Mapping[str, Any], schema: Schema, *, case_sensitive: bool = True) -> Assignments:
+        """Looks up the columns.
+
+        Args:
+            values: for each column a value of Python or Arrow, or a PyArrow expression over the old row
+                (``{"n": pc.field("n") + 1}``).
+            schema: of the table.
+            case_sensitive: whether column names are compared with case.
+
+        Raises:
+            NotFoundError: a column does not exist.
+            InvalidInputError: no value at all, or two for one column.
+        """
+        if not isinstance(values, Mapping):
+            raise InvalidInputError(f"values: expected a mapping of columns, found {values!r}")
+        if not values:
+            raise InvalidInputError("values: expected at least one column, found none")
+        known = [field.name for field in schema.fields]
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            same = [k for k in known if k == name]
+            if not same and not case_sensitive and isinstance(name, str):
+                same = [k for k in known if k.lower() == name.lower()]
+            if len(same) != 1:
+                raise NotFoundError(
+                    f"values: no column {name} in the table; it has {', '.join(known)}"
+                    if not same
+                    else f"values: column {name}: expected one of this name, found {', '.join(same)}"
+                )
+            if same[0] in found:
+                raise InvalidInputError(f"values: column {same[0]}: expected one value, found two")
+            found[same[0]] = value
+        return cls(schema, found)
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """Returns rows of the table with their new values, in the types that are written.
+
+        Raises:
+            InvalidInputError: a column cannot hold its value, or an expression cannot be evaluated.
+        """
+        columns = {name: rows[name] for name in rows.column_names}
+        for name, value in self.values.items():
+            try:
+                columns[name] = _column(value, rows, rows.schema.field(name).type, name)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                reason = str(error).splitlines()[0]
+                raise InvalidInputError(f"values: column {name}: {value!r}: {reason}") from error
+        found = pa.table(columns)
+        try:
+            return RowWriterSchema(self.schema, found.schema).table(found)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"values: {str(error).removeprefix('data: ')}") from error
+
+
+def _column(value: Any, rows: pa.Table, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    if isinstance(value, pc.Expression):
+        return ds.dataset(rows).to_table(columns={name: value})[name]
+    return pa.chunked_array([pa.repeat(_scalar(value, kind), rows.num_rows)])
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    """A value in Arrow; text is accepted for dates, times and decimals, and a number becomes the nearest float."""
+    if isinstance(value, pa.Scalar):
+        return value
+    if isinstance(value, uuid.UUID):
+        return pa.scalar(str(value))
+    if isinstance(value, str):
+        is_parsed = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
+        return pa.scalar(value).cast(kind) if is_parsed else pa.scalar(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and pa.types.is_floating(kind):
+        return pa.scalar(float(value), kind)
+    if isinstance(value, int) and abs(value) >= 2**63 and pa.types.is_decimal(kind):
+        return pa.scalar(value, kind)
+    if value is None or isinstance(value, list | tuple | dict):
+        return pa.scalar(value, kind)
+    return pa.scalar(value)

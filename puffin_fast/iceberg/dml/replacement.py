@@ -1,0 +1,77 @@
+"""Rows replaced in one commit: deletes of the old rows, data files of the new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
+from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
+from puffin_fast.iceberg.dml.data_files import write_data_files
+from puffin_fast.iceberg.dml.delete_job import ConflictFilter
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["Replaced", "Replacement"]
+
+ROW_ID = METADATA_COLUMNS["_row_id"]
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What a replacement wrote: the deletes with the changes to commit, and the number of new data files."""
+
+    written: WrittenDeletes = field(default_factory=WrittenDeletes)
+    data_files: int = 0
+
+    @property
+    def changes(self) -> Changes:
+        return self.written.changes
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Rows to replace.
+
+    Attributes:
+        deletes: of the old rows.
+        rows: the new rows.
+        row_ids: for each new row the id of the row that it replaces, else null (specification, "Row Lineage").
+        required_data_files: the data files that the new rows were computed from.
+        conflict_filter: as in `Changes`.
+    """
+
+    deletes: Iterable[NewDeletes]
+    rows: pa.Table
+    row_ids: pa.Array | pa.ChunkedArray
+    required_data_files: frozenset[str] = frozenset()
+    conflict_filter: ConflictFilter = None
+
+    def write(self, table: Table, *, dry_run: bool = False) -> Replaced:
+        """Writes the deletes and the data files; in a dry run only counts the rows to delete."""
+        if dry_run:
+            return Replaced(WrittenDeletes.counted(self.deletes))
+        terms = ChangeTerms(conflict_filter=self.conflict_filter)
+        written = WrittenDeletes.of(table, write_deletes(table, self.deletes), terms)
+        if not self.rows.num_rows:
+            return Replaced(written)
+        rows, reserved = self.rows, []
+        if self.row_ids.null_count < len(self.row_ids) and ROW_ID.name not in rows.column_names:
+            rows = rows.append_column(ROW_ID.name, self.row_ids)
+            reserved = [NestedField(ROW_ID.field_id, ROW_ID.name, LongType(), required=False)]
+        entries = write_data_files(table, rows, reserved=reserved)
+        changes = written.changes
+        changes = replace(
+            changes,
+            added=(*changes.added, *entries),
+            required_data_files=changes.required_data_files | self.required_data_files,
+            new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
+        )
+        return Replaced(replace(written, changes=changes), len(entries))

@@ -1,0 +1,371 @@
+"""Updates by a filter, compared with rows in Python; PyIceberg, DuckDB and Spark read the results."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import hypothesis.strategies as st
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.update import update
+from puffin_fast.iceberg.maintenance.verify import verify
+from puffin_fast.iceberg.scan.scan import scan
+from tests.iceberg.conftest import files_of, rows_of
+from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+Row = dict[str, Any]
+
+
+def changed(rows: list[Row], where: Callable[[Row], bool], change: Callable[[Row], Row]) -> list[Row]:
+    return [{**found, **change(found)} if where(found) else found for found in rows]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_columns_are_set_to_values_and_expressions(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    spec: tuple[str, ...],
+) -> None:
+    table = made(shared_catalog, namespace, version=version, spec=spec)
+    before = table.metadata.last_sequence_number
+    done = update(table, "id >= 15 and id < 25", {"g": "new", "x": pc.field("x") * 2 + pc.field("id")})
+    assert (done.rows_updated, done.attempts) == (10, 1)
+    assert done.data_files_written == 1  # in a partitioned table all move to one partition
+    assert done.delete_files_written >= 1
+    assert done.data_files == (6 if spec else 2)
+    assert table.metadata.last_sequence_number == before + 1
+    rows = changed(START, lambda r: 15 <= r["id"] < 25, lambda r: {"g": "new", "x": r["x"] * 2 + r["id"]})
+    check(table, duckdb_iceberg, rows)
+    done = update(table, "g = 'new'", {"g": None, "tags": ["t", None], "s": {"a": 1, "b": None}})
+    assert done.rows_updated == 10
+    rows = changed(
+        rows,
+        lambda r: r["g"] == "new",
+        lambda r: {"g": None, "tags": ["t", None], "s": {"a": 1, "b": None}},
+    )
+    check(table, duckdb_iceberg, rows)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.operation.value == "overwrite"
+    assert verify(table) == []
+
+
+def test_expressions_see_the_old_row(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    append(table, pa.table({"a": [1, 2], "b": [10, 20]}))
+    update(table, "a > 0", {"a": pc.field("b"), "b": pc.field("a")})
+    assert sorted(map(str, rows_of(table, order="a").to_pylist())) == [
+        "{'a': 10, 'b': 1}",
+        "{'a': 20, 'b': 2}",
+    ]
+
+
+def test_updated_rows_keep_their_row_ids(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    fields = ("id", "_row_id", "_last_updated_sequence_number")
+
+    def lineage() -> dict[int, tuple[int, int]]:
+        columns = scan(table, selected_fields=fields).to_arrow().to_pydict().values()
+        return {i: (row_id, number) for i, row_id, number in zip(*columns, strict=True)}
+
+    before = lineage()
+    for _ in range(2):  # the second time from the row ids that the first one wrote
+        update(table, "id in (3, 45)", {"x": pc.field("x") + 1})
+        after, number = lineage(), table.metadata.last_sequence_number
+        assert {i: after[i] for i in (3, 45)} == {i: (before[i][0], number) for i in (3, 45)}
+        assert {i: after[i] for i in after if i not in (3, 45)} == {
+            i: before[i] for i in before if i not in (3, 45)
+        }
+
+
+def test_only_live_rows_are_updated(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    delete(table, "id < 5")
+    assert update(table, "id < 5", {"x": 0.0}).snapshot_id is None
+    assert update(table, "id < 8", {"x": 0.0}).rows_updated == 3
+    delete(table, "id = 6")
+    assert [r["id"] for r in rows_of(table).to_pylist()] == [5, *range(7, N)]
+
+
+def test_nothing_matches(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    assert update(table, "id = 1", {"x": 1.0}).snapshot_id is None
+    append(table, of(START))
+    before, files = table.metadata_location, files_of(table)
+    done = update(table, "id = 1000", {"x": 1.0})
+    assert (done.snapshot_id, done.rows_updated, done.attempts) == (None, 0, 0)
+    assert (table.metadata_location, files_of(table)) == (before, files)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_dry_run_counts_and_writes_nothing(
+    shared_catalog: SqlCatalog, namespace: str, version: int
+) -> None:
+    table = made(shared_catalog, namespace, version=version)
+    before, files = table.metadata_location, files_of(table)
+    dry = update(table, "id < 30", {"x": 1.0}, dry_run=True)
+    assert (dry.snapshot_id, dry.rows_updated, dry.data_files) == (None, 30, 2)
+    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
+    with pytest.raises(InvalidInputError, match=r"values: .*\bx\b"):
+        update(table, "id < 30", {"x": "text"}, dry_run=True)
+
+
+TYPED = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "i", IntegerType(), required=False),
+    NestedField(3, "f", FloatType(), required=False),
+    NestedField(4, "n", DecimalType(9, 2), required=False),
+    NestedField(5, "d", DateType(), required=False),
+    NestedField(6, "t", TimestampType(), required=False),
+    NestedField(7, "z", TimestamptzType(), required=False),
+    NestedField(8, "u", UUIDType(), required=False),
+    NestedField(9, "w", DecimalType(38, 0), required=False),
+    NestedField(10, "s", StringType(), required=True),
+)
+UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+ACCEPTED: list[tuple[str, Any, Any]] = [
+    ("i", 5, 5),
+    ("i", pa.scalar(5, pa.int8()), 5),
+    ("i", pc.field("id").cast(pa.int64()), 1),
+    ("f", 0.1, pc.cast(pa.scalar(0.1), pa.float32(), safe=False).as_py()),
+    ("f", 3, 3.0),
+    ("n", Decimal("1.50"), Decimal("1.50")),
+    ("n", "1.5", Decimal("1.50")),
+    ("n", 7, Decimal("7.00")),
+    ("d", date(2024, 1, 15), date(2024, 1, 15)),
+    ("d", "2024-01-15", date(2024, 1, 15)),
+    ("t", "2024-01-15 10:30:00", datetime(2024, 1, 15, 10, 30)),
+    ("t", datetime(2024, 1, 15, 10, 30), datetime(2024, 1, 15, 10, 30)),
+    ("z", datetime(2024, 1, 15, 10, 30, tzinfo=UTC), datetime(2024, 1, 15, 10, 30, tzinfo=UTC)),
+    ("z", "2024-01-15 10:30:00+00:00", datetime(2024, 1, 15, 10, 30, tzinfo=UTC)),
+    ("u", UUID, UUID),
+    ("u", str(UUID), UUID),
+    ("w", 10**30, Decimal(10**30)),
+    ("w", None, None),
+    ("s", "text", "text"),
+]
+
+REFUSED: list[tuple[str, Any]] = [
+    ("i", 1.5),
+    ("i", 2**31),
+    ("i", "5"),
+    ("i", True),
+    ("f", "x"),
+    ("n", Decimal("1.555")),
+    ("n", 10**9),
+    ("d", "not a date"),
+    ("d", 5),
+    ("t", datetime(2024, 1, 15, tzinfo=UTC)),
+    ("z", datetime(2024, 1, 15)),
+    ("u", "no uuid"),
+    ("s", 5),
+    ("s", None),
+    ("id", None),
+    ("s", pc.field("s") + 1),
+    ("s", pc.field("nothing")),
+    ("i", object()),
+]
+
+
+@pytest.fixture(scope="module")
+def typed(shared_catalog: SqlCatalog) -> Table:
+    shared_catalog.create_namespace_if_not_exists("update_types")
+    table = create_table(shared_catalog, "update_types.t", TYPED)
+    append(table, pa.table({"id": pa.array([1], pa.int64()), "s": ["a"]}))
+    return table
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), ACCEPTED, ids=lambda value: str(value)[:30])
+def test_values_of_each_type(typed: Table, name: str, value: Any, expected: Any) -> None:
+    assert update(typed, "id = 1", {name: value}).rows_updated == 1
+    (found,) = scan(typed, selected_fields=(name,)).to_arrow()[name].to_pylist()
+    assert (uuid.UUID(bytes=found) if isinstance(found, bytes) else found) == expected
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED, ids=lambda value: str(value)[:30])
+def test_a_value_that_its_column_cannot_hold_is_refused(typed: Table, name: str, value: Any) -> None:
+    before = files_of(typed)
+    with pytest.raises(InvalidInputError, match=rf"values: .*\b{name}\b"):
+        update(typed, "id = 1", {name: value})
+    assert files_of(typed) == before
+
+
+def test_bad_arguments_are_refused_and_change_nothing(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    before = files_of(table)
+    wrong: list[tuple[Any, str]] = [
+        ({}, "at least one column"),
+        ([("x", 1)], "mapping"),
+        ({"nothing": 1}, "no column nothing"),
+        ({"s.a": 1}, "no column s.a"),
+        ({"X": 1.0}, "no column X"),
+        ({3: 1.0}, "no column 3"),
+    ]
+    for values, said in wrong:
+        with pytest.raises((InvalidInputError, NotFoundError), match=said):
+            update(table, "id = 1", values)
+    with pytest.raises(NotFoundError, match="twig"):
+        update(table, "id = 1", {"x": 1.0}, branch="twig")
+    with pytest.raises(InvalidInputError, match="two"):
+        update(table, "id = 1", {"x": 1.0, "X": 2.0}, case_sensitive=False)
+    assert files_of(table) == before
+    assert update(table, "ID = 1", {"X": 7.0}, case_sensitive=False).rows_updated == 1
+
+
+def test_an_identifier_field_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "x", LongType(), required=False),
+        identifier_field_ids=[1],
+    )
+    table = create_table(shared_catalog, f"{namespace}.t", schema)
+    append(table, pa.table({"id": pa.array([1, 2]), "x": pa.array([1, 2])}))
+    with pytest.raises(InvalidInputError, match="identifier field"):
+        update(table, "id = 1", {"id": 2})
+    assert update(table, "id = 1", {"x": 2}).rows_updated == 1
+
+
+def test_a_table_of_version_1_is_refused(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "1"})
+    with pytest.raises(UnsupportedError, match="format version 1"):
+        update(table, "id = 1", {"x": 1.0})
+
+
+def test_a_job_is_done_once_and_on_its_branch(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = made(shared_catalog, namespace)
+    head = table.current_snapshot()
+    assert head is not None
+    with v3_metadata(shared_catalog):
+        table.manage_snapshots().create_branch(head.snapshot_id, "b").commit()
+    add: Mapping[str, Any] = {"x": pc.field("x") + 100}
+    first = update(table, "id < 3", add, branch="b", job_id="j")
+    again = update(table, "id < 3", add, branch="b", job_id="j")
+    assert (again.repeated, again.snapshot_id, again.rows_updated) == (True, first.snapshot_id, 0)
+    assert rows_of(table).to_pylist() == START
+    side = scan(table, "id < 3", branch="b").to_arrow().sort_by("id")
+    assert side["x"].to_pylist() == [100.0, 100.5, 101.0]
+    with pytest.raises(InvalidInputError, match="expected a job of delete"):
+        delete(table, "id = 1", branch="b", job_id="j")
+
+
+def test_a_row_that_another_commit_adds_meanwhile_is_updated(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: append(other, of([row(100, "theirs")])))
+    done = update(table, "id = 3 or id = 100", {"g": "mine"}, on_conflict="merge")
+    assert (done.rows_updated, done.attempts) == (2, 2)
+    assert [r["g"] for r in rows_of(table).to_pylist() if r["id"] in (3, 100)] == ["mine", "mine"]
+
+
+def test_a_row_that_another_commit_deletes_meanwhile_stays_deleted(racing: RacingCatalog) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    racing.before.append(lambda: delete(other, "id = 3"))
+    with pytest.raises(ConflictError, match="another commit added deletes"):
+        update(table, "id in (3, 4)", {"g": "mine"})
+    assert rows_of(racing.load_table("n.t")).num_rows == N - 1
+    racing.before.append(lambda: delete(other, "id = 4"))
+    done = update(table, "id in (3, 4, 5)", {"g": "mine"}, on_conflict="merge")
+    assert done.rows_updated == 1
+    assert [r["id"] for r in rows_of(table).to_pylist() if r["g"] == "mine"] == [5]
+
+
+@hypothesis.settings(max_examples=10, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.given(data=st.data())
+def test_any_sequence_of_updates_and_deletes(shared_catalog: SqlCatalog, data: st.DataObject) -> None:
+    namespace = f"u{uuid.uuid4().hex}"
+    shared_catalog.create_namespace(namespace)
+    version = data.draw(st.sampled_from([2, 3]))
+    table = made(shared_catalog, namespace, version=version, spec=data.draw(st.sampled_from([(), ("g",)])))
+    model = {r["id"]: dict(r) for r in START}
+    for _ in range(data.draw(st.integers(1, 5))):
+        low = data.draw(st.integers(0, N))
+        high = low + data.draw(st.integers(0, 30))
+        chosen = [i for i in model if low <= i < high]
+        if data.draw(st.booleans()):
+            group = data.draw(st.sampled_from(["g0", "g1", None]))
+            done = update(table, f"id >= {low} and id < {high}", {"g": group, "x": pc.field("x") + 1})
+            assert done.rows_updated == len(chosen)
+            for i in chosen:
+                model[i] |= {"g": group, "x": model[i]["x"] + 1}
+        else:
+            delete(table, f"id >= {low} and id < {high}")
+            for i in chosen:
+                del model[i]
+        assert rows_of(table).to_pylist() == [model[i] for i in sorted(model)]
+
+
+@pytest.mark.jar
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_reads_and_continues_what_we_update(
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
+) -> None:
+    """The row lineage after our updates equals that after Spark's on a copy of the table."""
+    tables = {}
+    for who in ("ours", "theirs"):
+        shared_catalog.create_namespace(f"{namespace}_{who}")
+        tables[who] = made(shared_catalog, f"{namespace}_{who}", version=version, spec=("g",))
+        with v3_metadata(shared_catalog):
+            tables[who].transaction().set_properties(
+                {"write.update.mode": "merge-on-read", "write.delete.mode": "merge-on-read"}
+            ).commit_transaction()
+    names = {who: f"{shared_catalog.name}.{namespace}_{who}.t" for who in tables}
+
+    def agree() -> None:
+        found = []
+        for who, table in tables.items():
+            table.refresh()
+            lineage = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
+            rows = iceberg_spark.sql(f"SELECT *{lineage} FROM {names[who]} ORDER BY id").toArrow()
+            found.append(rows.to_pylist())
+            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+        assert found[0] == found[1]
+
+    update(tables["ours"], "id < 10", {"x": pc.field("x") + 1, "g": "moved"})
+    iceberg_spark.sql(f"UPDATE {names['theirs']} SET x = x + 1, g = 'moved' WHERE id < 10")
+    agree()
+    for name in names.values():  # Spark goes on in both
+        iceberg_spark.sql(f"UPDATE {name} SET x = 0 WHERE id >= 5 AND id < 15")
+        iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
+    agree()
+    update(tables["ours"], "id between 12 and 40", {"g": None})
+    iceberg_spark.sql(f"UPDATE {names['theirs']} SET g = NULL WHERE id BETWEEN 12 AND 40")
+    agree()
