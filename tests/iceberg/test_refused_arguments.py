@@ -60,6 +60,7 @@ WRONG: dict[str, list[Any]] = {
     "target_file_size": ["3", -1, 0, 1.5, True, []],
     "threads": ["2", -1, 0, 1.5, True, math.nan, []],
     "update": FLAG,
+    "values": [None, 5, "id", [], {}, {5: 1}, {"id": "x"}, {"id": [1]}, {"id": {1}}],
 }
 """By the name of an argument. `table`, `catalog` and rows: tests/iceberg/dml/test_given_arguments.py."""
 
@@ -86,6 +87,7 @@ def test_wrong_arguments_are_refused_by_name(racing: RacingCatalog, function: st
         "keys": ROWS.slice(0, 1),
         "deletes": none,
         "row_filter": "id = 77",
+        "values": {"id": 78},
         "left": (table, "id"),
         "right": (table, "id"),
     }

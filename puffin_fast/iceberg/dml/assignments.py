@@ -42,7 +42,7 @@ class Assignments:
 
         Raises:
             NotFoundError: a column does not exist.
-            InvalidInputError: no value at all, or two for one column.
+            InvalidInputError: no value at all, two for one column, or a name that two columns have.
         """
         if not isinstance(values, Mapping):
             raise InvalidInputError(f"values: expected a mapping of columns, found {values!r}")
@@ -51,14 +51,14 @@ class Assignments:
         known = [field.name for field in schema.fields]
         found: dict[str, Any] = {}
         for name, value in values.items():
-            same = [k for k in known if k == name]
-            if not same and not case_sensitive and isinstance(name, str):
-                same = [k for k in known if k.lower() == name.lower()]
-            if len(same) != 1:
-                raise NotFoundError(
-                    f"values: no column {name} in the table; it has {', '.join(known)}"
-                    if not same
-                    else f"values: column {name}: expected one of this name, found {', '.join(same)}"
+            if not isinstance(name, str):
+                raise InvalidInputError(f"values: expected names of columns, found {name!r}")
+            same = [k for k in known if k == name or (not case_sensitive and k.lower() == name.lower())]
+            if not same:
+                raise NotFoundError(f"values: no column {name} in the table; it has {', '.join(known)}")
+            if len(same) > 1:
+                raise InvalidInputError(
+                    f"values: column {name}: expected one of this name, found {', '.join(same)}"
                 )
             if same[0] in found:
                 raise InvalidInputError(f"values: column {same[0]}: expected one value, found two")

@@ -236,7 +236,7 @@ def test_bad_arguments_are_refused_and_change_nothing(shared_catalog: SqlCatalog
         ({"nothing": 1}, "no column nothing"),
         ({"s.a": 1}, "no column s.a"),
         ({"X": 1.0}, "no column X"),
-        ({3: 1.0}, "no column 3"),
+        ({3: 1.0}, "names of columns, found 3"),
     ]
     for values, said in wrong:
         with pytest.raises((InvalidInputError, NotFoundError), match=said):
