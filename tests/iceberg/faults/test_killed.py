@@ -67,6 +67,9 @@ def to_repair(catalog: SqlCatalog) -> None:
     add_vector(table, tasks(table)[0].data, [8, 9])
 
 
+ROW_JOBS = ("append", "delete", "delete_positions", "delete_keys", "update", "upsert")
+
+
 @pytest.fixture(scope="module")
 def killed() -> Iterator[Callable[[str, Path], list[str]]]:
     """Kills a job in a folder's table at each step; returns the steps."""
@@ -92,8 +95,8 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
 @pytest.mark.parametrize(
     ("job", "make"),
     [
-        *((job, to_write) for job in ("append", "delete", "delete_positions", "delete_keys", "upsert")),
-        *((job, to_write_v2) for job in ("append", "delete", "delete_positions", "delete_keys", "upsert")),
+        *((job, to_write) for job in ROW_JOBS),
+        *((job, to_write_v2) for job in ROW_JOBS),
         ("upgrade", to_write_v2),
         ("convert_position_deletes", to_convert),
         ("convert_equality_deletes", to_convert_equal),
