@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -33,6 +34,8 @@ PATIENT = {
 }
 
 N_FILES, FILE_ROWS = 4, 200
+
+ROUNDS = int(os.environ.get("PUFFIN_FAST_ROUNDS", "5"))
 
 Rows = dict[int, int]
 
@@ -161,7 +164,7 @@ def test_threads_that_share_a_table_lose_nothing(
 def test_threads_that_share_a_table_lose_nothing_in_many_rounds(
     catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
-    for number in range(50):
+    for number in range(ROUNDS):
         one_round(catalog, f"n.t{number}", 16, duckdb_iceberg)
 
 
