@@ -15,8 +15,8 @@ STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
 PYTEST := $(PY) -m pytest
 args ?=
 workers ?= 2
-# Files stay whole: what a module prepares is made once.
-PARALLEL = -n $(workers) --dist loadfile
+# Files stay whole, because what a module prepares is made once, and in the order of tests/conftest.py.
+PARALLEL = -n $(workers) --dist loadfile --no-loadscope-reorder
 
 # The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3 …` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \

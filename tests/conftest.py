@@ -125,6 +125,15 @@ def jars_fit() -> bool:
     return str(importlib.import_module("pyspark.version").__version__).startswith(f"{jars.SPARK_SERIES}.")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of slow tests come first, then those that start Spark: none of them is left to one process at the end."""
+    first = {item.path: 2 for item in items}
+    for item in items:
+        marked = [2, *(rank for rank, mark in enumerate(("slow", "spark")) if item.get_closest_marker(mark))]
+        first[item.path] = min(first[item.path], *marked)
+    items.sort(key=lambda item: first[item.path])
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The markers say what a test needs."""
     if item.get_closest_marker("pypaimon") and importlib.util.find_spec("pypaimon") is None:

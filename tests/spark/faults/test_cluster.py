@@ -15,7 +15,7 @@ from tests.iceberg.conftest import local
 from tests.spark.faults.cluster import CASES, JOB, LAST, _catalog, _check
 from tests.spark.faults.injection import wait
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 
