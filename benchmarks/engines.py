@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmarks.iceberg_tables import CATALOG, Tables
 from benchmarks.rounds import Figures
 
-__all__ = ["Stopwatch", "duckdb_with_iceberg", "rest_catalog", "spark_with_iceberg"]
+__all__ = ["Stopwatch", "duckdb_with_delta", "duckdb_with_iceberg", "rest_catalog", "spark_with_iceberg"]
 
 
 class Stopwatch:
@@ -54,14 +54,23 @@ def _cpu_below(root: int) -> float:
     return sum(ticks[pid] for pid in inside) / os.sysconf("SC_CLK_TCK")
 
 
+def duckdb_with_iceberg() -> AbstractContextManager[Any]:
+    return _duckdb("avro", "httpfs", "iceberg")
+
+
+def duckdb_with_delta() -> AbstractContextManager[Any]:
+    return _duckdb("delta")
+
+
 @contextmanager
-def duckdb_with_iceberg() -> Iterator[Any]:
+def _duckdb(*extensions: str) -> Iterator[Any]:
+    """A connection of two threads with extensions from their packages; nothing is downloaded."""
     import importlib
 
     import duckdb
 
     with duckdb.connect(config={"threads": 2}) as connection:
-        for name in ("avro", "httpfs", "iceberg"):
+        for name in extensions:
             package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
             (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{extension}'")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +21,7 @@ from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
 from tests.delta.conftest import TABLES
+from tests.spark.faults.injection import wait
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -238,3 +244,102 @@ def test_deletes_of_a_dataframe_are_encoded_for_other_formats(spark: SparkSessio
     }
     with pytest.raises(errors.InvalidInputError, match="one of"):
         on_spark.encode_deletes(deletes, format="parquet")
+
+
+# Files of jobs -----------------------------------------------------------------------------------------------
+
+
+def test_the_files_of_a_job_are_found_and_those_in_use_stay(
+    spark: SparkSession, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    on_spark.delete(spark, table, "id < 50", job_id="nightly")
+    (live,) = table.glob("nightly-*/*.bin")
+    assert list(map(Path, on_spark.job_files(table, "nightly"))) == [live]
+    run = table / "nightly-0123456789ab"
+    run.mkdir()
+    name = f"deletion_vector_{uuid.uuid4()}.bin"
+    left = {run / name, run / f".{name}.0123456789abcdef.tmp", live.parent / name}
+    others = {run / "x.bin", table / name, table / "other-0123456789ab" / name, run / f"{name}.tmp"}
+    for path in left | others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(live.read_bytes())
+    deltalake: Any = require_module("deltalake")
+    assert {Path(path) for path in on_spark.job_files(deltalake.DeltaTable(str(table)), "nightly")} == {
+        live,
+        *left,
+    }
+    before = ids(table)
+    assert set(map(Path, on_spark.remove_job_files(table.as_uri(), "nightly"))) == left
+    assert all(path.exists() for path in others)
+    assert ids(table) == before
+    delta.delete(table, "id < 60")  # time travel still needs the file
+    assert on_spark.remove_job_files(table, "nightly") == []
+    assert ids(table, version=4) == before
+    (table / "_delta_log" / f"{4:020d}.json").unlink()
+    with pytest.raises(errors.CorruptDataError, match=f"no {4:020d}.json"):
+        on_spark.remove_job_files(table, "nightly")
+    assert live.exists()
+
+
+KILLED = """
+import os, signal, sys, threading
+from pathlib import Path
+from pyspark.sql import SparkSession
+from puffin_fast import spark as on_spark
+from puffin_fast.delta.log.storage import TableStorage
+
+step, table = sys.argv[1:]
+put = TableStorage.put
+
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def watch():
+    while not any(Path(table).glob("nightly-*/*")):
+        pass
+    kill()
+
+session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+if step == "while_vectors_are_written":
+    threading.Thread(target=watch, daemon=True).start()
+elif step == "before_the_commit":
+    TableStorage.put = kill
+else:
+    TableStorage.put = lambda *arguments: (put(*arguments), kill())
+on_spark.delete(session, table, "id < 30", job_id="nightly")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["while_vectors_are_written", "before_the_commit", "after_the_commit"])
+def test_a_killed_driver_leaves_all_or_nothing(step: str, golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with (table.parent / "log").open(
+        "wb"
+    ) as log:  # a file: processes that outlive the driver would keep a pipe open
+        command = [sys.executable, "-c", KILLED, step, str(table)]
+        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=300)
+    assert done.returncode == -signal.SIGKILL, (table.parent / "log").read_text()[-3000:]
+    happened = step == "after_the_commit"
+    assert ids(table) == ([i for i in before if i >= 30] if happened else before)
+    assert delta.verify(table) == []
+    found = set(map(Path, on_spark.job_files(table, "nightly")))
+    orphans = set(map(Path, delta.orphan_files(table, older_than=timedelta(days=-1))["path"].to_pylist()))
+    assert len(found) >= (step != "while_vectors_are_written")
+    if happened:
+        assert orphans == set()
+    else:  # a task may end after its driver
+        assert orphans >= {path for path in found if path.suffix == ".bin"}
+        assert all(path.parent.name.startswith("nightly-") for path in orphans)
+
+    def tidy() -> bool:
+        on_spark.remove_job_files(table, "nightly")
+        return happened or not list(table.glob("nightly-*/*"))
+
+    wait(tidy)
+    assert ids(table) == ([i for i in before if i >= 30] if happened else before)
+    left = 0 if happened else sum(i < 30 for i in before)
+    assert delta.delete(table, "id < 30").rows_deleted == left

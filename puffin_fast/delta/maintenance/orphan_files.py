@@ -50,7 +50,6 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     storage = storage_of(table, filesystem)
-    load_snapshot(storage, LogListing.of(storage).segment())  # refuses a log that does not say what is needed
     limit = datetime.now(UTC) - older_than
     files = list(storage.files())
     others = {file.path.partition(f"/{LOG_FOLDER}/")[0] for file in files if f"/{LOG_FOLDER}/" in file.path}
@@ -70,7 +69,12 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
 
 
 def needed_files(storage: TableStorage) -> set[str]:
-    """The location of every file that a commit or checkpoint in the log names."""
+    """The location of every file that a commit or checkpoint in the log names.
+
+    Raises:
+        As `orphan_files`: for a log that does not say what is needed.
+    """
+    load_snapshot(storage, LogListing.of(storage).segment())
     found: set[str] = set()
     for actions in _actions(storage):
         for table in (actions.adds, actions.removes):

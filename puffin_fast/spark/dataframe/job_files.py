@@ -1,9 +1,10 @@
 """The delete files of a job, found by their names.
 
 Each run of a job has a name of its own, ``{job}-{12 hex digits}``: two runs of a job do not share files. A run on
-a table writes into a folder of that name in the table's data folder. A file is
-``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, or ``.parquet`` in a table of format version 2. A local
-Puffin file that is not complete, or whose writer was killed, is ``.{that}.{16 hex digits}.tmp``.
+a table writes into a folder of that name in the table's data folder, in a Delta table's own folder. A file is
+``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, ``.parquet`` in a table of format version 2, and
+``deletion_vector_{uuid}.bin`` in a Delta table. A local file of deletion vectors that is not complete, or whose writer
+was killed, is ``.{that}.{16 hex digits}.tmp``.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from puffin_fast.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_fast.delta.log.storage import TableStorage
+
 __all__ = ["check_job", "data_folder", "job_files", "remove_job_files", "remove_run_files", "run_name"]
 
-Place: TypeAlias = "str | os.PathLike[str] | Table"
+Place: TypeAlias = "str | os.PathLike[str] | Table | Any"
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RUN = "-[0-9a-f]{12}"
 _ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.(?:puffin|parquet)"
+_UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
+_RECORDS = r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin"
+_DELTA_LOG = "_delta_log"
 
 
 def check_job(job_id: str) -> str:
@@ -54,10 +60,9 @@ def data_folder(table: Table) -> str:
     return (table.properties.get("write.data.path") or f"{table.location()}/data").rstrip("/")
 
 
-def _files(folder: str, run: str, prefix: str, filesystem: Any) -> list[str]:
-    """Paths of the delete files in a folder whose run matches a pattern."""
-    whole = run + _ATTEMPT
-    fits = re.compile(rf"{whole}|\.{whole}\.[0-9a-f]{{16}}\.tmp").fullmatch
+def _files(folder: str, whole: str, prefix: str, filesystem: Any) -> list[str]:
+    """Paths of the files in a folder whose names match a pattern, and of those that are not complete."""
+    fits = re.compile(rf"{whole}|\.{whole}{_UNFINISHED}").fullmatch
     names = [name for start in ("", ".") for name in names_in(folder, start + prefix, filesystem=filesystem)]
     return [f"{folder.rstrip('/')}/{name}" for name in names if fits(name)]
 
@@ -66,31 +71,48 @@ def _is_table(where: Place) -> bool:
     return hasattr(where, "metadata_location")
 
 
+def _delta(where: Place, filesystem: Any) -> TableStorage | None:
+    """The storage of a Delta table; None for another folder."""
+    if not hasattr(where, "table_uri"):
+        folder = os.fspath(where).rstrip("/")
+        if not names_in(f"{folder}/{_DELTA_LOG}", "", filesystem=filesystem):
+            return None
+    from puffin_fast.delta.log.storage import storage_of
+
+    return storage_of(where, filesystem)
+
+
 def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]]:
     """Paths of a job's files, each with its filesystem."""
-    run = re.escape(check_job(job_id)) + _RUN
-    if not _is_table(where):
-        folders, handle = [os.fspath(where)], filesystem
-    else:
+    run, prefix = re.escape(check_job(job_id)) + _RUN, f"{job_id}-"
+    if _is_table(where):
         from puffin_fast.iceberg.compat.filesystem import filesystem as filesystem_of
 
         root = data_folder(where)
         handle, _ = filesystem_of(where.io, root)
-        names = names_in(root, f"{job_id}-", folders=True, filesystem=handle)
-        folders = [f"{root}/{name}" for name in names if re.fullmatch(run, name)]
-    for folder in folders:
-        for path in _files(folder, run, f"{job_id}-", handle):
-            yield path, handle
+        whole, start = run + _ATTEMPT, prefix
+    elif (storage := _delta(where, filesystem)) is not None:
+        root, handle = storage.root, storage.filesystem
+        whole, start = _RECORDS, "deletion_vector_"
+    else:
+        for path in _files(os.fspath(where), run + _ATTEMPT, prefix, filesystem):
+            yield path, filesystem
+        return
+    for name in names_in(root, prefix, folders=True, filesystem=handle):
+        if re.fullmatch(run, name):
+            for path in _files(f"{root}/{name}", whole, start, handle):
+                yield path, handle
 
 
 def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]:
     """Paths of the delete files of all runs of a job, committed or not.
 
     Args:
-        where: the folder that the job wrote to, or the table.
+        where: the folder that the job wrote to, or the table; a Delta table by its path, its URI or deltalake's
+            `DeltaTable`.
         job_id: the complete job id.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; needed when the folder does not determine
-            it. For a table, its FileIO is used.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; needed when the path does not determine
+            it. For an Iceberg table, its FileIO is used.
     """
     return [path for path, _ in _found(where, job_id, filesystem)]
 
@@ -104,8 +126,8 @@ def remove_job_files(
     again later: a task that was cancelled may still finish a file.
 
     Args:
-        where: the folder that the job wrote to, or the table; files that a snapshot of the table needs are not
-            removed.
+        where: the folder that the job wrote to, or the table, as `job_files` takes it; files that a snapshot of the
+            table or a version in the log of a Delta table needs are not removed.
         job_id: the complete job id.
         keep: paths that are not removed, as the job reported them or in another spelling (see `FileSet`).
         filesystem: as for `job_files`.
@@ -115,10 +137,8 @@ def remove_job_files(
     """
     found = list(_found(where, job_id, filesystem))
     stays = list(keep)
-    if found and _is_table(
-        where
-    ):  # loaded after the listing, so that files of a commit in between are not removed
-        stays += _needed(where)
+    if found:  # loaded after the listing, so that files of a commit in between are not removed
+        stays += _needed(where, filesystem)
     known = FileSet(stays)
     found = [(path, handle) for path, handle in found if path not in known]
     for path, handle in found:
@@ -126,12 +146,19 @@ def remove_job_files(
     return [path for path, _ in found]
 
 
-def _needed(table: Any) -> set[str]:
-    """The files that the snapshots of a table need; loads the table again first."""
-    from puffin_fast.iceberg.maintenance.orphan_files import needed_files
+def _needed(where: Any, filesystem: Any) -> set[str]:
+    """The files that the snapshots or versions of a table need, as they are now."""
+    if _is_table(where):
+        from puffin_fast.iceberg.maintenance.orphan_files import needed_files
 
-    table.refresh()
-    return needed_files(table, table.metadata.snapshots)
+        where.refresh()
+        return needed_files(where, where.metadata.snapshots)
+    storage = _delta(where, filesystem)
+    if storage is None:
+        return set()
+    from puffin_fast.delta.maintenance.orphan_files import needed_files as needed_by_log
+
+    return needed_by_log(storage)
 
 
 def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem: Any) -> None:
@@ -140,7 +167,7 @@ def remove_run_files(folder: str, run: str, *, keep: Collection[str], filesystem
     if folder.rpartition("/")[2] == run:
         found = [f"{folder}/{name}" for name in names_in(folder, "", filesystem=filesystem)]
     else:
-        found = _files(folder, re.escape(run), f"{run}-", filesystem)
+        found = _files(folder, re.escape(run) + _ATTEMPT, f"{run}-", filesystem)
     for path in found:
         if path not in known:
             remove(path, filesystem=filesystem)
