@@ -201,10 +201,8 @@ def plan_job(duckdb: Any, table: Path, n_files: int, *, filtered: bool) -> Conte
 
     from puffin_fast import delta
 
-    row_filter = "id < 0" if filtered else "id >= 0"
-
     def ours() -> Any:
-        tasks = list(delta.scan(table, row_filter).tasks())
+        tasks = list((delta.scan(table, "id < 0") if filtered else delta.scan(table)).tasks())
 
         def check() -> None:
             assert len(tasks) == (0 if filtered else n_files)

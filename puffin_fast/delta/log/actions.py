@@ -66,6 +66,7 @@ RARE_ACTIONS = (
     "sidecar",
     "checkpointMetadata",
 )
+_METADATA = b'"metaData"'
 _LEAST_BLOCK = 1 << 20
 _GROUP_BYTES = 4 << 20
 """Bytes of commits that one thread parses at a time."""
@@ -149,11 +150,12 @@ class _Lines:
     def partition_columns(self) -> Iterator[str]:
         """The physical names of the partition columns, of all metadata in the lines."""
         for number, (_, _, data) in enumerate(self.files):
-            if b'"metaData"' in data:
-                first = int(self._firsts[number])
-                for at in range(first, int(self._firsts[number + 1])):
-                    if b'"metaData"' in self[at] and isinstance(found := self.load(at).get("metaData"), dict):
-                        yield from physical_partition_columns(found)
+            at = data.find(_METADATA)
+            while at >= 0:
+                line = int(self._firsts[number]) + data.count(b"\n", 0, at)
+                if isinstance(found := self.load(line).get("metaData"), dict):
+                    yield from physical_partition_columns(found)
+                at = data.find(_METADATA, data.index(b"\n", at))
 
     def load(self, at: int) -> dict[str, Any]:
         """A line as an object.

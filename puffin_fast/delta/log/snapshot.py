@@ -226,7 +226,7 @@ def _live(base: FileActions | None, tail: FileActions) -> pa.Table:
 
 def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     """The adds after which nothing came for their key."""
-    if adds.num_rows == 0:
+    if adds.num_rows == 0 or (removes.num_rows == 0 and _are_distinct(adds["path"])):
         return adds
     # of one version, removes come first: the file is there after an add with the same key
     first = removes.num_rows
@@ -237,6 +237,12 @@ def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     last[codes[order]] = order
     chosen = np.sort(last[last >= first]) - first
     return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen))
+
+
+def _are_distinct(paths: pa.ChunkedArray) -> bool:
+    """Whether no two paths name one file; False where it would have to decode them."""
+    encoded = pc.any(pc.match_substring(paths, "%")).as_py()
+    return not encoded and pc.count_distinct(paths).as_py() == len(paths)
 
 
 # Time travel ------------------------------------------------------------------------------------------------

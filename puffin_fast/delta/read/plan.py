@@ -37,7 +37,7 @@ from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.bounds import literal_values
-from puffin_fast.iceberg.predicate.filters import Matcher
+from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 from puffin_fast.iceberg.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.iceberg.scan.located_rows import LocatedRows
 
@@ -175,12 +175,13 @@ def plan_files(
     fields = _fields(table, matcher, metrics)
     partitions = _partitions(table, files)
     statistics = Statistics.of(files["stats"], _paths(table, fields), table.snapshot.root)
+    exact = True
     if matcher is not None and not isinstance(matcher.expression, AlwaysTrue):
         keeps = Pruner(statistics, partitions, files.num_rows)
         bound = bind(table.schema.schema, rewrite_not(matcher.expression), case_sensitive)
-        rows = np.flatnonzero(visit(bound, keeps))
+        rows, exact = np.flatnonzero(visit(bound, keeps)), keeps.exact
     may_match: Callable[[Any], bool] | None = None
-    if matcher is not None and matcher.field_ids:
+    if matcher is not None and matcher.field_ids and not (exact and isinstance(matcher, RowFilter)):
         may_match = matcher.may_match(table.schema.schema, case_sensitive=case_sensitive)
     tasks: Sequence[DeltaTask] = _Tasks(
         table, rows, statistics, partitions, fields if may_match or metrics else []
@@ -264,6 +265,10 @@ class _Tasks(Sequence[DeltaTask]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __iter__(self) -> Iterator[DeltaTask]:
+        for number in range(-(-len(self) // _CHUNK)):
+            yield from self._chunk(number)
+
     @overload
     def __getitem__(self, at: int) -> DeltaTask: ...
     @overload
@@ -273,11 +278,14 @@ class _Tasks(Sequence[DeltaTask]):
             return [self[one] for one in range(*at.indices(len(self)))]
         at = range(len(self))[at]
         number, place = divmod(at, _CHUNK)
+        return self._chunk(number)[place]
+
+    def _chunk(self, number: int) -> list[DeltaTask]:
         with self._lock:
             if number not in self._made:
                 with paused_gc():
                     self._made[number] = self._make(self._rows[number * _CHUNK : (number + 1) * _CHUNK])
-            return self._made[number][place]
+            return self._made[number]
 
     def _make(self, rows: npt.NDArray[np.int64]) -> list[DeltaTask]:
         table, statistics, partitions = self._table, self._statistics, self._partitions

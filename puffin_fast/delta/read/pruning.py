@@ -11,18 +11,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 
-from puffin_fast.delta.read.statistics import Statistics
+from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 
 __all__ = ["Pruner"]
 
 
 class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
-    """One flag per file, false only where no row can match, by bounds and partition values."""
+    """One flag per file, false only where no row can match, by bounds and partition values.
+
+    Attributes:
+        exact: whether metrics of single files, as `metrics_evaluator` compares them, cannot leave out more files.
+    """
 
     def __init__(self, statistics: Statistics, partitions: Mapping[int, pa.Array], n: int) -> None:
+        self.exact = True
+        self._n_rows, self._nulls = statistics.n_rows, statistics.nulls
         self._lower = {**statistics.lower, **partitions}
         self._upper = {**statistics.upper, **partitions}
         self._partitions, self._n = partitions, n
+
+    def _unknown(self) -> npt.NDArray[np.bool_]:
+        """All files, where the metrics of single files may say more."""
+        self.exact = False
+        return self._all()
 
     def _all(self) -> npt.NDArray[np.bool_]:
         return np.ones(self._n, np.bool_)
@@ -31,17 +42,21 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         self, arrays: Mapping[int, pa.Array], term: Any, compare: Callable[..., Any], value: Any
     ) -> npt.NDArray[np.bool_]:
         """Where a bound compares with a value as it should, or says nothing; a null partition matches no value."""
-        array = arrays.get(term.ref().field.field_id)
+        field_id = term.ref().field.field_id
+        array = arrays.get(field_id)
         if array is None:
             return self._all()
-        known = term.ref().field.field_id in self._partitions
+        known = field_id in self._partitions
         try:
             scalar = pa.scalar(value, array.type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            return self._all()
+            return self._unknown()
         found: npt.NDArray[np.bool_] = pc.fill_null(compare(array, scalar), not known).to_numpy(
             zero_copy_only=False
         )
+        if not known:
+            nulls = pc.fill_null(self._nulls[field_id], UNKNOWN - 1).to_numpy()
+            found = found & (nulls != self._n_rows)
         return found
 
     def visit_true(self) -> npt.NDArray[np.bool_]:
@@ -79,6 +94,7 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         return self.visit_less_than_or_equal(term, literal) & self.visit_greater_than_or_equal(term, literal)
 
     def visit_in(self, term: Any, literals: set[Any]) -> npt.NDArray[np.bool_]:
+        self.exact = False  # literals below a file and above it, none within
         low = self._holds(self._lower, term, pc.less_equal, max(literals))
         return low & self._holds(self._upper, term, pc.greater_equal, min(literals))
 
@@ -89,19 +105,19 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         return self._all()
 
     def visit_is_null(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()
 
     def visit_not_null(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()
 
     def visit_is_nan(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()
 
     def visit_not_nan(self, term: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()
 
     def visit_starts_with(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()
 
     def visit_not_starts_with(self, term: Any, literal: Any) -> npt.NDArray[np.bool_]:
-        return self._all()
+        return self._unknown()

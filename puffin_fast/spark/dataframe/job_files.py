@@ -71,7 +71,7 @@ def _is_table(where: Place) -> bool:
     return hasattr(where, "metadata_location")
 
 
-def _delta(where: Place, filesystem: Any) -> TableStorage | None:
+def _delta(where: Any, filesystem: Any) -> TableStorage | None:
     """The storage of a Delta table; None for another folder."""
     if not hasattr(where, "table_uri"):
         folder = os.fspath(where).rstrip("/")
