@@ -13,9 +13,8 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from puffin_fast.delta.log.storage import INLINE, TableStorage
 from puffin_fast.dv import delta as codec
@@ -26,8 +25,7 @@ __all__ = ["VectorLocation", "descriptor_of", "file_name", "locate", "path_of"]
 _UUID_CHARACTERS = 20
 
 
-@dataclass(frozen=True)
-class VectorLocation:
+class VectorLocation(NamedTuple):
     """Where the record of a vector lies.
 
     Attributes:

@@ -1,0 +1,104 @@
+"""Which files a filter leaves: bounds compared by columns leave out what those of single files leave out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
+
+from puffin_fast import delta
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.iceberg.predicate.filters import RowFilter
+
+STATISTICS: dict[str, dict[str, Any]] = {
+    "low": {"minValues": {"i": 0, "t": "a"}, "maxValues": {"i": 9, "t": "c"}, "nullCount": {"i": 0, "t": 0}},
+    "high": {
+        "minValues": {"i": 90, "t": "x"},
+        "maxValues": {"i": 99, "t": "z"},
+        "nullCount": {"i": 1, "t": 3},
+    },
+    "nulls": {"minValues": {"i": 5}, "maxValues": {"i": 5}, "nullCount": {"i": 0, "t": 10}},
+    "only nulls": {"minValues": {}, "maxValues": {}, "nullCount": {"i": 10, "t": 10}},
+    "only a count": {},
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of a table whose files have statistics of all kinds; there are no files."""
+    root = tmp_path_factory.mktemp("t")
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("i", "long"), ("t", "string"), ("p", "integer"))
+    ]
+    metadata = {
+        "id": "x",
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": ["p"],
+        "configuration": {},
+    }
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": metadata},
+    ]
+    for name, stats in STATISTICS.items():
+        for part in ("1", "2", None):
+            add = {"path": f"{name} {part}".replace(" ", "-"), "size": 5, "modificationTime": 1}
+            values = {
+                "partitionValues": {"p": part},
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": 10} | stats),
+            }
+            lines.append({"add": add | values})
+    (root / "_delta_log").mkdir()
+    (root / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "decides"),
+    [
+        ("i < 5", True),
+        ("i <= -1", True),
+        ("i > 9 and i < 90", True),
+        ("i = 5 or t = 'y'", True),
+        ("t >= 'd'", True),
+        ("t != 'a' and i > 50", True),
+        ("not (i < 50)", True),
+        ("i in (-1, 50, 200)", True),
+        ("t in ('b', 'y')", True),
+        ("t is null", True),
+        ("t is not null and i = 5", True),
+        ("t like 'y%'", True),
+        ("t not like 'y%'", False),
+        ("i not in (1, 2)", False),
+    ],
+)
+def test_bounds_of_all_files_leave_out_what_those_of_each_file_do(
+    row_filter: str, decides: bool, table: Path
+) -> None:
+    base = DeltaTable.of(delta.snapshot(table))
+    matcher = RowFilter.bind(row_filter, base.schema.schema)
+    may_match = _InclusiveMetricsEvaluator(base.schema.schema, matcher.expression).eval
+    every = [task.data for task in plan_files(base, metrics=True).tasks]
+    expected = [data.file_path for data in every if may_match(data)]  # type: ignore[arg-type]
+    found = [task.data.file_path for task in delta.scan(table, row_filter).tasks()]
+    assert found == expected
+    assert (len(expected) < len(every)) == decides
+
+
+@pytest.mark.parametrize(
+    ("row_filter", "left"),
+    [
+        ("p = 2", {"low-2", "high-2", "nulls-2", "only-nulls-2", "only-a-count-2"}),
+        ("p > 1 and i = 95", {"high-2", "only-a-count-2"}),
+        ("p in (1, 7) and t = 'b'", {"low-1", "only-a-count-1"}),
+        ("p is null and i < 5", {"low-None", "only-a-count-None"}),
+    ],
+)
+def test_partition_values_leave_out_files(row_filter: str, left: set[str], table: Path) -> None:
+    found = {Path(task.data.file_path).name for task in delta.scan(table, row_filter).tasks()}
+    assert found == left
