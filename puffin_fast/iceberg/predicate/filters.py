@@ -89,11 +89,11 @@ class RowFilter:
     _names: Mapping[str, int]
 
     @classmethod
-    def bind(cls, filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
+    def bind(cls, row_filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
         """Binds a filter to a schema.
 
         Args:
-            filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
+            row_filter: a PyIceberg expression, its text (``"id > 5 and name is not null"``), or a PyArrow
                 expression over top-level columns. A PyArrow expression may compute values; it prunes no file.
             schema: the table's schema.
             case_sensitive: whether column names are case-sensitive; in PyArrow expressions they always are.
@@ -102,14 +102,14 @@ class RowFilter:
             NotFoundError: the schema does not have a column of the filter.
             InvalidInputError: the text does not parse, or a literal is not a value of its column's type.
         """
-        if isinstance(filter, pc.Expression):
-            return cls._of_arrow(filter, schema)
-        if not isinstance(filter, str | BooleanExpression):
+        if isinstance(row_filter, pc.Expression):
+            return cls._of_arrow(row_filter, schema)
+        if not isinstance(row_filter, str | BooleanExpression):
             raise InvalidInputError(
-                "filter: expected text, a PyIceberg expression or a PyArrow expression, found "
-                f"{type(filter).__name__}"
+                "row_filter: expected text, a PyIceberg expression or a PyArrow expression, found "
+                f"{type(row_filter).__name__}"
             )
-        fits, bound = _bound(filter, schema, case_sensitive)
+        fits, bound = _bound(row_filter, schema, case_sensitive)
         columns = _ColumnCollector()
         visit(bound, columns)
         return cls(
@@ -123,19 +123,19 @@ class RowFilter:
         )
 
     @classmethod
-    def _of_arrow(cls, filter: pc.Expression, schema: Schema) -> RowFilter:
+    def _of_arrow(cls, row_filter: pc.Expression, schema: Schema) -> RowFilter:
         names = {field.name: field.field_id for field in schema.fields}
         empty = pa.schema([pa.field(f.name, schema_to_pyarrow(f.field_type)) for f in schema.fields])
         try:
-            scanner = ds.dataset(empty.empty_table()).scanner(columns={"match": filter})
+            scanner = ds.dataset(empty.empty_table()).scanner(columns={"match": row_filter})
             found = scanner.projected_schema.field("match").type
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
             wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
-            raise wrong(f"filter {filter}: {error}") from error
+            raise wrong(f"filter {row_filter}: {error}") from error
         if not pa.types.is_boolean(found):
-            raise InvalidInputError(f"filter {filter}: expected a boolean, found {found}")
-        used = {name: id for name, id in names.items() if _mentions(filter, name, empty)}
-        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, filter, used)
+            raise InvalidInputError(f"filter {row_filter}: expected a boolean, found {found}")
+        used = {name: id for name, id in names.items() if _mentions(row_filter, name, empty)}
+        return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, row_filter, used)
 
     @property
     def always_false(self) -> bool:
@@ -214,12 +214,12 @@ def check_names(schema: Schema, names: Iterable[str], *, case_sensitive: bool) -
 
 
 def _bound(
-    filter: str | BooleanExpression, schema: Schema, case_sensitive: bool
+    row_filter: str | BooleanExpression, schema: Schema, case_sensitive: bool
 ) -> tuple[BooleanExpression, BooleanExpression]:
     """Converts a filter's literals to the types of their columns and removes NOT; also returns it bound."""
-    is_text = isinstance(filter, str)
-    unbound = parse_filter(filter) if isinstance(filter, str) else filter
-    shown = repr(filter) if is_text else filter
+    is_text = isinstance(row_filter, str)
+    unbound = parse_filter(row_filter) if isinstance(row_filter, str) else row_filter
+    shown = repr(row_filter) if is_text else row_filter
     try:
         fits, _ = visit(unbound, _LiteralConverter(schema, case_sensitive, is_text))
         return fits, visit(fits, _Binder(schema, case_sensitive))
@@ -234,11 +234,11 @@ def _bound(
         raise InvalidInputError("filter: nested too deeply") from error
 
 
-def _mentions(filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
+def _mentions(row_filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
     """Whether a PyArrow expression reads a column: if so, it does not bind to a schema without the column."""
     without = schema.remove(schema.get_field_index(name))
     try:
-        ds.dataset(without.empty_table()).scanner(columns={"match": filter})
+        ds.dataset(without.empty_table()).scanner(columns={"match": row_filter})
     except pa.ArrowInvalid:
         return True
     return False
