@@ -95,8 +95,9 @@ def _arrow(data: bytes, path: str | None, offset: int) -> PositionBitmap:
         for number, n_bytes in enumerate(_bytes_of_batches(memoryview(data))):
             left -= n_bytes
             if left < 0:
+                place = f"offset {offset}" if path is None else f"{path}: offset {offset}"
                 raise LimitExceededError(
-                    f"{path}: offset {offset}: deletion file of more than {most_inflated(len(data))} bytes when "
+                    f"{place}: deletion file of more than {most_inflated(len(data))} bytes when "
                     f"decompressed, the limit for {len(data)} stored bytes"
                 )
             batch = file.get_batch(number)

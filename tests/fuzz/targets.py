@@ -32,9 +32,11 @@ def target(function: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 
 def verdict(decode: Callable[[Any], PositionBitmap], data: bytes) -> PositionBitmap | None:
-    """What was read, None for a refusal whose offset lies in the bytes."""
+    """What was read, None for a refusal: of too many bytes, or with an offset that lies in the bytes."""
     try:
         return decode(data)
+    except errors.LimitExceededError:
+        return None
     except errors.CorruptDataError as error:
         offset = -1 if error.offset is None else error.offset
     assert 0 <= offset <= len(data), (offset, len(data))
