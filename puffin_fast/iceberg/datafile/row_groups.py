@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
-__all__ = ["RowGroupMetrics", "row_groups_that_may_match"]
+__all__ = ["RowGroupMetrics", "row_group_metrics", "row_groups_that_may_match"]
 
 _PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
 _LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
@@ -74,13 +74,26 @@ def row_groups_that_may_match(
         field_ids: the columns of the filter.
         may_match: an inclusive evaluator of metrics.
     """
+    groups = row_group_metrics(metadata, file, schema, field_ids)
+    return [number for number, metrics in enumerate(groups) if may_match(metrics)]
+
+
+def row_group_metrics(
+    metadata: pq.FileMetaData, file: FileSchema, schema: Schema, field_ids: Iterable[int]
+) -> Iterator[RowGroupMetrics]:
+    """Yields the statistics of each row group. They have no columns inside lists and maps.
+
+    Args:
+        metadata, file: as for `row_groups_that_may_match`.
+        schema: the table's schema.
+        field_ids: the columns.
+    """
     leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     columns = []
     for field_id in field_ids:
         at = leaves.get(file.dotted(field_id) or "")
         if at is not None and metadata.schema.column(at).max_repetition_level == 0:
             columns.append((field_id, at, schema.find_type(field_id), metadata.schema.column(at)))
-    found = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         metrics = RowGroupMetrics(group.num_rows)
@@ -96,9 +109,7 @@ def row_groups_that_may_match(
                 if lower is not None and upper is not None:
                     metrics.lower_bounds[field_id] = lower
                     metrics.upper_bounds[field_id] = upper
-        if may_match(metrics):
-            found.append(number)
-    return found
+        yield metrics
 
 
 def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CORRUPT", "DANGLING", "DUPLICATE", "MISMATCH", "MISSING", "STALE", "SUPERSEDED", "Finding"]
+from puffin_fast.errors import NotFoundError, PuffinFastError
+
+__all__ = [
+    "CORRUPT",
+    "DANGLING",
+    "DUPLICATE",
+    "MISMATCH",
+    "MISSING",
+    "STALE",
+    "SUPERSEDED",
+    "Finding",
+    "kind_of",
+]
 
 MISSING, DUPLICATE, DANGLING, MISMATCH = "missing", "duplicate", "dangling", "mismatch"
 SUPERSEDED, CORRUPT, STALE = "superseded", "corrupt", "stale"
@@ -33,3 +45,8 @@ class Finding:
     path: str
     offset: int | None
     message: str
+
+
+def kind_of(error: PuffinFastError) -> str:
+    """The kind of finding for a file that cannot be read."""
+    return MISSING if isinstance(error, NotFoundError) else CORRUPT

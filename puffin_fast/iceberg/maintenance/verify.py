@@ -14,8 +14,8 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
-from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,
     DANGLING,
@@ -24,6 +24,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     MISSING,
     SUPERSEDED,
     Finding,
+    kind_of,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
@@ -62,7 +63,8 @@ def verify(
     - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is
       not a Puffin file has no footer: only the range is checked);
     - its positions against the row count of its data file;
-    - that the data file exists and has the row count of its manifest entry;
+    - that the data file exists and has the row count of its manifest entry, and that its columns have the bounds
+      and counts of that entry, as far as its footer states them;
     - that no data file has two vectors, and that no two vectors share bytes;
     - that a vector contains all positions of the position-delete files that it supersedes;
     - that each delete file applies to a live data file, which is not younger than the deletes;
@@ -96,14 +98,14 @@ def verify(
 
     def check(group: list[FileDeletes]) -> list[tuple[int, list[Finding]]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group if file.vectors])
-        return [
-            (id(file), _check_file(table.io, current, vectors, data_files, reported, file)) for file in group
-        ]
+        return [(id(file), _check_file(current, vectors, reported, file)) for file in group]
 
     with_deletes = [file for file in found.files if file.vectors or file.position_deletes]
     findings = dict(chain(*on_threads(check, by_puffin_file(with_deletes), threads)))
+    paths = {file.data.file_path for file in with_deletes if data_files}
+    of_data_files = check_data_files(table, snapshot, paths, threads)
     for file in with_deletes:
-        result += findings[id(file)]
+        result += findings[id(file)] + of_data_files.pop(file.data.file_path, [])
     return result + list(_check_dangling(found))
 
 
@@ -198,10 +200,8 @@ def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iter
 
 
 def _check_file(
-    io: FileIO,
     current: DeleteLoader,
     vectors: ReadAhead,
-    data_files: bool,
     reported: set[tuple[str, int | None]],
     file: FileDeletes,
 ) -> list[Finding]:
@@ -225,7 +225,7 @@ def _check_file(
             bitmap = vectors.take(vector)
         except PuffinFastError as error:
             if where not in reported and (vector.file_path, None) not in reported:
-                found.append(Finding(_kind(error), path, *where, str(error)))
+                found.append(Finding(kind_of(error), path, *where, str(error)))
             continue
         bitmaps.append(bitmap)
         if len(bitmap) != vector.record_count and where not in reported:
@@ -242,13 +242,7 @@ def _check_file(
             found += _check_superseded(current, file, entry, bitmaps)
     elif not file.vectors:
         found += _check_positions(current, file)
-    if data_files:
-        found += _check_data(io, file)
     return found
-
-
-def _kind(error: PuffinFastError) -> str:
-    return MISSING if isinstance(error, NotFoundError) else CORRUPT
 
 
 def _check_superseded(
@@ -258,7 +252,7 @@ def _check_superseded(
     try:
         lost = current.by_files(path, [entry])
     except PuffinFastError as error:
-        yield Finding(_kind(error), path, entry.file_path, None, str(error))
+        yield Finding(kind_of(error), path, entry.file_path, None, str(error))
         return
     for bitmap in bitmaps:
         lost = lost - bitmap
@@ -279,26 +273,12 @@ def _check_positions(current: DeleteLoader, file: FileDeletes) -> Iterator[Findi
         try:
             found = current.by_files(path, [entry])
         except PuffinFastError as error:
-            yield Finding(_kind(error), path, entry.file_path, None, str(error))
+            yield Finding(kind_of(error), path, entry.file_path, None, str(error))
             continue
         try:
             within(found, file.data, entry)
         except CorruptDataError as error:
             yield Finding(MISMATCH, path, entry.file_path, None, str(error))
-
-
-def _check_data(io: FileIO, file: FileDeletes) -> Iterator[Finding]:
-    data = file.data
-    if data.file_format != "PARQUET" or data.key_metadata is not None:
-        return
-    try:
-        rows = open_parquet(io, data.file_path).metadata.num_rows
-    except PuffinFastError as error:
-        yield Finding(_kind(error), data.file_path, data.file_path, None, str(error))
-        return
-    if rows != data.record_count:
-        message = f"{data.file_path}: rows: expected {data.record_count} (manifest), found {rows}"
-        yield Finding(MISMATCH, data.file_path, data.file_path, None, message)
 
 
 def _check_dangling(found: DeleteInventory) -> Iterator[Finding]:

@@ -129,6 +129,69 @@ def test_row_counts_are_compared_by_verify(table: Table) -> None:
     assert finding.message.endswith("rows of added entries: expected 6 (manifest list), found 5")
 
 
+def eight_bytes(value: int) -> bytes:
+    return value.to_bytes(8, "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "row_filter", "message"),
+    [
+        ("lower_bounds", eight_bytes(7), "id < 5", "lower bound of column id: expected at most 2 (footer)"),
+        ("upper_bounds", eight_bytes(3), "id > 5", "upper bound of column id: expected at least 9 (footer)"),
+        ("null_value_counts", 10, "id = 5", "null_value_counts of field 1: expected 10 (manifest), found 2"),
+        ("value_counts", 2, "id = 5", "value_counts of field 1: expected 2 (manifest), found 10 (footer)"),
+    ],
+)
+def test_metrics_of_a_data_file_that_lose_rows_are_found_by_verify(
+    racing: SqlCatalog, metric: str, value: Any, row_filter: str, message: str
+) -> None:
+    """Filters omit files by these metrics."""
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": [None, None, *range(2, 10)]}))
+    iceberg.delete(table, "id = 9")
+    before = iceberg.scan(table, row_filter).to_arrow().num_rows
+    (manifest,) = (m for m in read_manifest_list(table.io, str(list_of(table))) if m.content == 0)
+
+    def change(entries: list[Any]) -> None:
+        entries[0]["data_file"][metric][0]["value"] = value
+
+    rewrite_manifest(local(manifest.path), change)
+    assert iceberg.scan(table, row_filter).to_arrow().num_rows < before
+    found = [finding for finding in iceberg.verify(table) if finding.kind == "mismatch"]
+    assert len(found) == 1
+    assert message in found[0].message
+    assert not [f for f in iceberg.verify(table, data_files=False) if f.kind == "mismatch"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("string", ["b" * 90, "b" * 100, "\u00ff" * 40, "\U0010ffff" * 20, ""]),
+        ("bytes", [b"\xff" * 90, b"\xff" * 20 + b"a", b"", b"\0", b"ab"]),
+        ("double", [float("nan"), -0.0, 0.0, float("inf"), -1e300]),
+        ("float", pa.array([float("nan"), 1.5, None, -2.5, 0.0], pa.float32())),
+        ("decimal", pa.array([1, -5, None, 99, 7], pa.decimal128(30, 2))),
+        ("small decimal", pa.array([1, -5, None, 99, 7], pa.decimal128(9, 2))),
+        ("date", pa.array([1, -5, None, 99, 7], pa.date32())),
+        ("timestamp", pa.array([1, -5, None, 99, 7], pa.timestamp("us"))),
+        ("zoned", pa.array([1, -5, None, 99, 7], pa.timestamp("us", "UTC"))),
+        ("nanoseconds", pa.array([1, -5_001, None, 9_999, 7], pa.timestamp("ns"))),
+        ("time", pa.array([1, 5, None, 99, 7], pa.time64("us"))),
+        ("boolean", [True, None, False, True, True]),
+        ("nulls", pa.nulls(5, pa.string())),
+        ("fixed", pa.array([b"\xff\xff", b"ab", None, b"\0\0", b"cd"], pa.binary(2))),
+        ("list", [[1, 2], None, [], [None], [3]]),
+        ("struct", [{"a": 1}, None, {"a": None}, {"a": 5}, {"a": -7}]),
+    ],
+)
+def test_right_metrics_are_no_finding(racing: SqlCatalog, name: str, values: Any) -> None:
+    rows = pa.table({"id": range(5), name: values})
+    table = iceberg.create_table(racing, "n.t", rows.schema)
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id = 1")
+    assert iceberg.verify(table) == []
+
+
 def header_bytes(data: bytes) -> int:
     """Where the blocks of an Avro file begin."""
     sync = data[-16:]

@@ -1,0 +1,153 @@
+"""Compares the manifest entry of a data file with the file's Parquet footer: rows, and metrics of its columns.
+
+Filters omit data files by these metrics, so a wrong bound or count loses rows. A statistic of strings or bytes may be
+truncated, and a truncated maximum has its last character incremented: the part before that character is compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.datafile.files import reading
+from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.iceberg.datafile.projection import FileSchema
+from puffin_fast.iceberg.datafile.row_groups import RowGroupMetrics, row_group_metrics
+from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
+from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
+from puffin_fast.iceberg.predicate.bounds import TRUNCATED, decode_bound
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.manifest.reader import Columns
+
+__all__ = ["check_data_files"]
+
+MANIFESTS = 8
+"""Manifests whose entries are held in memory at the same time, with their metrics."""
+
+
+def check_data_files(
+    table: Table, snapshot: Snapshot | None, paths: Set[str], threads: int | None = None
+) -> dict[str, list[Finding]]:
+    """Compares data files with their manifest entries. Files of other formats than Parquet are omitted.
+
+    Args:
+        table: of format version 1 to 3.
+        snapshot: the snapshot; None for an empty branch.
+        paths: the data files to check.
+        threads: number of files read at a time; the number of processors by default.
+
+    Returns:
+        the findings by data file, for files that have some.
+
+    Raises:
+        CorruptDataError, NotFoundError: the metadata is damaged or missing.
+    """
+    found: dict[str, list[Finding]] = defaultdict(list)
+    if snapshot is None or not paths:
+        return found
+    manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA and m.may_be_live]
+    select, check = partial(_in_paths, paths), partial(_check, table)
+    for first in range(0, len(manifests), MANIFESTS):
+        some = manifests[first : first + MANIFESTS]
+        for _, entries in read_manifests(table.io, some, table.specs(), select=select):
+            for entry, findings in zip(entries, on_threads(check, entries, threads), strict=True):
+                if findings:
+                    found[entry.file_path] += findings
+    return found
+
+
+def _in_paths(paths: Set[str], columns: Columns) -> npt.NDArray[np.bool_]:
+    return np.fromiter((path in paths for path in columns["file_path"]), np.bool_)
+
+
+def _check(table: Table, data: ManifestEntry) -> list[Finding]:
+    path = data.file_path
+    if data.file_format != "PARQUET" or data.key_metadata is not None:
+        return []
+    try:
+        file = open_parquet(table.io, path)
+        with reading(path):
+            messages = list(_messages(table, data, file.metadata, file.schema_arrow))
+    except PuffinFastError as error:
+        return [Finding(kind_of(error), path, path, None, str(error))]
+    return [Finding(MISMATCH, path, path, None, f"{path}: {message}") for message in messages]
+
+
+def _messages(table: Table, data: ManifestEntry, footer: Any, stored: Any) -> Iterator[str]:
+    if footer.num_rows != data.record_count:
+        yield f"rows: expected {data.record_count} (manifest), found {footer.num_rows}"
+        return
+    try:
+        known = FileSchema(stored, table.metadata.name_mapping(), path=data.file_path)
+    except UnsupportedError:  # columns without ids and names: no metric belongs to one of them
+        return
+    schema = table.schema()
+    maps = data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts
+    stated = {field_id for metrics in maps for field_id in metrics or ()}
+    field_ids = sorted(stated.intersection(schema.field_ids))
+    groups = list(row_group_metrics(footer, known, schema, field_ids))
+    yield from _wrong_counts(data, groups)
+    for field_id in field_ids:
+        column = _Column(schema.find_column_name(field_id), schema.find_type(field_id), field_id)
+        for group in groups:
+            wrong = column.compare(data, group)
+            if wrong is not None:
+                yield wrong
+                break
+
+
+def _wrong_counts(data: ManifestEntry, groups: list[RowGroupMetrics]) -> Iterator[str]:
+    """Compares the numbers of values and nulls of the columns that have them in every row group."""
+    for name in ("value_counts", "null_value_counts"):
+        total: Counter[int] = Counter()
+        for group in groups:
+            total.update(getattr(group, name))
+        for field_id, stated in (getattr(data, name) or {}).items():
+            actual = total[field_id]
+            if stated != actual and groups and all(field_id in getattr(group, name) for group in groups):
+                yield f"{name} of field {field_id}: expected {stated} (manifest), found {actual} (footer)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str | None
+    kind: Any
+    field_id: int
+
+    def compare(self, data: ManifestEntry, group: RowGroupMetrics) -> str | None:
+        """Returns what is wrong with the bounds of a data file, compared with the values of a row group."""
+        low, least = self._pair(data.lower_bounds, group.lower_bounds)
+        if (
+            least is not None
+            and low > least
+            and not (isinstance(least, (str, bytes)) and low.startswith(least))
+        ):
+            return self._message("lower bound", low, "at most", least)
+        high, most = self._pair(data.upper_bounds, group.upper_bounds)
+        if most is None:
+            return None
+        smallest = most[:-1] if isinstance(most, (str, bytes)) else most
+        if isinstance(most, int) and "_ns" in str(self.kind):
+            smallest = most - TRUNCATED
+        return self._message("upper bound", high, "at least", most) if high < smallest else None
+
+    def _pair(self, stated: dict[int, bytes] | None, actual: dict[int, bytes]) -> tuple[Any, Any]:
+        """The decoded bound of the manifest and that of the footer; None twice if one is unknown."""
+        pair = tuple(decode_bound(self.kind, found.get(self.field_id)) for found in (stated or {}, actual))
+        return (None, None) if None in pair else (pair[0], pair[1])
+
+    def _message(self, what: str, found: Any, relation: str, value: Any) -> str:
+        shown = f"expected {relation} {value!r:.60} (footer), found {found!r:.60} (manifest)"
+        return f"{what} of column {self.name}: {shown}"
