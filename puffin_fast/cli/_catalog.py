@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import InvalidInputError, MissingExtraError, NotFoundError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
     from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
 
     try:
-        return catalog.load_table(identifier)
+        with interruptible():
+            return catalog.load_table(identifier)
     except (NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError) as error:
         raise NotFoundError(
             f"table {identifier}: not in catalog {catalog.name!r}; --catalog and --uri name another"
@@ -62,7 +64,8 @@ def open_catalog(options: Mapping[str, str | None]) -> Catalog:
         _check_sqlite(uri)
         if uri.startswith(_SQL):  # no command writes a catalog's tables into another database
             properties["init_catalog_tables"] = "false"
-        return load_catalog(name, **properties)
+        with interruptible():
+            return load_catalog(name, **properties)
     except NotFoundError:
         raise
     except Exception as error:  # as above

@@ -41,6 +41,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,
@@ -195,7 +196,8 @@ def _commit(
             AssertFormatVersion(format_version=base.format_version),
         ]
         try:
-            update_table_metadata(base, updates)
+            with interruptible():
+                update_table_metadata(base, updates)
         except ValueError as error:
             raise InvalidInputError(f"{name}: {error}") from error
 
@@ -208,7 +210,8 @@ def _commit(
         sent()
     roll_back_returned_connections(catalog)
     try:
-        response = catalog_for_commit(catalog, begun, send).commit_table(table, tuple(required), updates)
+        with interruptible():
+            response = catalog_for_commit(catalog, begun, send).commit_table(table, tuple(required), updates)
     except (CommitFailedException, TooManyRequestsError) as error:
         raise LostRaceError(f"{name}: {error}") from error
     except PuffinFastError:
@@ -231,7 +234,8 @@ def _settle(table: Table, error: Exception, landed: Callable[[TableMetadata], bo
     """Loads the table after an error that leaves open whether the commit happened, and decides by its metadata."""
     name = ".".join(table.name())
     try:
-        fresh = table.catalog.load_table(table.name())
+        with interruptible():
+            fresh = table.catalog.load_table(table.name())
         verdict = landed(fresh.metadata)
     except Exception:
         raise _unknown(name, error) from error

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast._runtime.fork import lock_across_fork
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
@@ -73,7 +74,8 @@ class WorkingTable(Table):
         check_version()
         roll_back_returned_connections(self.catalog)
         try:
-            self.refresh()
+            with interruptible():
+                self.refresh()
         except PuffinFastError:
             raise
         except (ValidationError, InvalidMetadata) as error:

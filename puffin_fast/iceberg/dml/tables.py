@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_mapping, check_name, check_texts
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
@@ -86,9 +87,10 @@ def create_table(
     with v3_metadata(catalog):
         try:
             check_new_location(catalog, name, location, settings)
-            return catalog.create_table(
-                name, schema, location=location, partition_spec=partition_spec, properties=settings
-            )
+            with interruptible():
+                return catalog.create_table(
+                    name, schema, location=location, partition_spec=partition_spec, properties=settings
+                )
         except NoSuchNamespaceError as error:
             raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
         except TableAlreadyExistsError as error:

@@ -14,6 +14,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.folder import files_below
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.filesystem import filesystem
@@ -159,7 +160,8 @@ def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -
         if stated.get("table-uuid") == str(table.metadata.table_uuid):
             return path, None
         try:
-            return path, TableMetadataUtil.parse_obj(stated)
+            with interruptible():
+                return path, TableMetadataUtil.parse_obj(stated)
         except Exception as error:
             raise UnsupportedError(
                 f"{path}: metadata of another table in this table's location that PyIceberg cannot read, so "

@@ -13,6 +13,7 @@ from uuid import UUID
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, PartitionFieldStats
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.manifest.avro import CODECS, to_avro_schema, write_avro
 from puffin_fast.iceberg.manifest.entries import (
@@ -101,10 +102,12 @@ def write_manifest(
         if tally.is_empty:
             raise InvalidInputError(f"{path}: expected at least one manifest entry, found none")
 
+    with interruptible():
+        table_schema, partition_spec = metadata.schema().model_dump_json(), spec.model_dump_json()
     header = {
-        "schema": metadata.schema().model_dump_json(),
+        "schema": table_schema,
         "schema-id": str(metadata.schema().schema_id),
-        "partition-spec": json.dumps(json.loads(spec.model_dump_json())["fields"]),
+        "partition-spec": json.dumps(json.loads(partition_spec)["fields"]),
         "partition-spec-id": str(spec.spec_id),
         "format-version": str(version),
     }

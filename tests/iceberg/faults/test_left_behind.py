@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
@@ -62,6 +64,7 @@ def test_a_catalog_that_is_read_only_is_an_error_and_leaves_nothing(
 
 FULL = """
 import errno, sys
+from dataclasses import dataclass
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from puffin_fast import iceberg
@@ -215,6 +218,65 @@ def test_ctrl_c_before_the_catalog_is_asked_leaves_nothing(
     assert tried > 10
     assert asked < 3
     assert rows_of(racing.load_table("n.t")).num_rows >= 50
+
+
+@dataclass
+class InterruptIn:
+    """Raises KeyboardInterrupt at the n-th call of a function of a library."""
+
+    file: str
+    function: str
+    left: int
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if code.co_name == self.function and code.co_filename.endswith(self.file):
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+
+SERIALIZERS = {
+    "a snapshot": ("pyiceberg/table/metadata.py", "serialize_snapshots"),
+    "a summary": ("pyiceberg/table/snapshots.py", "ser_model"),
+    "the current snapshot": ("pyiceberg/table/metadata.py", "serialize_current_snapshot_id"),
+    "a connection": ("sqlalchemy/engine/base.py", "_close_impl"),
+}
+
+
+@pytest.mark.parametrize("place", SERIALIZERS)
+def test_ctrl_c_that_a_library_reports_as_its_own_error_is_an_interrupt(
+    racing: RacingCatalog, table: Table, place: str
+) -> None:
+    for at in range(1, 12):
+        previous, interrupt = sys.gettrace(), InterruptIn(*SERIALIZERS[place], at)
+        sys.settrace(interrupt)
+        try:
+            VERBS["delete"](table)
+        except KeyboardInterrupt:
+            continue
+        finally:
+            sys.settrace(previous)
+        assert interrupt.left > 0
+        break
+    assert at > 1
+    assert rows_of(racing.load_table("n.t")).num_rows >= 49
+
+
+def test_an_interrupt_that_the_caller_handles_is_not_raised_again() -> None:
+    def fail() -> None:
+        with interruptible():
+            try:
+                raise KeyError(1)
+            except KeyError:
+                raise OSError from None
+
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(OSError, match=r"^$"):
+            fail()
 
 
 def in_child(check: Callable[[], bool]) -> bool:
