@@ -15,7 +15,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import iceberg
+from puffin_fast._runtime import open_source
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from puffin_fast.iceberg.datafile.footer_check import check_footer
 from tests.fuzz import table_targets
 from tests.fuzz.mutations import mutated
 from tests.hostile.conftest import N_ROWS, HostileTable
@@ -246,3 +248,69 @@ def test_mutated_parquet_files_give_an_error_with_their_path_or_rows(target: str
         assert all(path.name in message for message in refused[-1:])
         assert all(path.name in finding.path for finding in findings)
     assert len(refused) > N_MUTATIONS // 2
+
+
+FOOTERS = """
+import random
+from pathlib import Path
+from pyiceberg.catalog.sql import SqlCatalog
+from tests.fuzz.mutations import mutated
+
+catalog = SqlCatalog("x", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
+catalog.create_namespace("n")
+rows = pa.table({"id": range(100), "s": [f"{n % 7}" for n in range(100)], "f": [n / 2 for n in range(100)]})
+table = catalog.create_table(
+    "n.t", rows.schema, properties={"format-version": "2", "write.parquet.row-group-limit": "30"}
+)
+iceberg.append(table, rows)
+path = Path(iceberg.plan_files(table).tasks[0].data.file_path.removeprefix("file://"))
+own = path.read_bytes()
+footer = len(own) - 8 - int.from_bytes(own[-8:-4], "little")
+"""
+
+
+def test_a_damaged_footer_does_not_end_the_process(tmp_path: Path, confined: Callable[..., int]) -> None:
+    """PyArrow's objects of column chunks raise C++ exceptions that nothing catches."""
+    action = """
+choose, refused = random.Random(3), 0
+for at in range(150):
+    found = own[footer:-8]
+    if at:  # one after another: the fields of a footer are near each other
+        found = mutated(found, choose)
+    path.write_bytes(own[:footer] + found + len(found).to_bytes(4, "little") + b"PAR1")
+    filtered = iceberg.scan(table, "id > 50 and s != '1' and f > 3")
+    for read in (filtered.to_arrow, lambda: iceberg.verify(table)):
+        try:
+            read()
+        except errors.PuffinFastError as error:
+            refused += 1
+            assert path.name in str(error), error
+assert refused > 50, refused
+"""
+    confined(action, limit_mib=1024, setup=FOOTERS, folder=str(tmp_path))
+
+
+def damaged_chunks() -> dict[str, tuple[bytes, bytes]]:
+    """Thrift fields of a column chunk of int64, and damaged ones of the same length."""
+    return {
+        "type": (b"\x15\x04\x19", b"\x15\x02\x19"),
+        "codec": (b"\x15\x02\x16", b"\x15\x7e\x16"),
+    }
+
+
+@pytest.mark.parametrize("name", damaged_chunks())
+def test_a_column_chunk_that_contradicts_its_schema_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"id": pa.array(range(9), pa.int64())}), path, compression="snappy")
+    data = path.read_bytes()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    with open_source(str(path)) as source:
+        check_footer(pq.read_metadata(path), source, str(path))
+    before, after = damaged_chunks()[name]
+    at = data.rindex(before, start)
+    path.write_bytes(data[:at] + after + data[at + len(after) :])
+    with (
+        open_source(str(path)) as source,
+        pytest.raises(CorruptDataError, match=rf"{path}: column chunks of a Parquet footer"),
+    ):
+        check_footer(pq.read_metadata(path), source, str(path))

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from puffin_fast._runtime import open_source
 from puffin_fast.iceberg.datafile.column_layout import Layout, layout_of
 from puffin_fast.iceberg.datafile.column_pages import ColumnPages, Rows
 from puffin_fast.iceberg.datafile.files import BatchColumns, open_input, reading
+from puffin_fast.iceberg.datafile.footer_check import check_footer
 from puffin_fast.iceberg.datafile.page_codecs import PageError
 from puffin_fast.iceberg.datafile.plain_types import plain_type
-from puffin_fast.iceberg.datafile.row_groups import row_groups_that_may_match
+from puffin_fast.iceberg.datafile.row_groups import (
+    RowGroupMetrics,
+    row_group_metrics,
+    row_groups_that_may_match,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -78,6 +84,7 @@ class ParquetReader:
                 self._source = pa.PythonFile(self._source, mode="r")
         self._file = open_parquet(io, location, footer=footer, source=self._source)
         self._leaves: dict[str, int] | None = None
+        self._is_checked = False
         footer = self._file.metadata
         self.schema: pa.Schema = self._file.schema_arrow
         self.n_rows: int = footer.num_rows
@@ -92,7 +99,20 @@ class ParquetReader:
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
     ) -> Iterable[int]:
         """Returns the numbers of the row groups whose statistics do not exclude a match."""
-        return row_groups_that_may_match(self._file.metadata, known, schema, field_ids, may_match)
+        return row_groups_that_may_match(self._checked_footer(), known, schema, field_ids, may_match)
+
+    def metrics(
+        self, known: FileSchema, schema: Schema, field_ids: Iterable[int]
+    ) -> Iterator[RowGroupMetrics]:
+        """Yields the statistics of each row group; see `row_group_metrics`."""
+        return row_group_metrics(self._checked_footer(), known, schema, field_ids)
+
+    def _checked_footer(self) -> pq.FileMetaData:
+        """The footer, whose column chunks PyArrow can make objects of."""
+        if not self._is_checked:
+            check_footer(self._file.metadata, open_source(self._source), self.location)
+            self._is_checked = True
+        return self._file.metadata
 
     def batches(
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
@@ -111,7 +131,7 @@ class ParquetReader:
 
     def pages_of(self, group: int, names: Sequence[str], *, views: bool = False) -> dict[str, ColumnPages]:
         """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read."""
-        footer = self._file.metadata
+        footer = self._checked_footer()
         if self._leaves is None:
             self._leaves = _flat_leaves(self.schema, footer.schema)
         row_group = footer.row_group(group)

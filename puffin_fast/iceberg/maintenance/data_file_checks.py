@@ -18,9 +18,9 @@ import numpy.typing as npt
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.datafile.files import reading
-from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.iceberg.datafile.parquet import ParquetReader
 from puffin_fast.iceberg.datafile.projection import FileSchema
-from puffin_fast.iceberg.datafile.row_groups import RowGroupMetrics, row_group_metrics
+from puffin_fast.iceberg.datafile.row_groups import RowGroupMetrics
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
 from puffin_fast.iceberg.predicate.bounds import TRUNCATED, decode_bound
@@ -77,27 +77,27 @@ def _check(table: Table, data: ManifestEntry) -> list[Finding]:
     if data.file_format != "PARQUET" or data.key_metadata is not None:
         return []
     try:
-        file = open_parquet(table.io, path)
+        file = ParquetReader(table.io, path)
         with reading(path):
-            messages = list(_messages(table, data, file.metadata, file.schema_arrow))
+            messages = list(_messages(table, data, file))
     except PuffinFastError as error:
         return [Finding(kind_of(error), path, path, None, str(error))]
     return [Finding(MISMATCH, path, path, None, f"{path}: {message}") for message in messages]
 
 
-def _messages(table: Table, data: ManifestEntry, footer: Any, stored: Any) -> Iterator[str]:
-    if footer.num_rows != data.record_count:
-        yield f"rows: expected {data.record_count} (manifest), found {footer.num_rows}"
+def _messages(table: Table, data: ManifestEntry, file: ParquetReader) -> Iterator[str]:
+    if file.n_rows != data.record_count:
+        yield f"rows: expected {data.record_count} (manifest), found {file.n_rows}"
         return
     try:
-        known = FileSchema(stored, table.metadata.name_mapping(), path=data.file_path)
+        known = FileSchema(file.schema, table.metadata.name_mapping(), path=data.file_path)
     except UnsupportedError:  # columns without ids and names: no metric belongs to one of them
         return
     schema = table.schema()
     maps = data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts
     stated = {field_id for metrics in maps for field_id in metrics or ()}
     field_ids = sorted(stated.intersection(schema.field_ids))
-    groups = list(row_group_metrics(footer, known, schema, field_ids))
+    groups = list(file.metrics(known, schema, field_ids))
     yield from _wrong_counts(data, groups)
     for field_id in field_ids:
         column = _Column(schema.find_column_name(field_id), schema.find_type(field_id), field_id)

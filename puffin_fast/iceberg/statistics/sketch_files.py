@@ -21,6 +21,7 @@ from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
+from puffin_fast.iceberg.datafile.footer_check import check_footer
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
@@ -149,6 +150,8 @@ class SketchReader:
                     builders[field_id].update(_values(values, leaves[field_id][1], constants))
 
         with reading(data.file_path):
+            with open_source(data.file_path, filesystem=self.io) as source:
+                check_footer(footer, source, data.file_path)
             leaves = {column.field_id: known.leaf(column.field) for column in columns}
             sizes = _chunk_sizes(footer)
             names: dict[str, list[int]] = {}
