@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["WorkingTable", "remove_files"]
+__all__ = ["WorkingTable", "refresh", "remove_files"]
 
 _publishing = lock_across_fork()
 
@@ -63,31 +63,8 @@ class WorkingTable(Table):
         return ".".join(self.name())
 
     def load(self) -> None:
-        """Loads the table's newest metadata.
-
-        Raises:
-            BusyError: the catalog's database is locked.
-            NotFoundError: the table no longer exists.
-            UnsupportedError: PyIceberg cannot read its metadata, or it has no catalog.
-            PuffinFastError: the catalog does not answer.
-        """
-        check_version()
-        roll_back_returned_connections(self.catalog)
-        try:
-            with interruptible():
-                self.refresh()
-        except PuffinFastError:
-            raise
-        except (ValidationError, InvalidMetadata) as error:
-            raise UnsupportedError(f"{self.shown}: PyIceberg cannot read the metadata: {error}") from error
-        except NoSuchTableError as error:
-            raise NotFoundError(f"{self.shown}: {error}") from error
-        except NotImplementedError as error:
-            raise UnsupportedError(f"{type(self.catalog).__name__} does not load tables: {error}") from error
-        except Exception as error:
-            if is_locked(error):
-                raise BusyError.of(self.shown, error) from error
-            raise PuffinFastError(f"{self.shown}: the table could not be loaded: {error}") from error
+        """Loads the table's newest metadata; raises as `refresh`."""
+        refresh(self)
 
     def publish(self) -> None:
         """Gives the caller's table this metadata, unless another thread gave it newer metadata."""
@@ -143,6 +120,35 @@ class WorkingTable(Table):
     def remove_created(self) -> None:
         """Removes all files that the job has begun."""
         self.remove(self.created)
+
+
+def refresh(table: Table) -> None:
+    """Loads a table's newest metadata.
+
+    Raises:
+        BusyError: the catalog's database is locked.
+        NotFoundError: the table no longer exists.
+        UnsupportedError: PyIceberg cannot read its metadata, or it has no catalog.
+        PuffinFastError: the catalog does not answer.
+    """
+    check_version()
+    roll_back_returned_connections(table.catalog)
+    shown = ".".join(table.name())
+    try:
+        with interruptible():
+            table.refresh()
+    except PuffinFastError:
+        raise
+    except (ValidationError, InvalidMetadata) as error:
+        raise UnsupportedError(f"{shown}: PyIceberg cannot read the metadata: {error}") from error
+    except NoSuchTableError as error:
+        raise NotFoundError(f"{shown}: {error}") from error
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{type(table.catalog).__name__} does not load tables: {error}") from error
+    except Exception as error:
+        if is_locked(error):
+            raise BusyError.of(shown, error) from error
+        raise PuffinFastError(f"{shown}: the table could not be loaded: {error}") from error
 
 
 def _age(metadata: TableMetadata) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
+from puffin_fast.iceberg.compat.working_table import refresh
 from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
@@ -74,8 +75,8 @@ def orphan_files(
         InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: a snapshot of `keep` or a manifest does not exist.
         CorruptDataError: a manifest cannot be read.
-        UnsupportedError: the FileIO cannot list files, or another table in the location has metadata that
-            PyIceberg cannot read.
+        UnsupportedError: the FileIO cannot list files, or the metadata of the table, or of another table in the
+            location, cannot be read by PyIceberg.
     """
     check_threads(threads)
     metadata_of(table)
@@ -86,10 +87,10 @@ def orphan_files(
     keep = None if keep is None else list(keep)
     for snapshot_id in keep or ():
         check_integer("keep", snapshot_id, optional=False)
-    table.refresh()
+    refresh(table)
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
-    table.refresh()  # after the listing: files that were committed since are needed
+    refresh(table)  # after the listing: files that were committed since are needed
     needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))
     unused = [row for row in old if row[0] not in needed]
     others = FileSet(_needed_by_others(table, [path for path, _, _ in unused], threads))

@@ -386,3 +386,29 @@ def test_the_manifest_list_of_another_snapshot_is_refused(table: Table, swapped:
     refused(
         table, rf"snapshot-id of a manifest list.*expected {table.metadata.current_snapshot_id}, found \d+"
     )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ('"last-column-id": 1', '"last-column-id": NaN'),
+        ('"last-column-id": 1', '"last-column-id": ' + "9" * 1_000_000),
+        ('"last-column-id": 1', '"last-column-id": 1, "x": ' + "[" * 1_000_000 + "]" * 1_000_000),
+    ],
+    ids=["not a number", "digits", "nested"],
+)
+def test_a_metadata_file_that_pyiceberg_cannot_read_is_an_error_of_this_package(
+    table: Table, damage: tuple[str, str]
+) -> None:
+    path = local(table.metadata_location)
+    text = json.dumps(json.loads(path.read_bytes()))
+    assert damage[0] in text
+    path.write_text(text.replace(*damage))
+    verbs: list[Callable[[], object]] = [
+        lambda: iceberg.orphan_files(table),
+        lambda: iceberg.append(table, pa.table({"id": [1000]})),
+        lambda: iceberg.delete(table, "id = 3"),
+    ]
+    for verb in verbs:
+        with pytest.raises(UnsupportedError, match=r"n\.t: PyIceberg cannot read the metadata"):
+            verb()
