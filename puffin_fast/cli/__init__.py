@@ -40,6 +40,7 @@ for _command in (
     maintain.report,
     maintain.convert,
     maintain.compact,
+    maintain.rewrite,
     maintain.repair,
     maintain.orphan_files,
     statistics.ndv,

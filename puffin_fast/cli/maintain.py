@@ -1,4 +1,7 @@
-"""Commands that look after a table's deletes: ``report``, ``convert``, ``compact``, ``repair``, ``orphan_files``."""
+"""Commands that look after a table's deletes.
+
+``report``, ``convert``, ``compact``, ``rewrite``, ``repair``, ``orphan_files``.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from rich.console import RenderableType
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
 from puffin_fast.cli._paths import PathTable, delta, name_of, verb
+from puffin_fast.cli.table import case_option
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 _UNSET = (None, False, "main")
 """Options of a commit that are not given."""
 
-__all__ = ["compact", "convert", "orphan_files", "repair", "report"]
+__all__ = ["compact", "convert", "orphan_files", "repair", "report", "rewrite"]
 
 
 def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
@@ -157,6 +161,53 @@ def compact(table: Table, **options: Any) -> Answer:
 
     name, result = ".".join(table.name()), iceberg.compact(table, **options)
     return Answer({"table": name, "job": "compact", **asdict(result)}, _text(name, "compact", result))
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option("--row-filter", help="Rewrites only data files that may have such rows (docs/filters.md).")
+@click.option(
+    "--min-deleted",
+    type=click.FloatRange(0, 1),
+    help="Rewrites data files of which at least this share of the rows is deleted. Default: 0.3.",
+)
+@click.option(
+    "--min-file-size",
+    type=click.IntRange(min=0),
+    help="Joins data files of fewer bytes. Default: 0.75 of the target size; 0 joins none.",
+)
+@click.option(
+    "--min-input-files",
+    type=click.IntRange(min=2),
+    help="Joins at least this number of data files to one. Default: 5.",
+)
+@click.option(
+    "--target-file-size",
+    type=click.IntRange(min=1),
+    help="Target size of a data file in bytes. Default: the table's property, else 512 MiB.",
+)
+@case_option
+@_options.commit
+def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
+    """Rewrites the data files of TABLE that have many deleted rows, and joins small ones.
+
+    The rows of the table do not change. Rows that other commits delete meanwhile stay deleted.
+    """
+    from puffin_fast import iceberg
+
+    name, given = ".".join(table.name()), {key: value for key, value in options.items() if value is not None}
+    result = iceberg.rewrite_data_files(table, case_sensitive=not case_insensitive, **given)
+    answer = {"table": name, "job": "rewrite", **asdict(result)}
+    text: list[RenderableType]
+    if result.repeated:
+        text = [f"{name}: rewrite: nothing done: snapshot {result.snapshot_id} is of this job"]
+    elif not result.data_files:
+        text = [f"{name}: rewrite: nothing to do"]
+    else:
+        shown = {**asdict(result), "seconds": round(result.seconds, 3)}
+        text = [grid({"what": key.replace("_", " "), "rewrite": value} for key, value in shown.items())]
+    return Answer(answer, text)
 
 
 @click.command()

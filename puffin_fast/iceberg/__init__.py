@@ -21,6 +21,7 @@ try:
     from puffin_fast.iceberg.maintenance.repair import repair
     from puffin_fast.iceberg.maintenance.report import Report, report
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
+    from puffin_fast.iceberg.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.iceberg.maintenance.verify import Finding, verify
     from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_files
     from puffin_fast.iceberg.scan.accelerate import Acceleration, accelerate
@@ -42,6 +43,7 @@ __all__ = [
     "NdvResult",
     "Plan",
     "Report",
+    "RewriteDataFilesResult",
     "RewriteResult",
     "Scan",
     "UpdateResult",
@@ -63,6 +65,7 @@ __all__ = [
     "plan_files",
     "repair",
     "report",
+    "rewrite_data_files",
     "scan",
     "update",
     "upgrade",

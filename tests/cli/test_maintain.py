@@ -51,7 +51,9 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
     assert open_table(many).scan().to_arrow().num_rows == 1998
 
 
-@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "orphan-files"])
+@pytest.mark.parametrize(
+    "command", ["report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files"]
+)
 def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: str) -> None:
     text = run(command, "ns.t", *many)
     assert text.exit_code == 0, text.output
@@ -59,7 +61,9 @@ def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: 
     said(run(command, "ns.t", "--output", "json", *many))
 
 
-@pytest.mark.parametrize("command", ["report", "verify", "convert", "compact", "repair", "orphan-files"])
+@pytest.mark.parametrize(
+    "command", ["report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files"]
+)
 def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Options, command: str) -> None:
     result = run(command, "ns.other", *catalog_options)
     assert result.exit_code == 1
@@ -74,6 +78,18 @@ def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Pa
     assert answer["advice"] == ["compact: 2 vectors are in 2 small Puffin files"]
     assert len(answer["files"]) == 2
     assert picture.stat().st_size > 0
+
+
+def test_data_files_are_rewritten(run: Run, many: Options) -> None:
+    before = open_table(many).scan().to_arrow().sort_by("id")
+    options = ("--min-deleted", "0", "--output", "json", *many)
+    dry = said(run("rewrite", "ns.t", "--dry-run", *options))
+    assert (dry["snapshot_id"], dry["data_files"]) == (None, 2)
+    done = said(run("rewrite", "ns.t", "--job-id", "j", *options))
+    assert (done["data_files"], done["rows"]) == (2, before.num_rows)
+    assert open_table(many).scan().to_arrow().sort_by("id").equals(before)
+    assert "is of this job" in run("rewrite", "ns.t", "--job-id", "j", *many).output
+    assert "nothing to do" in run("rewrite", "ns.t", "--row-filter", "id < 0", *many).output
 
 
 def test_verify_of_a_damaged_table_fails_and_names_the_file(run: Run, many: Options) -> None:

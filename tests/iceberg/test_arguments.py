@@ -29,6 +29,7 @@ COMMITTING = (
     "delete_keys",
     "delete_positions",
     "repair",
+    "rewrite_data_files",
     "update",
     "upsert",
 )
@@ -91,6 +92,7 @@ def dry_runs(table: Table) -> dict[str, Callable[[], Any]]:
         "delete_keys": lambda: iceberg.delete_keys(table, ROWS.slice(0, 5), "id", dry_run=True),
         "delete_positions": lambda: iceberg.delete_positions(table, positions, dry_run=True),
         "repair": lambda: iceberg.repair(table, dry_run=True),
+        "rewrite_data_files": lambda: iceberg.rewrite_data_files(table, min_deleted=0.01, dry_run=True),
         "update": lambda: iceberg.update(table, "id < 60", {"word": "new"}, dry_run=True),
         "upgrade": lambda: iceberg.upgrade(table, dry_run=True),
         "upsert": lambda: iceberg.upsert(table, ROWS.slice(0, 5), "id", dry_run=True),

@@ -34,6 +34,8 @@ class Changes:
         new_files: new files, which are removed from storage if the commit does not happen.
         conflict_filter: whether a data file that another commit added is a conflict. None: no data file is.
         operation: the summary's operation. None: derived as Java does.
+        bound_to_head: whether the changes are correct on the head only that they were planned on. After any other
+            commit they are planned again.
     """
 
     added: tuple[ManifestEntry, ...] = ()
@@ -42,6 +44,7 @@ class Changes:
     new_files: tuple[str, ...] = ()
     conflict_filter: Callable[[ManifestEntry], bool] | None = None
     operation: str | None = None
+    bound_to_head: bool = False
     _touched: frozenset[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

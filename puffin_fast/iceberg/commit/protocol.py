@@ -12,8 +12,9 @@ unknown     the catalog did not answer, or the job was interrupted before  none
 from     event                                               to
 planned  the branch's history holds the job's id             committed (repeated); all files are removed
 planned  the head moved, without a conflict                  planned on the new head
-planned  the head moved or the table was upgraded, with a    planned again; the old files are removed;
-         conflict that allows to plan the changes again      no commit if there is nothing to change
+planned  the head moved or the table was upgraded, with a    planned again; the old files that the new plan
+         conflict that allows to plan the changes again      does not have are removed; no commit if there is
+                                                             nothing to change
 planned  any other conflict                                  ConflictError
 planned  manifests are written on top of the head            written
 written  the request is complete                             sent
@@ -126,8 +127,8 @@ def commit(
         base: the branch's head that the changes were planned on; None for an empty branch.
         request: branch, job id and properties.
         rebuild: plans the changes again on another head; returns None if there is nothing to change. It is called if
-            another commit added data files that `conflict_filter` selects, or the table was upgraded. Without it,
-            both are conflicts.
+            another commit added data files that `conflict_filter` selects, the table was upgraded, or the changes
+            are bound to their head. Without it, all of these are conflicts. It may return files of the earlier plan.
         merge: call `rebuild` also if another commit changed or removed files that this commit touches.
 
     Returns:
@@ -258,8 +259,9 @@ class _Commit:
             return replace(planned, head=head, format_version=metadata.format_version)
         if self.rebuild is None or not may_plan_again:
             raise ConflictError(conflict)
-        self.table.remove_created()
+        earlier = set(self.table.created)
         changes = self.rebuild(head)
+        self.table.remove(earlier.difference(changes.new_files if changes else ()))
         if not changes:
             return None
         self.table.created += changes.new_files
@@ -267,19 +269,21 @@ class _Commit:
 
     def conflict(self, planned: _Planned, head: Snapshot | None) -> tuple[str | None, bool]:
         """Returns the conflict of changes with a head, if any, and whether they may be planned again."""
-        found = self.table.metadata.format_version
-        if found != planned.format_version and planned.changes.has_deletes:
+        found, changes = self.table.metadata.format_version, planned.changes
+        if found != planned.format_version and (changes.has_deletes or changes.bound_to_head):
             return (
                 f"{self.table.shown}: another commit raised the format version from {planned.format_version} "
                 f"to {found}, which has other kinds of delete files"
             ), True
         if _id(head) == _id(planned.head):
             return None, True
+        if changes.bound_to_head:
+            return f"{self.table.shown}: another commit came first", True
         came = concurrent_changes(self.table, planned.head, head)
-        conflict = came.conflict(planned.changes)
+        conflict = came.conflict(changes)
         if conflict is not None:
             return conflict, self.merge
-        return came.missed(planned.changes), True
+        return came.missed(changes), True
 
     def write(self, planned: _Planned) -> _Written:
         """Planned to written: manifests and manifest list on top of the head."""

@@ -7,11 +7,12 @@ drops the rows of a NaN partition, and reads a whole stream before it writes the
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.properties import property_as_int
 
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.datafile.arrow_rows import renamed
@@ -37,13 +39,17 @@ from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.iceberg.predicate.key_columns import column_of
 
 if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
     from pyiceberg.types import NestedField
 
-__all__ = ["write_data_files"]
+__all__ = ["DataFileWriter", "write_data_files"]
 
 STREAM_THREADS = 2
 """Number of writing threads for a stream: each file being written is held in memory."""
+
+ROW_GROUP_BYTES = 128 << 20
+"""Maximum size of a streamed row group in memory (the default of `write.parquet.row-group-size-bytes`)."""
 
 
 def write_data_files(
@@ -69,7 +75,7 @@ def write_data_files(
     if reserved:
         schema = Schema(*schema.fields, *reserved, schema_id=schema.schema_id)
     fitting = RowWriterSchema(schema, rows.schema)
-    writer = _Writer(table, schema)
+    writer = DataFileWriter(table, schema, table.metadata.spec())
     threads = pa.cpu_count() if isinstance(rows, pa.Table) else STREAM_THREADS
     try:
         return list(in_order(writer.files(fitting, rows), lambda file: [writer.write(file)], threads))
@@ -81,19 +87,28 @@ def write_data_files(
 
 @dataclass(frozen=True)
 class _File:
-    """One data file to write."""
+    """One data file to write: each part becomes at least one row group."""
 
     number: int
-    batches: list[pa.RecordBatch]
+    parts: Iterable[list[pa.RecordBatch]]
     partition: PartitionKey | None
 
 
-class _Writer:
-    """Writes the data files of one job."""
+class DataFileWriter:
+    """Writes data files of one job and partition spec.
 
-    def __init__(self, table: Table, schema: Schema) -> None:
+    Args:
+        table: its location provider names the files.
+        schema: of the rows: the table's, with reserved columns if there are any.
+        spec: of the files.
+
+    Raises:
+        UnsupportedError: property ``write.format.default`` is not Parquet.
+    """
+
+    def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
         metadata = table.metadata
-        self._io, self._spec, self._schema = table.io, metadata.spec(), schema
+        self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = metadata.properties
         self._file_schema = sanitize_column_names(schema)
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
@@ -123,12 +138,12 @@ class _Writer:
             else:
                 packed = bin_pack_record_batches(fitting.batches(rows), self._size)
             for batches in packed:
-                yield _File(next(numbers), batches, None)
+                yield _File(next(numbers), [batches], None)
             return
         assert isinstance(rows, pa.Table)
         for partition, part in self._partitions(fitting.table(rows)):
             for batches in bin_pack_arrow_table(part, self._size):
-                yield _File(next(numbers), batches, partition)
+                yield _File(next(numbers), [batches], partition)
 
     def _partitions(self, rows: pa.Table) -> Iterator[tuple[PartitionKey, pa.Table]]:
         """Yields each partition and its rows, in their order."""
@@ -157,16 +172,52 @@ class _Writer:
             ]
             yield _Partition(known, self._spec, self._schema), rows.slice(start, stop - start)
 
+    def write_rows(
+        self, number: int, batches: Iterable[pa.RecordBatch], partition: tuple[Any, ...]
+    ) -> ManifestEntry:
+        """Writes a stream of rows of one partition to one file, a row group at a time.
+
+        Args:
+            number: of the file among those of this writer.
+            batches: at least one row, in the types that `RowWriterSchema` returns.
+            partition: the partition values as manifest entries have them.
+        """
+        limit: Any = property_as_int(
+            self._properties,
+            TableProperties.PARQUET_ROW_GROUP_LIMIT,
+            TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT,
+        )
+        of_row = ROW_GROUP_BYTES // limit
+        groups = split_by_size(
+            batches, ROW_GROUP_BYTES, lambda batch: max(batch.nbytes, batch.num_rows * of_row)
+        )
+        entry = self.write(_File(number, map(list, groups), self._partition_key(partition)))
+        return replace(entry, partition=partition)
+
+    def _partition_key(self, partition: tuple[Any, ...]) -> PartitionKey | None:
+        """The partition in a file's path; None if the schema no longer has a column that the spec refers to."""
+        sources = {field.source_id for field in self._spec.fields}
+        if not sources or not sources <= self._schema.field_ids:
+            return None
+        known = [
+            PartitionFieldValue(field, value)
+            for field, value in zip(self._spec.fields, partition, strict=True)
+        ]
+        return _Partition(known, self._spec, self._schema)
+
     def write(self, file: _File) -> ManifestEntry:
         """Writes one file."""
         name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
         path = self._locations.new_data_location(name, file.partition)
         output = self._io.new_output(path)
-        batches = [renamed(batch, self._arrow_schema) for batch in file.batches]
+        bounds = _NanosecondBounds.of(self._schema)
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:
-            writer.write(pa.Table.from_batches(batches, self._arrow_schema))
+            for part in file.parts:
+                bounds.add(part)
+                batches = [renamed(batch, self._arrow_schema) for batch in part]
+                writer.write(pa.Table.from_batches(batches, self._arrow_schema))
         metrics: dict[str, Any] = writer.result().to_serialized_dict()
-        self._set_nanosecond_bounds(metrics, file.batches)
+        bounds.replace_in(metrics)
         record: Any = () if file.partition is None else file.partition.partition
         return ManifestEntry(
             status=ADDED,
@@ -182,20 +233,41 @@ class _Writer:
             **metrics,
         )
 
-    def _set_nanosecond_bounds(self, metrics: dict[str, Any], batches: list[pa.RecordBatch]) -> None:
-        """Replaces bounds of nanosecond timestamps, which PyIceberg truncates: no reader would find the last rows."""
-        lower, upper = metrics["lower_bounds"], metrics["upper_bounds"]
-        tops = {field.field_id: at for at, field in enumerate(self._schema.fields)}
-        for field_id in list(upper):
-            if not isinstance(self._schema.find_type(field_id), TimestampNanoType | TimestamptzNanoType):
-                continue
-            del lower[field_id], upper[field_id]
-            if field_id in tops:
-                column = pa.chunked_array([batch.column(tops[field_id]) for batch in batches])
-                ends = pc.min_max(column.cast(pa.int64()))
-                lower[field_id], upper[field_id] = (
-                    struct.pack("<q", ends[end].as_py()) for end in ("min", "max")
-                )
+
+@dataclass(frozen=True)
+class _NanosecondBounds:
+    """Bounds of nanosecond timestamps, which PyIceberg truncates: no reader would find the last rows.
+
+    Attributes:
+        fields: all nanosecond columns, at any depth.
+        places: index of each that is a top-level column; the others get no bounds.
+        found: least and greatest values so far.
+    """
+
+    fields: frozenset[int]
+    places: dict[int, int]
+    found: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, schema: Schema) -> _NanosecondBounds:
+        kinds = TimestampNanoType | TimestamptzNanoType
+        fields = frozenset(id for id in schema.field_ids if isinstance(schema.find_type(id), kinds))
+        tops = {field.field_id: at for at, field in enumerate(schema.fields)}
+        return cls(fields, {id: tops[id] for id in fields & tops.keys()})
+
+    def add(self, batches: Sequence[pa.RecordBatch]) -> None:
+        for id, at in self.places.items():
+            column = pa.chunked_array([batch.column(at) for batch in batches])
+            ends = pc.min_max(column.cast(pa.int64())).as_py()
+            if ends["min"] is not None:
+                low, high = self.found.get(id, (ends["min"], ends["max"]))
+                self.found[id] = min(low, ends["min"]), max(high, ends["max"])
+
+    def replace_in(self, metrics: dict[str, Any]) -> None:
+        for id in self.fields:
+            for bounds, end in zip((metrics["lower_bounds"], metrics["upper_bounds"]), (0, 1), strict=True):
+                if bounds.pop(id, None) is not None and id in self.found:
+                    bounds[id] = struct.pack("<q", self.found[id][end])
 
 
 class _Partition(PartitionKey):

@@ -17,8 +17,9 @@ from puffin_fast._runtime.arguments import check_share
 from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast._text import printable
 from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
+from puffin_fast.iceberg.plan.files import metadata_of, resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 from puffin_fast.iceberg.statistics.read import NDV_SCHEMA, ndv
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Report", "report"]
-
-REWRITE_SHARE = 0.3
-"""Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
 
 SHOWN, DRAWN = 20, 15
 
@@ -157,14 +155,15 @@ def report(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
-    share: float = REWRITE_SHARE,
+    share: float = MIN_DELETED,
 ) -> Report:
     """Reports what deletes cost the data files of a table, from the manifests, and its NDV statistics.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
-        share: deleted share of a data file's rows from which on rewriting it is advised.
+        share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of
+            `rewrite_data_files`.
 
     Raises:
         InvalidInputError: the share is not between 0 and 1.
@@ -174,12 +173,13 @@ def report(
     selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
     snapshot, _ = resolve(metadata_of(table), **selected)
     found = take_inventory(table, snapshot)
-    rows = [_row(file, share) for file in found.files if _has_deletes(file)]
+    rewritten = _rewritten(table, found, share)
+    rows = [_row(file, rewritten) for file in found.files if _has_deletes(file)]
     rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))
     totals = _totals(found, rows)
     name = ".".join(table.name())
     files = pa.Table.from_pylist(rows, SCHEMA)
-    advice = list(_advice(totals, rows, table.metadata.format_version))
+    advice = list(_advice(totals, rows, len(rewritten), table.metadata.format_version))
     counts = NDV_SCHEMA.empty_table()
     if snapshot is not None:
         try:
@@ -193,20 +193,25 @@ def _has_deletes(file: FileDeletes) -> bool:
     return bool(file.vectors or file.position_deletes or file.equality_deletes)
 
 
-def _row(file: FileDeletes, threshold: float) -> dict[str, Any]:
+def _rewritten(table: Table, found: DeleteInventory, min_deleted: float) -> set[str]:
+    """The data files that `rewrite_data_files` would rewrite."""
+    tasks = [file.task for file in found.files if len(file.vectors) < 2]
+    groups = GroupLimits.of(table, min_deleted=min_deleted).groups(tasks)
+    return {task.data.file_path for group in groups for task in group}
+
+
+def _row(file: FileDeletes, rewritten: set[str]) -> dict[str, Any]:
     data = file.data
-    if file.vectors:
-        deleted = max(vector.record_count for vector in file.vectors)
-    else:
-        alone = [entry for entry in file.position_deletes if single_data_file(entry) is not None]
-        deleted = min(data.record_count, sum(entry.record_count for entry in alone))
-    share = deleted / data.record_count if data.record_count else 0.0
     if len(file.vectors) > 1:
+        deleted = max(vector.record_count for vector in file.vectors)
         advice = "repair"
-    elif share >= threshold and deleted:
-        advice = "rewrite"
     else:
-        advice = "convert" if file.equality_deletes or file.task.position_deletes else ""
+        deleted = known_deleted(file.task)
+        if data.file_path in rewritten:
+            advice = "rewrite"
+        else:
+            advice = "convert" if file.equality_deletes or file.task.position_deletes else ""
+    share = deleted / data.record_count if data.record_count else 0.0
     return {
         "data_file": data.file_path,
         "rows": data.record_count,
@@ -245,7 +250,9 @@ def _totals(found: DeleteInventory, rows: list[dict[str, Any]]) -> dict[str, int
     }
 
 
-def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version: int) -> Iterator[str]:
+def _advice(
+    totals: dict[str, int | float], rows: list[dict[str, Any]], n_rewritten: int, version: int
+) -> Iterator[str]:
     counts = Counter(row["advice"] for row in rows)
     if counts["repair"]:
         yield f"repair: {counts['repair']:,} data files have several vectors, and no engine reads the table"
@@ -258,9 +265,10 @@ def _advice(totals: dict[str, int | float], rows: list[dict[str, Any]], version:
         yield f"compact: {n_vectors:,} vectors are in {files:,} small Puffin files"
     elif totals["dangling"]:
         yield f"compact: {totals['dangling']:,} delete files apply to no live data file"
-    if counts["rewrite"]:
+    if n_rewritten:
+        first = "upgrade, then " if version < 2 else ""
         yield (
-            f"rewrite {counts['rewrite']:,} data files: "
+            f"{first}rewrite_data_files: {n_rewritten:,} data files are small or have many deleted rows; "
             f"{totals['wasted_bytes']:,} bytes of the table are rows that are deleted"
         )
 

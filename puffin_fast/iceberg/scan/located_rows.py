@@ -17,7 +17,7 @@ from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.splits import Split, splits_of
 
-__all__ = ["LocatedRows"]
+__all__ = ["LocatedRows", "located_batches"]
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,8 @@ class LocatedRows:
             metadata: names of metadata columns to read.
             threads: number of files read at a time.
         """
-        extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
-        own = pa.schema([(field.name, arrow_type(field.field_type)) for field in fields])
-        # not by name: a table may have a `_pos` of its own
-        schema = pa.schema([*own, *(pa.field(column.name, column.type) for column in extra)])
-        reader = open_reader(fields, extra, schema)
-        numbers = {id(task): number for number, task in enumerate(tasks)}
-
-        def work(split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
-            for batch in reader.read(split):
-                yield numbers[id(split.task)], batch
-
-        workers = threads or pa.cpu_count()
-        splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
-        found = list(in_order(splits, work, workers))
+        schema = _schema_of(fields, metadata)
+        found = list(located_batches(open_reader, fields, tasks, metadata, threads=threads))
         batches = [batch for _, batch in found]
         n = len(fields)
         columns = [
@@ -77,8 +65,41 @@ class LocatedRows:
         ]
         counts = [batch.num_rows for batch in batches]
         return cls(
-            pa.Table.from_arrays(columns[:n], schema=own),
+            pa.Table.from_arrays(columns[:n], schema=pa.schema([schema.field(at) for at in range(n)])),
             np.repeat(np.array([number for number, _ in found], np.int64), counts),
             columns[n].to_numpy(),
             dict(zip(metadata, columns[n + 1 :], strict=True)),
         )
+
+
+def located_batches(
+    open_reader: ReaderFactory,
+    fields: Sequence[NestedField],
+    tasks: Sequence[FileTask],
+    metadata: Sequence[str] = (),
+    *,
+    threads: int | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Reads the live rows that a reader selects, in the order of the data files; arguments as `LocatedRows.read`.
+
+    Yields:
+        The index of a data file, and rows of it: the columns of the table, ``_pos``, and the metadata columns.
+    """
+    extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
+    reader = open_reader(fields, extra, _schema_of(fields, metadata))
+    numbers = {id(task): number for number, task in enumerate(tasks)}
+
+    def work(split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in reader.read(split):
+            yield numbers[id(split.task)], batch
+
+    workers = threads or pa.cpu_count()
+    splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
+    return in_order(splits, work, workers)
+
+
+def _schema_of(fields: Sequence[NestedField], metadata: Sequence[str]) -> pa.Schema:
+    extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
+    own = [pa.field(field.name, arrow_type(field.field_type)) for field in fields]
+    # not by name: a table may have a `_pos` of its own
+    return pa.schema([*own, *(pa.field(column.name, column.type) for column in extra)])

@@ -116,6 +116,7 @@ def calls(table: Any, **options: Any) -> dict[str, Callable[[], Any]]:
         "delete_positions": lambda: iceberg.delete_positions(table, positions, **options),
         "orphan_files": lambda: iceberg.orphan_files(table, **options),
         "repair": lambda: iceberg.repair(table, **options),
+        "rewrite_data_files": lambda: iceberg.rewrite_data_files(table, **options),
         "scan": lambda: iceberg.scan(table, **options),
         "update": lambda: iceberg.update(table, "id = 1", {"id": 2}, **options),
         "upsert": lambda: iceberg.upsert(table, ROWS, "id", **options),

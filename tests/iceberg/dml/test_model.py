@@ -116,7 +116,7 @@ class Machine:
         if self.table.metadata.format_version == 2:
             main_only.append(self.foreign_position_deletes)
         often = [self.append, self.delete, self.delete_positions, self.delete_keys, self.upsert, self.update]
-        seldom = [self.rewrite, self.look_back, self.repeat]
+        seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
             kind = [self.append]
@@ -269,6 +269,15 @@ class Machine:
         self.say(f"{job.__name__} of {branch}")  # type: ignore[attr-defined]
         done = self.write(job, branch=branch)
         assert job is not iceberg.repair or done.snapshot_id is None
+
+    def rewrite_data_files(self, branch: str) -> None:
+        branch = self.chance.choice(list(self.branches))
+        least, n_files = self.chance.choice([0, 0.3, 1]), self.chance.choice([2, 5])
+        size = self.chance.choice([1, 4000, 512 << 20])
+        self.say(f"rewrite_data_files of {branch}: {least}, {n_files} files, {size} bytes")
+        limits = {"min_deleted": least, "min_input_files": n_files, "target_file_size": size}
+        done = self.write(iceberg.rewrite_data_files, branch=branch, min_file_size=4000, **limits)
+        assert done.data_files_left_out == done.deletes_moved == 0
 
     def upgrade(self, _: str) -> None:
         self.say("upgrade")

@@ -50,7 +50,7 @@ WRITES: dict[str, Callable[[Table], Any]] = {
 
 REWRITES: dict[str, Callable[[Table], Any]] = {
     job.__name__: job for job in (iceberg.compact, iceberg.repair, iceberg.convert_position_deletes)
-}
+} | {"rewrite_data_files": lambda table: iceberg.rewrite_data_files(table, min_deleted=0.01)}
 
 
 @pytest.fixture(params=[2, 3])

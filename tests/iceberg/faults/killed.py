@@ -57,6 +57,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "convert_equality_deletes": lambda table: iceberg.convert_equality_deletes(table, **FEW),
     "compact": lambda table: iceberg.compact(table, **FEW),
     "repair": lambda table: iceberg.repair(table, **FEW),
+    "rewrite_data_files": lambda table: iceberg.rewrite_data_files(table, min_input_files=2, **FEW),
 }
 
 STEPS: list[str] = []

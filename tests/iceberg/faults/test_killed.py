@@ -102,6 +102,8 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
         ("convert_equality_deletes", to_convert_equal),
         ("compact", to_compact),
         ("repair", to_repair),
+        ("rewrite_data_files", to_write),
+        ("rewrite_data_files", to_write_v2),
     ],
     ids=lambda item: item if isinstance(item, str) else item.__name__,
 )

@@ -36,8 +36,21 @@ def test_the_most_wasteful_file_is_listed_first(racing: SqlCatalog) -> None:
     totals = found.totals
     assert totals["rows"] - totals["deleted"] == left
     assert (totals["data_files"], totals["vectors"], totals["puffin_files"]) == (3, 2, 2)
-    assert [sentence.split()[0] for sentence in found.advice] == ["compact:", "rewrite"]
+    assert [sentence.split()[0] for sentence in found.advice] == ["compact:", "rewrite_data_files:"]
     assert iceberg.report(table, share=0.7).files["advice"].to_pylist() == ["", ""]
+
+
+def test_the_advice_to_rewrite_is_what_the_verb_rewrites(racing: SqlCatalog) -> None:
+    table = made(racing, 7)
+    iceberg.delete(table, "id < 2")
+    for _ in range(2):  # seven small data files; then one with many deleted rows
+        found = iceberg.report(table)
+        assert found.files["advice"].to_pylist() == ["rewrite"]
+        said = next(sentence for sentence in found.advice if sentence.startswith("rewrite_data_files: "))
+        done = iceberg.rewrite_data_files(table)
+        assert said.split()[1] == str(done.data_files)
+        assert iceberg.report(table).advice == ()
+        iceberg.delete(table, "id < 300")
 
 
 def test_following_the_advice_of_a_report_ends_it(racing: SqlCatalog) -> None:

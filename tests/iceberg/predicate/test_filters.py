@@ -43,7 +43,7 @@ from pyiceberg.types import (
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, upsert
-from puffin_fast.iceberg.dml.data_files import _Writer
+from puffin_fast.iceberg.dml.data_files import _NanosecondBounds
 from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import RacingCatalog, rows_of
@@ -258,7 +258,7 @@ def test_bounds_of_nanoseconds_that_pyiceberg_truncates_exclude_no_rows(
 ) -> None:
     """Nor do they prove that all rows of a file match."""
     if writer == "PyIceberg":
-        monkeypatch.setattr(_Writer, "_set_nanosecond_bounds", lambda *_: None)
+        monkeypatch.setattr(_NanosecondBounds, "replace_in", lambda *_: None)
     rows = pa.table({"n": [1, 2], "c": pa.array([NANO - 789, NANO], pa.timestamp("ns"))})
     table = create_table(racing, "n.t", rows.schema)
     append(table, rows)

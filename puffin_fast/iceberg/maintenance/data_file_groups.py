@@ -1,0 +1,115 @@
+"""Selects the data files that are worth a rewrite, and groups them to new files of the target size."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table import TableProperties
+from pyiceberg.utils.properties import property_as_int
+
+from puffin_fast._runtime.groups import split_by_size
+from puffin_fast.iceberg.plan.files import FileTask, single_data_file
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["MIN_DELETED", "MIN_INPUT_FILES", "GroupLimits", "known_deleted", "live_bytes"]
+
+MIN_DELETED = 0.3
+"""Deleted share of a data file from which on rewriting it once is cheaper than reading its deleted rows."""
+
+MIN_INPUT_FILES = 5
+"""Number of small data files from which on joining them is cheaper than opening each."""
+
+FULL = 0.75
+"""A data file is not small if it has this share of the target size."""
+
+
+@dataclass(frozen=True)
+class GroupLimits:
+    """Decides which data files are rewritten, and which of them together.
+
+    Attributes:
+        min_deleted: deleted share of a data file's rows from which on it is rewritten.
+        min_file_size: data files of fewer bytes are small.
+        min_input_files: number of such files that are joined at least.
+        target_file_size: size of a new data file in bytes.
+    """
+
+    min_deleted: float
+    min_file_size: int
+    min_input_files: int
+    target_file_size: int
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        *,
+        min_deleted: float = MIN_DELETED,
+        min_file_size: int | None = None,
+        min_input_files: int = MIN_INPUT_FILES,
+        target_file_size: int | None = None,
+    ) -> GroupLimits:
+        """Returns the limits with the defaults of a table."""
+        default: Any = property_as_int(
+            table.metadata.properties,
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
+            TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
+        )
+        target = default if target_file_size is None else target_file_size
+        small = int(FULL * target) if min_file_size is None else min_file_size
+        return cls(min_deleted, small, min_input_files, target)
+
+    def groups(self, tasks: Iterable[FileTask]) -> list[list[FileTask]]:
+        """Groups the data files to rewrite.
+
+        The files of a group have one partition and spec, are ordered as they were committed, and have live rows for
+        one file of the target size, or are a single larger file.
+        """
+        partitions: dict[Any, list[FileTask]] = defaultdict(list)
+        for task in sorted(tasks, key=_age):
+            if self._is_wasteful(task) or task.data.file_size_in_bytes < self.min_file_size:
+                partitions[_partition(task)].append(task)
+        found = []
+        for some in partitions.values():
+            for files in map(list, split_by_size(some, self.target_file_size, live_bytes)):
+                if len(files) < self.min_input_files:
+                    files = [task for task in files if self._is_wasteful(task)]
+                if files:
+                    found.append(files)
+        return found
+
+    def _is_wasteful(self, task: FileTask) -> bool:
+        deleted = known_deleted(task)
+        return deleted > 0 and deleted / max(task.data.record_count, 1) >= self.min_deleted
+
+
+def known_deleted(task: FileTask) -> int:
+    """The number of rows that are deleted by position, as far as the manifests tell.
+
+    Equality deletes and position-delete files of several data files are not counted.
+    """
+    if task.vector is not None:
+        return task.vector.record_count
+    alone = [entry for entry in task.position_deletes if single_data_file(entry) is not None]
+    return min(task.data.record_count, sum(entry.record_count for entry in alone))
+
+
+def live_bytes(task: FileTask) -> int:
+    """The size of a data file in bytes without its deleted rows, as far as the manifests tell."""
+    data = task.data
+    return data.file_size_in_bytes * (data.record_count - known_deleted(task)) // max(data.record_count, 1)
+
+
+def _age(task: FileTask) -> tuple[int, int]:
+    return task.data.sequence_number or 0, task.data.first_row_id or 0
+
+
+def _partition(task: FileTask) -> Any:
+    """The partition of a data file as a key: NaN equals NaN, and 0.0 differs from -0.0."""
+    values = task.data.partition
+    return task.data.spec_id, tuple(repr(value) if isinstance(value, float) else value for value in values)
