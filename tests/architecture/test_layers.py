@@ -61,7 +61,7 @@ FOREIGN = {
     "datasketches": set(),
     "click": {"cli"},
     "rich": {"cli", "iceberg"},
-    "duckdb": {"cli"},
+    "duckdb": {"cli", "iceberg"},
     "polars": {"iceberg"},
     "pyroaring": set(),
 }

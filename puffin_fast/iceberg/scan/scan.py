@@ -26,6 +26,9 @@ from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
 
 if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
@@ -164,6 +167,40 @@ class RowScan:
     def to_arrow(self) -> pa.Table:
         """Returns the whole result."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """Returns the whole result as a DataFrame of pandas.
+
+        Args:
+            options: of `pyarrow.Table.to_pandas`, by name.
+        """
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns the whole result as a DataFrame of Polars."""
+        import polars
+
+        return polars.DataFrame(self.to_arrow())
+
+    def to_duckdb(
+        self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """Registers the whole result as a view in DuckDB.
+
+        Args:
+            table_name: of the view.
+            connection: of DuckDB; a new one in memory when None.
+
+        Returns:
+            The connection.
+        """
+        import duckdb
+
+        found = duckdb.connect(":memory:") if connection is None else connection
+        return found.register(table_name, self.to_arrow())
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.to_batches()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)

@@ -227,6 +227,19 @@ def test_duckdb_polars_and_pandas_take_the_stream(table: Table) -> None:
     assert answer.to_arrow().schema == answer.schema == answer.to_reader().schema
 
 
+def test_a_scan_becomes_a_frame_of_each_library(table: Table) -> None:
+    rows = scan(table, "id < 50").to_arrow()
+    assert scan(table, "id < 50").to_pandas()["id"].tolist() == rows["id"].to_pylist()
+    frame = scan(table, "id < 50").to_pandas(strings_to_categorical=True)
+    assert "category" in set(map(str, frame.dtypes))
+    assert scan(table, "id < 50").to_polars().rows() == [tuple(row.values()) for row in rows.to_pylist()]
+    connection = scan(table, "id < 50").to_duckdb("few")
+    assert scan(table, "id >= 50").to_duckdb("many", connection) is not None
+    counts = connection.execute("SELECT (SELECT count(*) FROM few), (SELECT count(*) FROM many)").fetchall()
+    assert counts == [(rows.num_rows, scan(table, "id >= 50").count())]
+    assert pa.Table.from_batches(list(scan(table, "id < 50"))).equals(pa.table(scan(table, "id < 50")))
+
+
 def test_filters_of_all_kinds_agree(table: Table) -> None:
     expected = [i for i in range(N) if i % 7 and i % 10 > 6]
     for filter in ("k > 6", GreaterThan("k", 6), ds.field("k") > 6):
