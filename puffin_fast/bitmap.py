@@ -239,6 +239,23 @@ class PositionBitmap:
         every = [cls._other(bitmap) for bitmap in bitmaps]
         return cls._of(*setops.union_many([b._data for b in every], [b._start for b in every]))
 
+    @classmethod
+    def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
+        """The positions that all of several bitmaps have; the smallest are intersected first.
+
+        Raises:
+            InvalidInputError: one of them is no PositionBitmap, or there is none.
+        """
+        every = sorted(map(cls._other, bitmaps), key=len)
+        if not every:
+            raise InvalidInputError("bitmaps: expected at least one, found none")
+        found = every[0]
+        for bitmap in every[1:]:
+            if not found:
+                break
+            found = found & bitmap
+        return found
+
     # ---- bytes --------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
@@ -475,6 +492,10 @@ class PositionBitmap:
     def issubset(self, other: PositionBitmap) -> bool:
         """Whether every position of this set is in the other; also <=."""
         return self._cardinality <= self._other(other)._cardinality and not self._any(setops.ANDNOT, other)
+
+    def issuperset(self, other: PositionBitmap) -> bool:
+        """Whether every position of the other set is in this one; also >=."""
+        return self._other(other).issubset(self)
 
     def __le__(self, other: PositionBitmap) -> bool:
         return self.issubset(other) if isinstance(other, PositionBitmap) else NotImplemented

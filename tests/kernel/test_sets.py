@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.errors import InvalidInputError
 from tests import oracle, strategies
 from tests.conftest import readable
 
@@ -167,6 +168,24 @@ def test_union_of_many_is_the_union_of_all_members(sets: list[strategies.Positio
 def test_union_of_many_does_not_depend_on_the_order(sets: Three, order: list[int]) -> None:
     all_three = bitmaps(sets)
     assert PositionBitmap.union([all_three[i] for i in order]) == all_three[0] | all_three[1] | all_three[2]
+
+
+@strategies.costly
+@given(overlapping)
+def test_intersection_of_many_is_what_all_have(sets: Three) -> None:
+    a, b, c = bitmaps(sets)
+    common = PositionBitmap.intersection(iter([a, b, c]))
+    assert common.to_bytes() == oracle.encode(set.intersection(*(set(part.tolist()) for part in sets)))
+    assert PositionBitmap.intersection([b]) == b
+    assert a.issuperset(common)
+    assert a.issuperset(b) == (a >= b) == (set(sets[0].tolist()) >= set(sets[1].tolist()))
+
+
+def test_intersection_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="at least one"):
+        PositionBitmap.intersection([])
+    with pytest.raises(InvalidInputError, match="expected a PositionBitmap"):
+        PositionBitmap.intersection([{1, 2}])  # type: ignore[list-item]
 
 
 def test_union_of_nothing_is_nothing() -> None:
