@@ -19,8 +19,8 @@ def main(context: click.Context, /, **catalog: str | None) -> None:
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    delete-keys, orphan-files, scan, update, upgrade and upsert of Delta; convert and delete of Delta and Paimon;
-    deletes and verify of Delta, Paimon and Lance.
+    delete-keys, delete-positions, orphan-files, scan, update, upgrade and upsert of Delta; convert and
+    delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
 
     Catalog options can be given here, as in PyIceberg's command line, or after the command.
     """
@@ -32,8 +32,10 @@ for _command in (
     puffin.verify,
     table.scan,
     table.deletes,
+    table.append,
     table.delete,
     table.delete_keys,
+    table.delete_positions,
     table.update,
     table.upsert,
     table.upgrade,

@@ -149,6 +149,10 @@ class DeltaPath(PathTable):
             raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: give --on")
         return delta().delete_keys(self.path, keys, on, **self._commit(commit))
 
+    def delete_positions(self, deletes: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.delete_positions`."""
+        return delta().delete_positions(self.path, deletes, **self._commit(commit))
+
     def scan(
         self,
         row_filter: Any,

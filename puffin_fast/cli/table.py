@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,9 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
     elif not dry_run and committed is None:
         text = f"{name}: nothing done: no row to change"
     else:
-        shown = {**counts, "seconds": round(result.seconds, 3)}
+        shown = {
+            name: round(value, 3) if isinstance(value, float) else value for name, value in counts.items()
+        }
         text = grid([shown], title="dry run: nothing was written" if dry_run else None)
     return Answer([counts], [text])
 
@@ -92,6 +94,64 @@ def delete(
     else:
         result = verb(table, "delete")(row_filter, **commit)
     facts = {"row_filter": row_filter, "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.argument("data", type=file_type)
+@_options.commit
+def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
+    """Appends the rows of the file DATA to TABLE, in one commit.
+
+    DATA is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE.
+    """
+    with _files.rows(data, table.schema()) as rows:
+        done = verb(table, "append")(rows, **commit)
+    summary = {} if done is None or done.repeated else done.summary
+    result = _Appended(
+        None if done is None else done.snapshot_id,
+        int(summary.get("added-records", 0)),
+        int(summary.get("added-data-files", 0)),
+        done is not None and done.repeated,
+    )
+    facts = {"data": str(data), "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
+
+
+@dataclass(frozen=True)
+class _Appended:
+    """What an append did, for the shell."""
+
+    snapshot_id: int | None
+    rows_appended: int
+    data_files_written: int
+    repeated: bool
+
+
+@click.command("delete-positions")
+@answers
+@_options.on_table
+@click.argument("positions", type=file_type)
+@conflict_option
+@_options.commit
+def delete_positions(table: Table | PathTable, positions: Path, **commit: Any) -> Answer:
+    """Deletes the rows of TABLE that the file POSITIONS names, in one commit.
+
+    POSITIONS is a .parquet, .arrow or .csv file with the columns file_path, as in the table's metadata, and pos.
+    `scan --selected-fields _file,_pos` shows both.
+    """
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    schema = Schema(
+        NestedField(1, "file_path", StringType(), required=True),
+        NestedField(2, "pos", LongType(), required=True),
+    )
+    with _files.rows(positions, schema) as rows:
+        result = verb(table, "delete_positions")(rows, **commit)
+    facts = {"positions": str(positions), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 

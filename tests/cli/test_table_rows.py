@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 from pyiceberg.catalog import load_catalog
 
+from puffin_fast import iceberg
 from tests.cli.conftest import ROWS
 from tests.cli.test_table import count, open_table
 
@@ -53,6 +54,41 @@ def test_keys_come_from_files_of_each_kind(
     assert count(catalog_options) == 998
     (again,) = said(run(*arguments, "--job-id", "j"))
     assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_rows_are_appended_from_files(
+    run: Run, catalog_options: Options, tmp_path: Path, suffix: str
+) -> None:
+    path = keys_file(tmp_path, suffix, pa.table({"id": [5000, 5001], "word": ["a", "b"]}))
+    arguments = ("append", "ns.t", path, "--output", "json", *catalog_options)
+    before = open_table(catalog_options).metadata_location
+    (dry,) = said(run(*arguments, "--dry-run"))
+    assert (dry["rows_appended"], dry["snapshot_id"]) == (0, None)
+    assert open_table(catalog_options).metadata_location == before
+    (done,) = said(run(*arguments, "--job-id", "j"))
+    assert (done["rows_appended"], done["data_files_written"], done["repeated"]) == (2, 1, False)
+    (again,) = said(run(*arguments, "--job-id", "j"))
+    assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
+    assert count(catalog_options) == 1002
+    assert "2" in run("append", "ns.t", path, *catalog_options).stdout
+    path.write_text("nothing\n")
+    assert run("append", "ns.t", path, *catalog_options).exit_code == 1
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_positions_come_from_files(run: Run, catalog_options: Options, tmp_path: Path, suffix: str) -> None:
+    places = iceberg.scan(open_table(catalog_options), "id < 10", ["_file", "_pos"]).to_arrow()
+    path = keys_file(tmp_path, suffix, places.rename_columns(["file_path", "pos"]))
+    arguments = ("delete-positions", "ns.t", path, "--output", "json", *catalog_options)
+    (dry,) = said(run(*arguments, "--dry-run"))
+    assert (dry["rows_deleted"], dry["snapshot_id"]) == (places.num_rows, None)
+    (done,) = said(run(*arguments))
+    assert done["rows_deleted"] == places.num_rows > 0
+    assert iceberg.scan(open_table(catalog_options), "id < 10").count() == 0
+    wrong = keys_file(tmp_path, ".parquet", pa.table({"file_path": ["nowhere"], "pos": [1]}))
+    result = run("delete-positions", "ns.t", wrong, *catalog_options)
+    assert (result.exit_code, "nowhere" in result.stderr) == (1, True)
 
 
 def test_a_csv_column_is_read_in_the_table_s_type(run: Run, catalog_options: Options, tmp_path: Path) -> None:
