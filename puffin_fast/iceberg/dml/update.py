@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
 from puffin_fast.iceberg.dml.assignments import Assignments
@@ -23,7 +21,7 @@ from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
-from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.file_reader import reader_factory
 from puffin_fast.iceberg.scan.located_rows import LocatedRows
 
 if TYPE_CHECKING:
@@ -151,7 +149,11 @@ class _Update:
         tasks = plan_snapshot(table, base, schema, self.matcher, case_sensitive=sensitive, metrics=True).tasks
         is_tracked = table.metadata.format_version > 2
         found = LocatedRows.read(
-            self._open_reader, schema.fields, tasks, ["_row_id"] if is_tracked else [], threads=self.threads
+            reader_factory(table, self.matcher, case_sensitive=sensitive),
+            schema.fields,
+            tasks,
+            ["_row_id"] if is_tracked else [],
+            threads=self.threads,
         )
         replacement = Replacement(
             merge_rows(tasks, found.file, found.position, DeleteLoader(table.io), self.threads),
@@ -161,11 +163,3 @@ class _Update:
             self.job.conflict_filter(self.matcher, case_sensitive=sensitive, isolation=ISOLATION),
         )
         return replacement.write(table, dry_run=self.dry_run)
-
-    def _open_reader(
-        self, fields: Sequence[NestedField], extra: Sequence[MetadataColumn], arrow: pa.Schema
-    ) -> FileReader:
-        table = self.job.table
-        return FileReader(
-            table.io, table.metadata, table.schema(), fields, extra, self.matcher, arrow, self.case_sensitive
-        )

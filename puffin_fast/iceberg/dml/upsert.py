@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
@@ -17,14 +16,14 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.file_reader import reader_factory
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -167,17 +166,11 @@ class _Planned:
 def _find(table: Table, base: Snapshot, source: Source, *, compared: bool, threads: int | None) -> Matches:
     """The live rows of a snapshot that have a given key."""
     metadata, schema = table.metadata, table.schema()
-
-    def open_reader(
-        fields: Sequence[NestedField], extra: Sequence[MetadataColumn], arrow: pa.Schema
-    ) -> FileReader:
-        return FileReader(table.io, metadata, schema, fields, extra, source.keys, arrow)
-
     return find_matches(
         plan_snapshot(table, base, schema, source.keys, metrics=True).tasks,
         source,
         schema.fields,
-        open_reader,
+        reader_factory(table, source.keys),
         compared=compared,
         row_ids=metadata.format_version > 2,
         threads=threads,

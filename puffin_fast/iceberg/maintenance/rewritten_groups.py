@@ -23,14 +23,14 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.changes import key_of
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.maintenance.data_file_groups import known_deleted, live_bytes
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.filters import RowFilter
-from puffin_fast.iceberg.scan.file_reader import FileReader
+from puffin_fast.iceberg.scan.file_reader import reader_factory
 from puffin_fast.iceberg.scan.located_rows import located_batches
 
 if TYPE_CHECKING:
@@ -211,8 +211,9 @@ class _LiveRows:
         fields = self.table.metadata.schema().fields
         names = [field.name for field in self.schema.fields[len(fields) :]]
         fitting: RowWriterSchema | None = None
+        every_row = RowFilter.bind(AlwaysTrue(), self.table.metadata.schema())
         for number, batch in located_batches(
-            self._open_reader, fields, self.tasks, names, threads=self.threads
+            reader_factory(self.table, every_row), fields, self.tasks, names, threads=self.threads
         ):
             self.positions[number].append(PositionBitmap.from_positions(batch.column(len(fields))))
             rows = batch.remove_column(len(fields))
@@ -229,13 +230,6 @@ class _LiveRows:
             live = PositionBitmap.union(parts)
             yield OldFile(task, PositionBitmap.from_range(0, task.data.record_count) - live, first)
             first += len(live)
-
-    def _open_reader(
-        self, fields: Sequence[NestedField], extra: Sequence[MetadataColumn], arrow: pa.Schema
-    ) -> FileReader:
-        table, schema = self.table, self.table.metadata.schema()
-        everything = RowFilter.bind(AlwaysTrue(), schema)
-        return FileReader(table.io, table.metadata, schema, fields, extra, everything, arrow)
 
 
 def _keys(task: FileTask) -> set[tuple[str, int | None]]:

@@ -22,6 +22,7 @@ from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.predicate.filters import Matcher
     from puffin_fast.iceberg.scan.splits import Split
 
-__all__ = ["FileReader", "ReaderFactory"]
+__all__ = ["FileReader", "ReaderFactory", "reader_factory"]
 
 ReaderFactory: TypeAlias = (
     "Callable[[Sequence[NestedField], Sequence[MetadataColumn], pa.Schema], FileReader]"
@@ -228,6 +229,14 @@ class FileReader:
             for column, name in output.metadata:
                 arrays.append(column.array(about, None if name is None else rows.columns[name]))
         return _record_batch(arrays, output.schema, rows.n_rows)
+
+
+def reader_factory(table: Table, row_filter: Matcher, *, case_sensitive: bool = True) -> ReaderFactory:
+    """Returns what makes readers of a table's data files for one filter, which is bound to its current schema."""
+    metadata = table.metadata
+    return lambda fields, extra, arrow: FileReader(
+        table.io, metadata, metadata.schema(), fields, extra, row_filter, arrow, case_sensitive
+    )
 
 
 def _record_batch(arrays: list[pa.Array], schema: pa.Schema, n_rows: int) -> pa.RecordBatch:
