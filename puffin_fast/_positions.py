@@ -26,7 +26,16 @@ __all__ = [
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written: key 2^31 - 2, so that Java's reader takes it too."""
 
-_EIGHT_BYTES = (np.dtype(np.int64), np.dtype(np.uint64))
+_ARROW = (pa.Array, pa.ChunkedArray)
+_DICTIONARY = pa.lib.Type_DICTIONARY
+_POINTING = frozenset(
+    (
+        _DICTIONARY, pa.lib.Type_RUN_END_ENCODED, pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW,
+        pa.lib.Type_BINARY_VIEW, pa.lib.Type_STRING_VIEW, pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING,
+    )
+)  # fmt: skip
+"""Types whose values say where memory is read, which only Arrow's full validation checks."""
+_INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 
@@ -49,17 +58,17 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
         InvalidInputError: not one-dimensional, not of an integer dtype (bool is none), or with masked items.
     """
     refuse_masked(array, what)
-    flags = array.flags
-    if array.dtype in _EIGHT_BYTES and array.ndim == 1 and flags.c_contiguous and flags.aligned:
+    dtype, flags = array.dtype, array.flags
+    if (dtype is _UINT64 or dtype is _INT64) and array.ndim == 1 and flags.c_contiguous and flags.aligned:
         return array
     if array.ndim != 1:
         raise InvalidInputError(f"{what}: expected one dimension, found shape {array.shape}")
-    if array.dtype.kind not in "iu":
-        if array.size == 0 and array.dtype == np.float64:  # what NumPy makes of an empty list
+    if dtype.kind not in "iu":
+        if array.size == 0 and dtype == np.float64:  # what NumPy makes of an empty list
             return np.empty(0, np.uint64)
-        raise InvalidInputError(f"{what}: expected integers, found dtype {array.dtype}")
-    if array.dtype.itemsize != 8 or not array.dtype.isnative:
-        array = array.astype(np.uint64 if array.dtype.kind == "u" else np.int64)
+        raise InvalidInputError(f"{what}: expected integers, found dtype {dtype}")
+    if dtype.itemsize != 8 or not dtype.isnative:
+        array = array.astype(np.uint64 if dtype.kind == "u" else np.int64)
     return np.require(array, requirements=["C", "A"])
 
 
@@ -72,18 +81,14 @@ def checked_array(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa
     Raises:
         InvalidInputError: Arrow's validation fails, or an index points past the dictionary.
     """
-    types = pa.types
-    kind = array.type.storage_type if isinstance(array.type, pa.BaseExtensionType) else array.type
-    value = kind.value_type if types.is_dictionary(kind) else kind
+    kind = array.type
     try:
         array.validate()
-        if types.is_dictionary(array.type):
+        if kind.id == _DICTIONARY:
             _check_indices(array, what)
-        if (
-            types.is_list_view(kind) or types.is_large_list_view(kind) or types.is_run_end_encoded(kind)
-            or types.is_dictionary(kind) or types.is_binary_view(value) or types.is_string_view(value)
-            or types.is_string(value) or types.is_large_string(value)
-        ):  # fmt: skip
+        elif isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if kind.id in _POINTING:
             array.validate(full=True)
     except pa.ArrowException as error:
         raise InvalidInputError(f"{what}: {error}") from error
@@ -132,7 +137,7 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
     """
     if isinstance(source, np.ndarray):
         return integers_of(source, what)
-    if isinstance(source, pa.Array | pa.ChunkedArray):
+    if isinstance(source, _ARROW):
         return _of_arrow(source, what)
     if isinstance(source, range):
         for end in (source[0], source[-1]) if source else ():

@@ -42,7 +42,7 @@ _MOST_ROWS = (1 << 60) - 1
 
 def _column(source: Any, what: str) -> pa.Array:
     """Any object with the Arrow C interface, or a sequence, as one array without nulls. Dictionaries stay encoded."""
-    if isinstance(source, pa.Array | pa.ChunkedArray):
+    if isinstance(source, (pa.Array, pa.ChunkedArray)):  # a union would be made in each call
         column = source
     elif hasattr(source, "__arrow_c_array__"):
         column = pa.array(source)
@@ -117,7 +117,10 @@ def _refuse_null_item(items: pa.Array, offsets: npt.NDArray[np.int64], what: str
 
 def _blobs(source: Any, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
     """(bytes, n + 1 offsets into them, n) of a column of binary values."""
-    column = _plain(_column(source, what))
+    return _blobs_of(_plain(_column(source, what)), what)
+
+
+def _blobs_of(column: pa.Array, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
     kind = column.type
     if pa.types.is_null(kind) and len(column) == 0:
         column = pa.array([], pa.large_binary())
@@ -245,7 +248,7 @@ def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
         raise InvalidInputError(f"positions: expected {len(column)}, one for each blob, found {len(asked)}")
     if pa.types.is_dictionary(column.type):
         return _contains_by_dictionary(column, asked)
-    data, offsets, n = _blobs(column, "blobs")
+    data, offsets, n = _blobs_of(column, "blobs")
     answers = batch.contains_each(data, offsets, n, asked, _row("blobs"))
     return pa.array(np.frombuffer(memoryview(answers), np.bool_))
 

@@ -27,6 +27,7 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
+_new = object.__new__
 _SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
 
 
@@ -48,6 +49,13 @@ def _out(
             f"least {n} items, found {out.dtype} of shape {out.shape}"
         )
     return out[:n]
+
+
+def _is_eight_bytes(dtype: npt.DTypeLike) -> bool:
+    try:
+        return np.dtype(dtype) in (np.uint64, np.int64)
+    except TypeError:
+        return False
 
 
 def _flags_of(mask: Any) -> Any:
@@ -114,7 +122,7 @@ class PositionBitmap:
 
     @classmethod
     def _of(cls, data: bytes, cardinality: int, start: int = 0, stop: int | None = None) -> PositionBitmap:
-        self = cls.__new__(cls)
+        self = _new(cls)
         self._data, self._cardinality = data, cardinality
         self._start, self._stop = start, len(data) if stop is None else stop
         self._checked = self._directory = None
@@ -220,14 +228,13 @@ class PositionBitmap:
         Raises:
             InvalidInputError: anything else.
         """
-        data = summary.data if type(summary) is BitmapSummary else None
-        if data is None:
+        if type(summary) is not BitmapSummary or summary.data is None:
             raise InvalidInputError(f"summary: expected that of checked bytes, found {summary!r}")
-        self = cls._of(data, summary.cardinality, summary.start, summary.stop)
-        if summary.non_canonical:
-            return self.canonical()
-        self._checked = summary
-        return self
+        self = _new(cls)
+        self._data, self._cardinality = summary.data, summary.cardinality
+        self._start, self._stop = summary.start, summary.stop
+        self._checked, self._directory = summary, None
+        return self.canonical() if summary.non_canonical else self
 
     @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
@@ -310,13 +317,12 @@ class PositionBitmap:
         Raises:
             InvalidInputError: another dtype, or an `out` that is too small, not contiguous or not writable.
         """
-        try:
-            known = out is not None or np.dtype(dtype) in (np.uint64, np.int64)
-        except TypeError:
-            known = False
-        if not known:
+        if out is not None:
+            out = _out(out, self._cardinality, (np.uint64, np.int64), "positions")
+        elif dtype is np.uint64 or dtype is np.int64 or _is_eight_bytes(dtype):
+            out = np.empty(self._cardinality, dtype)
+        else:
             raise InvalidInputError(f"dtype: expected uint64 or int64, found {dtype}")
-        out = _out(out, self._cardinality, (dtype,) if out is None else (np.uint64, np.int64), "positions")
         decode.decode_into(self._data, self._start, out, self._cardinality)
         return out
 
@@ -352,7 +358,7 @@ class PositionBitmap:
             out: a contiguous bool array of at least n_rows items to write to instead of a new one.
         """
         out = _out(out, n_rows, (np.bool_,), "mask")
-        masks.mask_into(self._data, self._start, out.view(np.uint8), as_position(start, "start"), invert)
+        masks.mask_into(self._data, self._start, out, as_position(start, "start"), invert)
         return out
 
     def mask_packed(
@@ -382,7 +388,7 @@ class PositionBitmap:
         """For each of the given positions, in any order, whether it is in the set; negative ones never are."""
         array = as_positions(positions)
         out = _out(out, array.size, (np.bool_,), "contains")
-        self._lookup().contains(array, out.view(np.uint8))
+        self._lookup().contains(array, out)
         return out
 
     def __contains__(self, position: object) -> bool:

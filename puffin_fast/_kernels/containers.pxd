@@ -36,7 +36,7 @@ cdef struct Summary:
 
 
 cdef class BitmapSummary:
-    cdef readonly object data           # the bytes that were checked; None unless a kernel made this object of `bytes`
+    cdef readonly bytes data            # that were checked; None unless a kernel made this object
     cdef readonly size_t start          # the bitmap is data[start:stop]
     cdef readonly size_t stop
     cdef readonly uint64_t cardinality
@@ -77,7 +77,7 @@ cdef struct Writer:
 
 
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil
-cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summary* summary)
+cdef BitmapSummary summarised(bytes data, size_t start, size_t stop, const Summary* summary)
 cdef object corrupt(const Fault* fault, object path, uint64_t base)
 
 cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil

@@ -95,7 +95,7 @@ cdef class BitmapSummary:
     """The result of the check of a serialised bitmap. Python code cannot make one with values.
 
     Attributes:
-        data, start, stop: the bitmap is data[start:stop]; data is None unless it is `bytes`, which cannot change.
+        data, start, stop: the bitmap is data[start:stop], of `bytes`, which cannot change.
         cardinality: positions.
         n_arrays, n_bitmaps, n_runs: containers.
         first, last: positions; meaningless for the empty set.
@@ -103,10 +103,10 @@ cdef class BitmapSummary:
     """
 
 
-cdef BitmapSummary summarised(object data, size_t start, size_t stop, const Summary* summary):
+cdef BitmapSummary summarised(bytes data, size_t start, size_t stop, const Summary* summary):
     """Makes the summary of data[start:stop] from the result of `validate`."""
     cdef BitmapSummary found = BitmapSummary.__new__(BitmapSummary)
-    found.data = data if type(data) is bytes else None
+    found.data = data
     found.start = start
     found.stop = stop
     found.cardinality = summary.cardinality

@@ -6,7 +6,7 @@ from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Fault, Summary, corrupt, cursor_next, cursor_start, summarised, validate,
 )
-from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
+from puffin_fast._kernels.views cimport Buffer, Span, span_of, writable
 
 cdef extern from "bitmap_expand.h" nogil:
     size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t capacity)
@@ -19,11 +19,11 @@ cdef extern from "simd.h" nogil:
     int pf_choose_level()
 
 
-def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
+def check(bytes data not None, size_t start, size_t stop, path=None, uint64_t base=0):
     """Checks the serialised 64-bit bitmap at data[start:stop].
 
     Args:
-        data: any contiguous buffer.
+        data: the bytes, which the summary keeps.
         path: the file it came from, for the error.
         base: the offset of data[start] in that file, for the error.
 
@@ -33,7 +33,7 @@ def check(data, size_t start, size_t stop, path=None, uint64_t base=0):
     Raises:
         CorruptDataError: a rule of the format is broken; nothing is allocated before this is known.
     """
-    cdef Buffer source = buffer_of(data)
+    cdef Span source = span_of(data)
     cdef Summary summary
     cdef Fault fault
     if start > stop or stop > source.size:
@@ -74,9 +74,10 @@ cdef uint64_t* expand(const uint8_t* data, size_t size, uint64_t* out, uint64_t*
     return out
 
 
-def decode_into(data, size_t start, out, uint64_t cardinality):
+def decode_into(bytes data not None, size_t start, out, uint64_t cardinality):
     """Writes the positions of checked bytes at data[start:] to `out`, a writable buffer of 8-byte integers."""
-    cdef Buffer source = buffer_of(data), target = writable(out)
+    cdef Span source = span_of(data)
+    cdef Buffer target = writable(out)
     cdef uint64_t* first = <uint64_t*>target.data
     if target.size // 8 < cardinality:
         raise ValueError(f"out has {target.size} bytes, {8 * cardinality} are needed")

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport load32, load32_be, store32_be
 from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, summarised, validate
-from puffin_fast._kernels.views cimport Buffer, buffer_of
+from puffin_fast._kernels.views cimport Span, span_of
 
 from puffin_fast._kernels import checksum
 from puffin_fast.errors import CorruptDataError, LimitExceededError
@@ -107,13 +107,13 @@ cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t off
     return CorruptDataError(what, path=path, offset=fault.offset + offset, expected=expected, found=found)
 
 
-def frame(data, size_t start, size_t stop):
+def frame(bytes data not None, size_t start, size_t stop):
     """The blob of the vector at data[start:stop].
 
     Raises:
         LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
     """
-    cdef Buffer source = buffer_of(data)
+    cdef Span source = span_of(data)
     cdef uint8_t* out
     cdef size_t size = stop - start
     cdef bint done
@@ -133,7 +133,7 @@ def frame(data, size_t start, size_t stop):
     return blob
 
 
-def check(blob, path=None, uint64_t offset=0):
+def check(bytes blob not None, path=None, uint64_t offset=0):
     """Checks a whole blob: magic, length and checksum before meaning, then every rule of the vector.
 
     Returns:
@@ -142,7 +142,7 @@ def check(blob, path=None, uint64_t offset=0):
     Raises:
         CorruptDataError: the bytes are not a well-formed blob.
     """
-    cdef Buffer source = buffer_of(blob)
+    cdef Span source = span_of(blob)
     cdef Summary summary
     cdef Fault fault
     cdef int code

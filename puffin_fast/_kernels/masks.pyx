@@ -8,7 +8,7 @@ from puffin_fast._kernels.containers cimport (
     Container, Cursor, Record, Writer, cursor_next, cursor_start, finish, reserve, writer_bitmap, writer_end,
     writer_runs, writer_start,
 )
-from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
+from puffin_fast._kernels.views cimport Buffer, Span, buffer_of, span_of, writable
 
 cdef extern from "bitmap_combine.h" nogil:
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
@@ -95,21 +95,23 @@ cdef void fill_bits(const uint8_t* data, size_t size, uint64_t first, uint64_t n
         out[n_bytes - 1] &= <uint8_t>((1 << (n_rows & 7)) - 1)
 
 
-def mask_into(data, size_t start, out, uint64_t first, bint invert):
+def mask_into(bytes data not None, size_t start, out, uint64_t first, bint invert):
     """Writes one byte per row from `first` on: whether it is in the checked bitmap at data[start:], XOR invert."""
-    cdef Buffer source = buffer_of(data), target = writable(out)
+    cdef Span source = span_of(data)
+    cdef Buffer target = writable(out)
     if target.size > 0:
         with nogil:
             fill_bytes(source.data + start, source.size - start, first, target.size, invert, target.data)
 
 
-def bits_into(data, size_t start, out, uint64_t n_rows, uint64_t first=0):
+def bits_into(bytes data not None, size_t start, out, uint64_t n_rows, uint64_t first=0):
     """Writes one bit per row from `first` on, a multiple of 65,536: whether it is in the checked bitmap at data[start:].
 
     Args:
         out: a writable buffer of (n_rows + 7) // 8 bytes.
     """
-    cdef Buffer source = buffer_of(data), target = writable(out)
+    cdef Span source = span_of(data)
+    cdef Buffer target = writable(out)
     if first % CHUNK:
         raise ValueError(f"first: expected a multiple of {CHUNK}, found {first}")
     if target.size < (n_rows + 7) // 8:

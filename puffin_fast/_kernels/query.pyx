@@ -6,7 +6,7 @@ from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
 from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
-from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
+from puffin_fast._kernels.views cimport Buffer, Span, buffer_of, span_of, writable
 
 cdef extern from "bitmap_search.h" nogil:
     uint32_t pf_bitmap_rank(const uint8_t* bits, uint32_t below)
@@ -72,7 +72,7 @@ cdef class Directory:
     Keeps a reference to the bytes. Takes 48 bytes for each container, and at most 16 more after a call with many queries.
     """
 
-    cdef Buffer source
+    cdef bytes source
     cdef Container* containers
     cdef uint64_t* before       # positions in the containers before this one
     cdef uint32_t* table        # container by hash of its key, or ABSENT; NULL: not built, search instead
@@ -81,20 +81,21 @@ cdef class Directory:
     cdef bint crowded           # the keys collide too often for a table
     cdef uint32_t n
 
-    def __cinit__(self, data, size_t start, size_t n_containers):
+    def __cinit__(self, bytes data not None, size_t start, size_t n_containers):
         cdef Cursor cursor
         cdef uint64_t total = 0
         cdef uint32_t i = 0
+        cdef Span span = span_of(data)
         if n_containers >= ABSENT:
             raise MemoryError(f"directory of {n_containers} containers")
         self.n = <uint32_t>n_containers
-        self.source = buffer_of(data)
+        self.source = data
         self.containers = <Container*>malloc(max(n_containers, 1) * sizeof(Container))
         self.before = <uint64_t*>malloc((n_containers + 1) * sizeof(uint64_t))
         if self.containers == NULL or self.before == NULL:
             raise MemoryError("directory of containers")
         with nogil:
-            cursor_start(&cursor, self.source.data + start, self.source.size - start)
+            cursor_start(&cursor, span.data + start, span.size - start)
             while i < self.n and cursor_next(&cursor, self.containers + i):
                 self.before[i] = total
                 total += self.containers[i].cardinality

@@ -1,6 +1,6 @@
-"""Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
+"""Types of the kernel."""
 
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 OR: int
 AND: int
@@ -10,14 +10,14 @@ XOR: int
 @overload
 def combine(
     op: int,
-    left: Any,
+    left: bytes,
     left_start: int,
-    right: Any,
+    right: bytes,
     right_start: int,
     any_is_enough: Literal[False] = False,
 ) -> tuple[bytes, int]: ...
 @overload
 def combine(
-    op: int, left: Any, left_start: int, right: Any, right_start: int, any_is_enough: Literal[True]
+    op: int, left: bytes, left_start: int, right: bytes, right_start: int, any_is_enough: Literal[True]
 ) -> bool: ...
 def union_many(buffers: list[bytes], starts: list[int]) -> tuple[bytes, int]: ...

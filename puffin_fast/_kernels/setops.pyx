@@ -12,7 +12,7 @@ from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
     writer_reserve, writer_runs, writer_start,
 )
-from puffin_fast._kernels.views cimport Buffer, buffer_of
+from puffin_fast._kernels.views cimport Span, span_of
 
 cdef extern from "array_merge.h" nogil:
     size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -191,13 +191,14 @@ cdef size_t expected(int op, size_t left, size_t right):
     return left if op == PF_ANDNOT else left + right
 
 
-def combine(int op, left, size_t left_start, right, size_t right_start, bint any_is_enough=False):
+def combine(int op, bytes left not None, size_t left_start, bytes right not None, size_t right_start,
+            bint any_is_enough=False):
     """Computes left OP right of two checked bitmaps that begin at the starts of their buffers.
 
     Returns:
         (bytes, cardinality); with any_is_enough, whether the result is not empty.
     """
-    cdef Buffer a = buffer_of(left), b = buffer_of(right)
+    cdef Span a = span_of(left), b = span_of(right)
     cdef Vector first, second
     cdef Writer writer
     cdef bint done
@@ -378,10 +379,9 @@ cdef void union_free(UnionScratch* scratch) noexcept nogil:
 
 
 def union_many(list buffers, list starts):
-    """Unites any number of checked bitmaps. Returns (bytes, cardinality)."""
+    """Unites any number of checked bitmaps of `bytes`. Returns (bytes, cardinality)."""
     cdef size_t n = len(buffers), i, total = 0
-    cdef list sources = [buffer_of(data) for data in buffers]
-    cdef Buffer source
+    cdef Span source
     cdef UnionScratch scratch
     cdef Writer writer
     cdef bint done
@@ -390,12 +390,12 @@ def union_many(list buffers, list starts):
     memset(&writer, 0, sizeof(Writer))
     try:
         for i in range(n):
-            source = sources[i]
+            source = span_of(<bytes?>buffers[i])
             total += source.size
         if vectors == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
             raise MemoryError("uniting bitmaps")
         for i in range(n):
-            source = sources[i]
+            source = span_of(<bytes>buffers[i])
             vectors[i].data = source.data + <size_t>starts[i]
             vectors[i].size = source.size - <size_t>starts[i]
         with nogil:

@@ -1,5 +1,3 @@
-"""Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
+"""Types of the kernel."""
 
-from typing import Any
-
-def split(data: Any, start: int, max_bytes: int, max_cardinality: int) -> list[tuple[bytes, int]]: ...
+def split(data: bytes, start: int, max_bytes: int, max_cardinality: int) -> list[tuple[bytes, int]]: ...

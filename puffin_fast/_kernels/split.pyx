@@ -7,7 +7,7 @@ from puffin_fast._kernels.bytes cimport RUN, plain_size, run_size
 from puffin_fast._kernels.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_copy, writer_free,
 )
-from puffin_fast._kernels.views cimport Buffer, buffer_of
+from puffin_fast._kernels.views cimport Span, span_of
 
 cdef enum:
     OVERHEAD = 24               # most bytes that a container adds besides its payload, including its bitmap's header
@@ -30,13 +30,13 @@ cdef int fill(Cursor* cursor, Container* container, bint* more, Writer* writer, 
     return True
 
 
-def split(data, size_t start, size_t max_bytes, uint64_t max_cardinality):
+def split(bytes data not None, size_t start, size_t max_bytes, uint64_t max_cardinality):
     """Splits the checked bitmap at `start` into parts. A part exceeds a limit only if it is a single container.
 
     Returns:
         (bytes, cardinality) of each part, in order; none of an empty bitmap.
     """
-    cdef Buffer source = buffer_of(data)
+    cdef Span source = span_of(data)
     cdef Cursor cursor
     cdef Container container
     cdef Writer writer
