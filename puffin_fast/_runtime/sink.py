@@ -6,6 +6,8 @@ import contextlib
 import errno
 import inspect
 import os
+import re
+import time
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -16,10 +18,13 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Sink", "open_sink", "put_if_absent", "remove"]
+__all__ = ["Sink", "open_sink", "put_if_absent", "remove", "renames_end"]
 
 MAX_NAME_BYTES = 232
 """Maximum bytes of a file's name in its temporary name, which has at most 254: ``.name.16-digits.tmp``."""
+
+RENAME_S = 5.0
+"""Seconds in which a writer that looked whether a file exists renames its own."""
 
 
 class Sink:
@@ -201,6 +206,28 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
         if isinstance(error.__cause__, FileExistsError) and (kind != "local" or os.path.lexists(key)):
             return False
         raise
+    return True
+
+
+def renames_end(path: str, *, filesystem: Any = None) -> bool:
+    """Waits until no other writer holds a temporary file for a name, on a local disk; whether it is one.
+
+    Delta for Spark, and Paimon in Java and in Python, look whether a file exists, and then rename their temporary file
+    (`.<name>.<uuid>.tmp`) to it; a local rename replaces what came in between. They write the temporary file first:
+    once there is none, who looks later finds the file. What a killed writer left is waited for `RENAME_S` seconds.
+
+    Args:
+        path: the file, which was put there.
+        filesystem: as `put_if_absent` takes it.
+    """
+    kind, _, key = resolve(path, filesystem)
+    if kind != "local":
+        return False
+    folder, name = os.path.split(key)
+    theirs = re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
+    until = time.monotonic() + RENAME_S
+    while any(map(theirs.fullmatch, os.listdir(folder))) and time.monotonic() < until:
+        time.sleep(0.002)
     return True
 
 

@@ -31,6 +31,7 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from puffin_fast.paimon.vectors import read_record
 
 __all__ = ["DataFile", "IndexFile", "Key", "StoredVector", "WorkingTable", "check_version", "patches"]
@@ -332,13 +333,17 @@ class WorkingTable:
                 gone = _entry(_DELETE, entry.partition, entry.bucket, entry.index_file)
                 message.index_deletes.append(gone)
         commit = self._table.new_batch_write_builder().new_commit()
+        files = SnapshotFiles(self._table.file_io)
+        publish = commit.file_store_commit.snapshot_commit
+        if isinstance(publish, _part("snapshot.renaming_snapshot_commit", "RenamingSnapshotCommit")):
+            publish.file_io = files
         try:
             commit.commit(list(messages.values()))
         except Exception as error:
             self._failed(added, error)
         finally:
             commit.close()
-        return int(self._table.snapshot_manager().get_latest_snapshot().id)
+        return files.written or int(self._table.snapshot_manager().get_latest_snapshot().id)
 
     def _failed(self, added: Sequence[IndexFile], error: Exception) -> None:
         """Says what a commit's failure means; returns if the commit happened."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from puffin_fast import delta, errors
-from puffin_fast.delta.log import storage as module
+from puffin_fast._runtime import sink
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import TableStorage
 
@@ -72,7 +72,7 @@ def test_a_commit_that_another_renames_over_is_made_again(golden: Callable[[str]
 def test_what_a_killed_writer_left_is_waited_for_once(
     golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RENAME_S", 0.01)
+    monkeypatch.setattr(sink, "RENAME_S", 0.01)
     table = golden("spark_partitioned")
     (table / "_delta_log" / f".{4:020d}.json.{uuid.uuid4()}.tmp").write_text("{}")
     assert delta.delete(table, "id < 30").version == 4

@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -22,6 +24,7 @@ import pytest
 
 from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
+from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from tests.paimon.test_vectors import rewrite
 
 pytestmark = pytest.mark.pypaimon
@@ -413,6 +416,66 @@ def test_racing_deletes_lose_nothing(catalog: Any, warehouse: Path, accelerated:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(one, range(0, 100, 10))) == [1] * 10
     assert ids(table) == [i for i in range(100) if i % 10]
+
+
+def _before(call: Callable[..., Any], other: Callable[[], object]) -> Callable[..., Any]:
+    """A call before which something else happens once, if it gives a snapshot its name."""
+    others = iter([other])
+
+    def late(*args: Any) -> Any:
+        if Path(args[-1]).name.startswith("snapshot-") and (first := next(others, None)) is not None:
+            first()
+        return call(*args)
+
+    return late
+
+
+def test_a_snapshot_of_another_process_is_not_renamed_over(
+    catalog: Any, monkeypatch: pytest.MonkeyPatch, accelerated: None
+) -> None:
+    """pypaimon looks for the snapshot and renames under a lock that other processes do not see."""
+    from pypaimon.filesystem.local_file_io import LocalFileIO
+
+    table = append(catalog, "d.race", pa.table({"id": pa.array(range(100), pa.int64())}))
+    monkeypatch.setattr(LocalFileIO, "RENAME_LOCK", threading.RLock())
+    done: list[int | None] = []
+
+    def other() -> None:
+        done.append(paimon.delete(table, "id = 11").snapshot_id)
+
+    monkeypatch.setattr(Path, "rename", _before(Path.rename, other))
+    monkeypatch.setattr(os, "link", _before(os.link, other))
+    with pytest.raises(errors.ConflictError, match="outdated"):
+        paimon.delete(table, "id = 12")
+    assert done == [2]
+    assert ids(table) == [i for i in range(100) if i != 11]
+    assert paimon.delete(table, "id = 12").snapshot_id == 3
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+def test_a_snapshot_that_others_rename_over_is_not_ours(renamed: bool, tmp_path: Path) -> None:
+    """Java and pypaimon write a temporary file, look, and rename."""
+    from pypaimon.common.file_io import create_temp_path
+    from pypaimon.common.options import Options
+    from pypaimon.filesystem.local_file_io import LocalFileIO
+
+    path = tmp_path / "snapshot-7"
+    temporary = Path(create_temp_path(str(path)))
+    temporary.write_text("theirs")
+
+    def end() -> None:
+        while not path.exists():
+            time.sleep(0.001)
+        temporary.rename(path) if renamed else temporary.unlink()
+
+    files = SnapshotFiles(LocalFileIO(str(tmp_path), Options({})))
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(end)
+        assert files.try_to_write_atomic(str(path), "ours") is not renamed
+        ended.result()
+    assert path.read_text() == ("theirs" if renamed else "ours")
+    assert files.written == (None if renamed else 7)
+    assert not files.try_to_write_atomic(str(path), "again")
 
 
 KILLED = """

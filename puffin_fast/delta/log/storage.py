@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -15,7 +14,7 @@ from pyiceberg.io import FileIO
 from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
 from puffin_fast._runtime.location import errors_of, path_of, resolve
-from puffin_fast._runtime.sink import put_if_absent
+from puffin_fast._runtime.sink import put_if_absent, renames_end
 from puffin_fast.errors import InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import MAX_METADATA_BYTES
 
@@ -27,8 +26,6 @@ __all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "storage_of"]
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
 """The scheme of vectors that stand in the log itself."""
-RENAME_S = 5.0
-"""Seconds in which a writer that looked whether a commit exists renames its own."""
 
 
 class _Input:
@@ -151,21 +148,8 @@ class TableStorage(FileIO):
         return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
 
     def renames_end(self, path: str) -> bool:
-        """Waits until no writer holds a temporary file of a name, on a local disk; whether it is one.
-
-        Delta for Spark looks whether a commit exists, and then renames its temporary file (`.<name>.<uuid>.tmp`) to it;
-        a local rename replaces what came in between. It writes the temporary file first: once there is none, who looks
-        later finds the commit. What a killed writer left is waited for `RENAME_S` seconds.
-        """
-        kind, _, key = resolve(f"{self.root}/{path}", self.filesystem)
-        if kind != "local":
-            return False
-        folder, name = os.path.split(key)
-        theirs = re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
-        until = time.monotonic() + RENAME_S
-        while any(map(theirs.fullmatch, os.listdir(folder))) and time.monotonic() < until:
-            time.sleep(0.002)
-        return True
+        """Waits until no other writer is about to rename its file to a name below the table; see `sink.renames_end`."""
+        return renames_end(f"{self.root}/{path}", filesystem=self.filesystem)
 
     def remove(self, path: str) -> None:
         """Removes a file below the table; one that is not there is fine."""

@@ -1,0 +1,61 @@
+"""A table's file access whose snapshots are put if absent, among processes too.
+
+pypaimon writes a snapshot under a temporary name, looks whether there is one of that number, and renames. A lock keeps
+the two steps together within a process only, and a local rename replaces what another process wrote in between: its
+commit is lost, and it was told that it succeeded. Here a hard link gives the snapshot its name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from puffin_fast._runtime import open_source, split_location
+from puffin_fast._runtime.sink import put_if_absent, renames_end
+from puffin_fast.errors import NotFoundError
+
+__all__ = ["SnapshotFiles"]
+
+_SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
+
+
+class SnapshotFiles:
+    """File access of pypaimon, in which a snapshot on a local disk is written only where there is none.
+
+    Args:
+        file_io: pypaimon's; everything else goes through it.
+
+    Attributes:
+        written: the number of the snapshot that was written; None if there is none.
+    """
+
+    def __init__(self, file_io: Any) -> None:
+        self._file_io = file_io
+        self.written: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file_io, name)
+
+    def try_to_write_atomic(self, path: str, content: str) -> bool:
+        """Writes a file unless it exists; whether it did."""
+        snapshot = _SNAPSHOT.fullmatch(os.path.basename(path))
+        is_local = split_location(path)[0] in ("", "file")
+        if snapshot is None or not is_local:
+            done = bool(self._file_io.try_to_write_atomic(path, content))
+        else:
+            done = _put(str(self._file_io.to_filesystem_path(path)), content.encode())
+        if done and snapshot is not None:
+            self.written = int(snapshot[1])
+        return done
+
+
+def _put(path: str, data: bytes) -> bool:
+    if not put_if_absent(path, data):
+        return False
+    renames_end(path)  # of pypaimon and of Java, which rename over what is there
+    try:
+        with open_source(path) as source:
+            return source.read_at(0, source.size) == data
+    except NotFoundError:
+        return False
