@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
