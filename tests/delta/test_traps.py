@@ -203,6 +203,40 @@ def future_protocol(table: Path) -> None:
     change(table, 0, "protocol", lambda p: p.update(minReaderVersion=4))
 
 
+def without_removes(table: Path, version: int, spelling: Callable[[str], str] = str) -> None:
+    """Leaves out the removes of a delete: the files are live with their old vector and with the new one."""
+    file = table / "_delta_log" / f"{version:020d}.json"
+    actions = [json.loads(line) for line in file.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            action["add"]["path"] = spelling(action["add"]["path"])
+    kept = [json.dumps(action) for action in actions if "remove" not in action]
+    file.write_text("\n".join(kept) + "\n")
+
+
+def live_with_two_vectors(table: Path) -> None:
+    without_removes(table, 3)
+
+
+def live_with_and_without_a_vector(table: Path) -> None:
+    without_removes(table, 2)
+
+
+def live_in_two_spellings(table: Path) -> None:
+    without_removes(table, 3, lambda path: path.replace("part=", "p%61rt="))
+
+
+def live_under_an_absolute_path(table: Path) -> None:
+    without_removes(table, 3, lambda path: f"file://{table}/{path}")
+
+
+def live_twice_in_a_checkpoint(table: Path) -> None:
+    file = table / "_delta_log" / f"{2:020d}.checkpoint.parquet"
+    rows = pq.read_table(file)
+    untouched = rows.filter(pa.array(["part=p%201" in str(add) for add in rows["add"].to_pylist()]))
+    pq.write_table(pa.concat_tables([rows, untouched]), file)
+
+
 CORRUPT, GONE, UNSUPPORTED = errors.CorruptDataError, errors.NotFoundError, errors.UnsupportedError
 DAMAGES: dict[Callable[[Path], None], tuple[str, type[errors.PuffinFastError], str]] = {
     torn_vector: ("spark_partitioned", CORRUPT, "deletion_vector_"),
@@ -210,6 +244,11 @@ DAMAGES: dict[Callable[[Path], None], tuple[str, type[errors.PuffinFastError], s
     wrong_z85: ("spark_partitioned", CORRUPT, "part=p 0"),
     position_beyond: ("spark_partitioned", CORRUPT, "part=p 0"),
     position_beyond_in_a_file: ("spark_partitioned", CORRUPT, "part=p 0"),
+    live_with_two_vectors: ("spark_partitioned", CORRUPT, "found 2, of version 2 "),
+    live_with_and_without_a_vector: ("spark_partitioned", CORRUPT, "version 1 (no deletion vector)"),
+    live_in_two_spellings: ("spark_partitioned", CORRUPT, "part=p "),
+    live_under_an_absolute_path: ("spark_partitioned", CORRUPT, "part=p "),
+    live_twice_in_a_checkpoint: ("spark_v1_checkpoint", CORRUPT, "found 2, of version 2"),
     gap: ("spark_partitioned", CORRUPT, "_delta_log"),
     no_commit: ("spark_partitioned", CORRUPT, f"{3:020d}.json"),
     torn_checkpoint: ("spark_v1_checkpoint", CORRUPT, f"{2:020d}.checkpoint.parquet"),
@@ -258,7 +297,18 @@ def to_iceberg(table: Path) -> None:
         catalog.engine.dispose()
 
 
-IN_VECTORS = (torn_vector, altered_vector, wrong_z85, position_beyond, position_beyond_in_a_file)
+IN_VECTORS = (
+    torn_vector,
+    altered_vector,
+    wrong_z85,
+    position_beyond,
+    position_beyond_in_a_file,
+    live_with_two_vectors,
+    live_with_and_without_a_vector,
+    live_in_two_spellings,
+    live_under_an_absolute_path,
+    live_twice_in_a_checkpoint,
+)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +336,7 @@ def test_damage_is_refused_by_its_place_and_nothing_changes(
 
 @pytest.mark.parametrize("damage", IN_VECTORS, ids=lambda damage: damage.__name__)
 def test_verify_finds_damaged_vectors(damage: Callable[[Path], None], golden: Golden) -> None:
-    table = golden("spark_partitioned")
+    table = golden(DAMAGES[damage][0])
     damage(table)
     before = state(table)
     found = delta.verify(table)

@@ -7,12 +7,12 @@ newest counts: an `add` means that the file is live, a `remove` that it is not. 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +29,15 @@ from puffin_fast.delta.log.actions import (
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.protocol import Protocol, check_readable
 from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
-from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.plan.times import milliseconds_of
 
 __all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
 
 _SEPARATOR = "\x1f"
+_SPELLED = "^/|[%:]"
+"""Matches paths that are not the location below the table as it is: encoded or absolute."""
 _READERS = 16
 """Commits that are read at a time from an object store."""
 
@@ -88,6 +90,48 @@ class Snapshot:
     def partition_columns(self) -> list[str]:
         """The partition columns by their physical names."""
         return physical_partition_columns(self.metadata)
+
+    @cached_property
+    def _repeated(self) -> str | None:
+        """The location of a data file that is live more than once."""
+        paths = self.files["path"].combine_chunks()
+        if _are_distinct(paths):
+            other = pc.match_substring_regex(paths, _SPELLED)  # one location may be written in several ways
+            spelled = set(map(self._location, paths.filter(other).to_pylist()))
+            if len(spelled) == pc.sum(other, min_count=0).as_py():
+                plain = paths.filter(pc.invert(other))
+                if not pc.any(pc.is_in(plain, pa.array(spelled, plain.type))).as_py():
+                    return None
+        locations = Counter(map(self._location, paths.to_pylist()))
+        return next((location for location, count in locations.items() if count > 1), None)
+
+    def _location(self, path: str) -> str:
+        """Where a data file lies, below the table if it does."""
+        return self.storage.location(path).removeprefix(f"{self.root}/")
+
+    def check_files(self) -> None:
+        """Refuses a version in which a data file is live more than once: its rows would be read as often.
+
+        The key of a file is its path with the unique id of its vector (protocol, "Action Reconciliation"), so a log may
+        add a file with a new vector and not remove it with the old one. Which of the two counts, it does not say.
+
+        Raises:
+            CorruptDataError: it names the file, the versions that added it, and the vectors.
+        """
+        if self._repeated is None:
+            return
+        files = self.files.select(["path", "version", "deletionVector"]).to_pylist()
+        adds = [
+            f"version {file['version']} ({_vector_text(file['deletionVector'])})"
+            for file in files
+            if self._location(file["path"]) == self._repeated
+        ]
+        raise CorruptDataError(
+            f"live adds of a data file in version {self.version}",
+            path=self.storage.location(self._repeated),
+            expected="one",
+            found=f"{len(adds)}, of {', '.join(adds)}",
+        )
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """The whole `add` actions of some rows of `files`, every field of them.
@@ -189,6 +233,12 @@ def _newest(others: Sequence[tuple[int, str, dict[str, Any]]], kind: str) -> dic
     return next((action for _, name, action in reversed(others) if name == kind), None)
 
 
+def _vector_text(vector: Mapping[str, Any] | None) -> str:
+    if vector is None:
+        return "no deletion vector"
+    return f"deletion vector {vector['storageType']} {vector['pathOrInlineDv']} at offset {vector['offset']}"
+
+
 def keys_of(actions: pa.Table) -> pa.Array:
     """What tells the files of actions apart: the path, decoded, and the unique id of the vector."""
     paths = actions["path"].combine_chunks()
@@ -196,7 +246,7 @@ def keys_of(actions: pa.Table) -> pa.Array:
     if len(encoded):
         mask = np.zeros(len(paths), np.bool_)
         mask[encoded] = True
-        decoded = [unquote(path) for path in paths.take(pa.array(encoded)).to_pylist()]
+        decoded = [decoded_path(path) for path in paths.take(pa.array(encoded)).to_pylist()]
         paths = pc.replace_with_mask(paths, pa.array(mask), pa.array(decoded, pa.string()))
     vectors = actions["deletionVector"].combine_chunks()
     kind, name, offset = (vectors.field(at) for at in range(3))
@@ -226,8 +276,12 @@ def _live(base: FileActions | None, tail: FileActions) -> pa.Table:
 
 def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     """The adds after which nothing came for their key."""
-    if adds.num_rows == 0 or (removes.num_rows == 0 and _are_distinct(adds["path"])):
+    if adds.num_rows == 0:
         return adds
+    if removes.num_rows == 0:
+        encoded = pc.any(pc.match_substring(adds["path"], "%")).as_py()
+        if not encoded and _are_distinct(adds["path"]):
+            return adds
     # of one version, removes come first: the file is there after an add with the same key
     first = removes.num_rows
     keys = pa.concat_arrays([keys_of(removes), keys_of(adds)])
@@ -239,10 +293,8 @@ def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen))
 
 
-def _are_distinct(paths: pa.ChunkedArray) -> bool:
-    """Whether no two paths name one file; False where it would have to decode them."""
-    encoded = pc.any(pc.match_substring(paths, "%")).as_py()
-    return not encoded and pc.count_distinct(paths).as_py() == len(paths)
+def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:
+    return len(pc.unique(paths)) == len(paths)
 
 
 # Time travel ------------------------------------------------------------------------------------------------

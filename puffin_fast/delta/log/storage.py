@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from puffin_fast.limits import MAX_METADATA_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "storage_of"]
+__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "decoded_path", "storage_of"]
 
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
@@ -68,7 +69,7 @@ class TableStorage(FileIO):
 
     def location(self, path: str) -> str:
         """Where a path of the log lies: percent-decoded, and below the table unless it is absolute."""
-        decoded = unquote(path) if "%" in path else path
+        decoded = decoded_path(path)
         if ":" not in decoded and decoded[:1] != "/":
             return f"{self.root}/{decoded}"
         scheme, _, key = split_location(decoded)
@@ -164,6 +165,17 @@ class TableStorage(FileIO):
 
     def delete(self, location: Any) -> None:
         raise io.UnsupportedOperation(f"{location}: this is for reading")
+
+
+_unquoted = lru_cache(maxsize=1 << 12)(unquote)
+
+
+def decoded_path(path: str) -> str:
+    """A path of the log without its percent-encoding; the many files of a folder share the work for it."""
+    if "%" not in path:
+        return path
+    folder, slash, name = path.rpartition("/")
+    return _unquoted(folder) + slash + (unquote(name) if "%" in name else name)
 
 
 def storage_of(table: Any, filesystem: Any = None) -> TableStorage:

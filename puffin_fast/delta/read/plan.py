@@ -165,9 +165,11 @@ def plan_files(
         metrics: give the tasks the bounds of the matcher's columns, without a matcher those of all columns.
 
     Raises:
-        CorruptDataError: a descriptor or a partition value that is not what it should be.
+        CorruptDataError: a descriptor or a partition value that is not what it should be, or a data file that is live
+            more than once.
         NotFoundError: a data file is gone whose number of rows the log does not say.
     """
+    table.snapshot.check_files()
     files = table.snapshot.files
     rows = np.arange(files.num_rows)
     if matcher is not None and matcher.always_false:
