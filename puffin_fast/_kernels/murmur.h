@@ -85,6 +85,11 @@ PF_BODY uint64_t pf_murmur_decimal(uint64_t low, uint64_t high) {
     }
     magnitude = high ^ sign;
     length = 8 + (72 - (magnitude == 0 ? 64 : __builtin_clzll(magnitude))) / 8;
+    if (length < PF_BLOCK) {
+        int shift = 8 * (PF_BLOCK - length);
+        uint64_t k1 = __builtin_bswap64(high << shift | low >> (64 - shift)), k2 = __builtin_bswap64(low << shift);
+        return pf_murmur_end(PF_MURMUR_SEED ^ pf_mix_k1(k1), PF_MURMUR_SEED ^ pf_mix_k2(k2), (uint64_t)length);
+    }
     pf_put64(bytes, __builtin_bswap64(high));
     pf_put64(bytes + 8, __builtin_bswap64(low));
     return pf_murmur_bytes(bytes + PF_BLOCK - length, (uint64_t)length, (uint64_t)length);
@@ -118,6 +123,7 @@ static size_t pf_hash_words4_portable(const uint8_t *values, const uint8_t *vali
     for (size_t i = 0; i < n; i++) {
         uint32_t word;
         memcpy(&word, values + 4 * i, 4);
+        pf_prefetch_ahead(values + 4 * i);
         uint64_t hash = pf_murmur_word(word, 4);
         out[count] = hash;
         count += (hash < theta) & pf_valid(validity, bit + i);
@@ -129,6 +135,7 @@ static size_t pf_hash_words8_portable(const uint8_t *values, const uint8_t *vali
                                       uint64_t theta, uint64_t *out) {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
+        pf_prefetch_ahead(values + 8 * i);
         uint64_t hash = pf_murmur_word(pf_get64(values + 8 * i), 8);
         out[count] = hash;
         count += (hash < theta) & pf_valid(validity, bit + i);
@@ -140,6 +147,7 @@ static size_t pf_hash_decimals_portable(const uint8_t *values, const uint8_t *va
                                         uint64_t theta, uint64_t *out) {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
+        pf_prefetch_ahead(values + 16 * i);
         uint64_t hash = pf_murmur_decimal(pf_get64(values + 16 * i), pf_get64(values + 16 * i + 8));
         out[count] = hash;
         count += (hash < theta) & pf_valid(validity, bit + i);
@@ -154,6 +162,7 @@ static int64_t pf_hash_strings_from(const pf_strings *from, const uint8_t *valid
         int64_t start = pf_offset(from, i), end = pf_offset(from, i + 1);
         if (!pf_valid(validity, bit + i) || start == end) continue;
         if (start < 0 || end < start || (uint64_t)end > from->data_size) return PF_OUT_OF_BOUNDS;
+        pf_prefetch_ahead(from->data + start);
         uint64_t hash =
             pf_murmur_bytes(from->data + start, (uint64_t)(end - start), from->data_size - (uint64_t)start);
         out[count] = hash;

@@ -60,6 +60,7 @@ PF_AVX512 static size_t pf_hash_words4_avx512(const uint8_t *values, const uint8
     for (size_t i = 0; i < n; i += PF_LANES) {
         size_t left = n - i;
         __mmask8 lanes = left >= PF_LANES ? 0xFF : (__mmask8)((1u << left) - 1);
+        pf_prefetch_ahead(values + 4 * i);
         __m256i words = _mm256_maskz_loadu_epi32(lanes, values + 4 * i);
         __m512i hash = pf_murmur_word_x8(_mm512_cvtepu32_epi64(words), length);
         count = pf_append_x8(hash, pf_valid_lanes(validity, bit + i, left), theta, out, count);
@@ -74,6 +75,7 @@ PF_AVX512 static size_t pf_hash_words8_avx512(const uint8_t *values, const uint8
     for (size_t i = 0; i < n; i += PF_LANES) {
         size_t left = n - i;
         __mmask8 lanes = left >= PF_LANES ? 0xFF : (__mmask8)((1u << left) - 1);
+        pf_prefetch_ahead(values + 8 * i);
         __m512i hash = pf_murmur_word_x8(_mm512_maskz_loadu_epi64(lanes, values + 8 * i), length);
         count = pf_append_x8(hash, pf_valid_lanes(validity, bit + i, left), theta, out, count);
     }
@@ -87,6 +89,8 @@ PF_AVX512 static size_t pf_hash_decimals_avx512(const uint8_t *values, const uin
     const __m512i swap = _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
     size_t count = 0, i = 0;
     for (; i + PF_LANES <= n; i += PF_LANES) {
+        pf_prefetch_ahead(values + 16 * i);
+        pf_prefetch_ahead(values + 16 * i + 64);
         __m512i a = _mm512_loadu_si512(values + 16 * i), b = _mm512_loadu_si512(values + 16 * i + 64);
         __m512i low = _mm512_permutex2var_epi64(a, even, b), high = _mm512_permutex2var_epi64(a, odd, b);
         __m512i sign = _mm512_srai_epi64(low, 63);
@@ -109,6 +113,7 @@ PF_AVX512 static size_t pf_hash_decimals_avx512(const uint8_t *values, const uin
 PF_512 void pf_load_pairs(const uint8_t *data, __m512i places, __m512i *k1, __m512i *k2) {
     uint64_t at[PF_LANES];
     _mm512_storeu_si512(at, places);
+    for (int lane = 0; lane < PF_LANES; lane += 2) pf_prefetch_ahead(data + at[lane]);
     __m512i a = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(data + at[0])));
     __m512i b = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(data + at[4])));
     a = _mm512_inserti32x4(a, _mm_loadu_si128((const __m128i *)(data + at[1])), 1);
@@ -130,6 +135,7 @@ PF_AVX512 static int64_t pf_hash_strings_avx512(const pf_strings *from, const ui
     const __m512i last = pf_all(from->data_size - PF_BLOCK); /* the last offset at which 16 bytes may be read */
     for (; i + PF_LANES <= n; i += PF_LANES) {
         __m512i at, end;
+        pf_prefetch_ahead(from->offsets + (from->wide ? 8 : 4) * i);
         if (from->wide) {
             at = _mm512_loadu_si512(from->offsets + 8 * i);
             end = _mm512_loadu_si512(from->offsets + 8 * i + 8);
