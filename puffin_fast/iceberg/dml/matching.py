@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,23 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
-from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.conversion import arrow_type
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.splits import Split, splits_of
+from puffin_fast.iceberg.scan.located_rows import from_located_batches
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
 __all__ = ["Counts", "Matches", "Source", "find_matches", "row_ids"]
-
-ROW_ID = METADATA_COLUMNS["_row_id"]
 
 
 @dataclass(frozen=True)
@@ -126,34 +121,23 @@ def find_matches(
     """
     tops = {name.partition(".")[0] for name, _ in source.fields}
     fields = [f for f in fields if compared or f.name in tops or f.name in dict(source.fields)]
-    extra = [METADATA_COLUMNS["_pos"], *([ROW_ID] if row_ids else [])]
-    arrow = pa.schema(
-        [
-            *((f.name, arrow_type(f.field_type)) for f in fields),
-            *((column.name, column.type) for column in extra),
-        ]
-    )
     given = {f.name: source.rows[f.name].combine_chunks() for f in fields} if compared else {}
-    reader = open_reader(fields, extra, arrow)
-    workers = threads or pa.cpu_count()
-    numbers = {id(task): number for number, task in enumerate(tasks)}
+    pos = len(fields)
 
-    def work(split: Split) -> Iterator[tuple[Any, ...]]:
-        for read in reader.read(split):
-            batch = read.select(list(range(len(fields))))  # not by name: a table may have a `_pos` of its own
-            columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
-            places = source.places(columns)
-            same = np.full(len(places), bool(given))
-            for name, column in given.items():
-                same &= _same(column.take(pa.array(places)), batch.column(name))
-            ids = np.full(len(places), -1)
-            if len(extra) > 1:
-                ids = read.column(len(fields) + 1).fill_null(-1).to_numpy(zero_copy_only=False)
-            number = np.full(len(places), numbers[id(split.task)])
-            yield number, read.column(len(fields)).to_numpy(), places, same, ids
+    def match(number: int, rows: pa.RecordBatch) -> tuple[Any, ...]:
+        batch = rows.select(list(range(pos)))  # not by name: a table may have a `_pos` of its own
+        columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
+        places = source.places(columns)
+        same = np.full(len(places), bool(given))
+        for name, column in given.items():
+            same &= _same(column.take(pa.array(places)), batch.column(name))
+        ids = np.full(len(places), -1)
+        if row_ids:
+            ids = rows.column(pos + 1).fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.full(len(places), number), rows.column(pos).to_numpy(), places, same, ids
 
-    splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
-    found = list(in_order(splits, work, workers))
+    metadata = ["_row_id"] if row_ids else []
+    found = list(from_located_batches(match, open_reader, fields, tasks, metadata, threads=threads))
     if not found:
         return Matches()
     return Matches(tasks, *(np.concatenate(parts) for parts in zip(*found, strict=True)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,9 @@ from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.splits import Split, splits_of
 
-__all__ = ["LocatedRows", "located_batches"]
+__all__ = ["LocatedRows", "from_located_batches", "located_batches"]
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -85,13 +88,28 @@ def located_batches(
     Yields:
         The index of a data file, and rows of it: the columns of the table, ``_pos``, and the metadata columns.
     """
+    return from_located_batches(
+        lambda number, batch: (number, batch), open_reader, fields, tasks, metadata, threads=threads
+    )
+
+
+def from_located_batches(
+    make: Callable[[int, pa.RecordBatch], Made],
+    open_reader: ReaderFactory,
+    fields: Sequence[NestedField],
+    tasks: Sequence[FileTask],
+    metadata: Sequence[str] = (),
+    *,
+    threads: int | None = None,
+) -> Iterator[Made]:
+    """Yields what `make` returns for each pair that `located_batches` would yield. It is called by reading threads."""
     extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
     reader = open_reader(fields, extra, _schema_of(fields, metadata))
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
-    def work(split: Split) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def work(split: Split) -> Iterator[Made]:
         for batch in reader.read(split):
-            yield numbers[id(split.task)], batch
+            yield make(numbers[id(split.task)], batch)
 
     workers = threads or pa.cpu_count()
     splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
