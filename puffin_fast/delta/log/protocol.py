@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ __all__ = [
     "check_committable",
     "check_readable",
     "check_rows_writable",
+    "check_types_writable",
     "check_writable",
     "is_set",
     "with_vectors",
@@ -187,14 +188,35 @@ _COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invari
 """What the metadata of a column says where its values must be computed or checked by SQL."""
 
 
+def check_types_writable(fields: Sequence[Mapping[str, Any]], root: str) -> None:
+    """Refuses a table whose columns cannot be in a new data file.
+
+    Raises:
+        UnsupportedError: a column without a type, which data files do not have; it is named.
+    """
+    for field in fields:
+        if "void" in _primitives(field["type"]):
+            raise UnsupportedError(f"{root}: column {field['name']} is of type void, which is not written")
+
+
+def _primitives(kind: Any) -> Iterator[str]:
+    if isinstance(kind, str):
+        yield kind
+        return
+    inner = [field["type"] for field in kind.get("fields", ())]
+    for one in (*inner, *(kind[name] for name in ("elementType", "keyType", "valueType") if name in kind)):
+        yield from _primitives(one)
+
+
 def check_rows_writable(
     configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]], root: str
 ) -> None:
     """Refuses a table to which new rows must not be written without SQL.
 
     Raises:
-        UnsupportedError: a constraint, or a generated or identity column; it is named.
+        UnsupportedError: a constraint, a generated or identity column, or a column without a type; it is named.
     """
+    check_types_writable(fields, root)
     constraints = [name for name in configuration if name.startswith("delta.constraints.")]
     if constraints:
         raise UnsupportedError(

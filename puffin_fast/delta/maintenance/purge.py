@@ -17,6 +17,7 @@ from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter
 from puffin_fast.delta.dml.replacement import row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
+from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -93,6 +94,7 @@ def purge(
     storage = storage_of(table, filesystem)
 
     def plan(base: Snapshot) -> _Planned:
+        check_types_writable(base.delta_schema["fields"], base.root)
         current = DeltaTable.of(base)
         files = plan_files(current)
         tasks = [task for task in files.tasks if _deleted(task) >= min_deleted]

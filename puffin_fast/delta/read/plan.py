@@ -29,6 +29,7 @@ from puffin_fast.delta.read.descriptors import VectorLocation, locate
 from puffin_fast.delta.read.pruning import Pruner
 from puffin_fast.delta.read.schema import ROW_TRACKING, TableSchema
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics, typed
+from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
@@ -93,6 +94,7 @@ class DeltaTable:
             arrow,
             case_sensitive,
             by_name=self.schema.by_name,
+            cast=widened,
             decode=codec.decode,
         )
 
@@ -127,6 +129,7 @@ class DeltaTable:
             matcher,
             case_sensitive,
             by_name=self.schema.by_name,
+            cast=widened,
             decode=codec.decode,
         )
 

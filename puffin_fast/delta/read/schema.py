@@ -33,6 +33,7 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    UnknownType,
 )
 
 from puffin_fast.delta.log.row_ids import MATERIALIZED
@@ -66,6 +67,7 @@ _PRIMITIVES: dict[str, IcebergType] = {
     "date": DateType(),
     "timestamp": TimestamptzType(),
     "timestamp_ntz": TimestampType(),
+    "void": UnknownType(),
 }
 
 

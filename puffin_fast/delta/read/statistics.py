@@ -102,6 +102,8 @@ class Statistics:
                 bounds[1] = pc.add(bounds[1].cast(pa.int64()), _MILLISECOND).cast(bounds[1].type)
             elif isinstance(kind, FloatType | DoubleType):
                 bounds = [pc.if_else(pc.is_nan(side), pa.scalar(None, side.type), side) for side in bounds]
+                if isinstance(kind, DoubleType):
+                    bounds = _around_floats(*bounds)
             made.append((field_id, bounds, pc.struct_field(null, list(path))))
         for field_id, (lower, upper), count in made:
             self.lower[field_id], self.upper[field_id], self.nulls[field_id] = lower, upper, count  # type: ignore[index]
@@ -145,6 +147,18 @@ def typed(values: pa.Array, kind: IcebergType) -> pa.Array:
     if isinstance(kind, DecimalType) and pa.types.is_floating(values.type):
         raise pa.ArrowInvalid("a decimal as a float")
     return values.cast(wanted)
+
+
+def _around_floats(low: pa.Array, high: pa.Array) -> list[pa.Array]:
+    """Bounds of a column of doubles that hold for files of before its type was widened from float.
+
+    The log has the shortest digits that tell floats apart, such as 3.4 for 3.4000000953674316.
+    """
+    found = []
+    for side, outer in ((low, pc.min_element_wise), (high, pc.max_element_wise)):
+        near = side.cast(pa.float32(), safe=False).cast(pa.float64())
+        found.append(outer(side, pc.if_else(pc.is_finite(near), near, side), skip_nulls=False))
+    return found
 
 
 def _has_bounds(kind: IcebergType) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg.datafile.conversion import stored
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, Columns, FormatReader, reading
 from puffin_fast.iceberg.datafile.parquet import ParquetReader
 from puffin_fast.iceberg.datafile.projection import FileSchema
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.datafile.column_pages import Rows
-    from puffin_fast.iceberg.datafile.conversion import Convert
+    from puffin_fast.iceberg.datafile.conversion import Cast, Convert
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 __all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "open_format"]
@@ -247,6 +248,7 @@ class DataFiles:
         may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None
             all row groups are read.
         by_name: find columns by the table's name mapping even in files with field ids.
+        cast: the conversion of primitive types to the table's.
     """
 
     def __init__(
@@ -258,8 +260,9 @@ class DataFiles:
         may_match: Callable[[Any], bool] | None = None,
         *,
         by_name: bool = False,
+        cast: Cast = stored,
     ) -> None:
-        self._io, self._schema, self._by_name = io, schema, by_name
+        self._io, self._schema, self._by_name, self._cast = io, schema, by_name, cast
         self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
         self._fields = [schema.find_field(field_id) for field_id in field_ids]
         self._may_match = may_match if self._fields else None
@@ -304,7 +307,7 @@ class DataFiles:
         key = schema.serialize().to_pybytes()
         found = self._known.get(key)
         if found is None:
-            known = FileSchema(schema, self._mapping, path=path, by_name=self._by_name)
+            known = FileSchema(schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast)
             leaves = {field.field_id: known.leaf(field) for field in self._fields}
             found = self._known[key] = known, leaves
         return found

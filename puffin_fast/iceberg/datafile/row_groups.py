@@ -134,5 +134,7 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
         return None
     if unit is not None and unit not in str(column.logical_type):
         return None
+    if isinstance(kind, FloatType | DoubleType) and physical not in ("FLOAT", "DOUBLE"):
+        return None
     form = _PACK.get(physical)
     return None if form is None else struct.pack(form, raw)

@@ -13,6 +13,7 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.compat.metrics import proves_all_rows
+from puffin_fast.iceberg.datafile.conversion import Cast, stored
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS
 from puffin_fast.iceberg.datafile.reader import DataFiles, OpenedFile
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes
@@ -47,12 +48,15 @@ class Finder:
         case_sensitive: bool,
         *,
         by_name: bool = False,
+        cast: Cast = stored,
         decode: Decode = codec.decode,
     ) -> None:
         schema = metadata.schema()
         self.matcher = row_filter
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
-        self._files = DataFiles(io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name)
+        self._files = DataFiles(
+            io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name, cast=cast
+        )
         self._equality = EqualityDeletes(io, metadata)
         self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.dv import iceberg as codec
+from puffin_fast.iceberg.datafile.conversion import Cast, stored
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
 from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import is_view
@@ -102,6 +103,7 @@ class FileReader:
         case_sensitive: as the filter was bound.
         file_types: give the fields the types of PyIceberg's `to_arrow`, which follow each file's Arrow schema.
         by_name: find columns by the name mapping even in files with field ids.
+        cast: the conversion of primitive types to the schema's.
         decode: the codec of deletion vectors; Iceberg's by default.
     """
 
@@ -118,6 +120,7 @@ class FileReader:
         *,
         file_types: bool = False,
         by_name: bool = False,
+        cast: Cast = stored,
         decode: Decode = codec.decode,
     ) -> None:
         self._io, self._decode = io, decode
@@ -127,7 +130,7 @@ class FileReader:
         self._equality = EqualityDeletes(io, metadata)
         may_match = row_filter.may_match(schema, case_sensitive=case_sensitive)
         ids = () if row_filter.always_true else row_filter.field_ids
-        self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name)
+        self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name, cast=cast)
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
 

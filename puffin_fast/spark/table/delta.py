@@ -20,6 +20,7 @@ from puffin_fast.delta.log.commit import OnConflict, commit
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
+from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
@@ -188,6 +189,7 @@ class DeltaJob(Job):
                 forgetful(base.metadata),
                 self.place,
                 by_name=base.schema.by_name,
+                cast=widened,
                 decode=codec.decode,
             )
         )

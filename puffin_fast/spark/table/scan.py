@@ -12,6 +12,7 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.delta.read.scan import scan as delta_scan
+from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.predicate.filters import Filter
@@ -141,5 +142,6 @@ def _reader(found: Any, table: Any) -> Callable[..., FileReader]:
     if not isinstance(table, Snapshot):
         return found.reader(forgetful(table.metadata))  # type: ignore[no-any-return]
     base = DeltaTable.of(table)
-    metadata, by_name = forgetful(base.metadata), base.schema.by_name
-    return found.reader_of(table.storage, metadata, by_name=by_name, decode=codec.decode)  # type: ignore[no-any-return]
+    metadata = forgetful(base.metadata)
+    options = {"by_name": base.schema.by_name, "cast": widened, "decode": codec.decode}
+    return found.reader_of(table.storage, metadata, **options)  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
+from puffin_fast.iceberg.datafile.conversion import Cast, stored
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.position_files import PositionFiles
@@ -79,6 +80,7 @@ class Target:
         metadata: without its history.
         place: where to write.
         by_name: whether data files have names in place of field ids.
+        cast: the conversion of primitive types to the table's.
         decode: of the deletion vectors that the table has.
     """
 
@@ -86,12 +88,19 @@ class Target:
     metadata: TableMetadata
     place: Place
     by_name: bool = False
+    cast: Cast = stored
     decode: Decode = codec.decode
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
         """What finds the rows of data files that match."""
         return Finder(
-            self.io, self.metadata, matcher, case_sensitive, by_name=self.by_name, decode=self.decode
+            self.io,
+            self.metadata,
+            matcher,
+            case_sensitive,
+            by_name=self.by_name,
+            cast=self.cast,
+            decode=self.decode,
         )
 
 

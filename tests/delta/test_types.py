@@ -1,0 +1,131 @@
+"""Types of columns: what a column may have been when a data file was written, and columns without a type."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
+
+from puffin_fast import delta, errors
+from tests.delta.test_traps import state
+
+FEATURES = ["deletionVectors", "timestampNtz", "typeWidening"]
+
+
+def write(folder: Path, types: dict[str, str], files: list[tuple[pa.Table, dict[str, Any]]]) -> Path:
+    """A table with deletion vectors enabled, of columns by name and files with their statistics."""
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    features = {"readerFeatures": FEATURES, "writerFeatures": FEATURES}
+    actions: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {
+            "metaData": {
+                "id": "0",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": [],
+                "configuration": {"delta.enableDeletionVectors": "true"},
+            }
+        },
+    ]
+    (folder / "_delta_log").mkdir(parents=True)
+    for number, (rows, stats) in enumerate(files):
+        path = folder / f"{number}.parquet"
+        pq.write_table(rows, path, row_group_size=2)
+        stats = {"numRecords": rows.num_rows, **stats}
+        add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
+        actions.append({"add": {**add, "dataChange": True, "stats": json.dumps(stats)}})
+    (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, actions)))
+    return folder
+
+
+WIDENINGS: list[tuple[pa.DataType, list[Any], str, list[Any]]] = [
+    (pa.int8(), [-128, 5, 127, None], "double", [-128.0, 5.0, 127.0, None]),
+    (pa.int16(), [-5, 0, 300, None], "double", [-5.0, 0.0, 300.0, None]),
+    (pa.int32(), [-(2**31), 7, 2**31 - 1, None], "double", [-(2.0**31), 7.0, 2.0**31 - 1, None]),
+    (pa.int8(), [-128, 5, 127, None], "decimal(4,1)", [Decimal(-128), Decimal(5), Decimal(127), None]),
+    (pa.int32(), [-7, 0, 2**31 - 1, None], "decimal(10,0)", [Decimal(-7), 0, Decimal(2**31 - 1), None]),
+    (pa.int64(), [-(2**63), 1, 2, None], "decimal(21,1)", [Decimal(-(2**63)), Decimal(1), Decimal(2), None]),
+    (pa.int8(), [-128, 5, 127, None], "long", [-128, 5, 127, None]),
+    (pa.float32(), [-0.5, 0.25, 1e30, None], "double", [-0.5, 0.25, 1.0000000150474662e30, None]),
+    (
+        pa.decimal128(10, 2),
+        [Decimal("1.25")] * 3 + [None],
+        "decimal(20,5)",
+        [Decimal("1.25000")] * 3 + [None],
+    ),
+    (
+        pa.date32(),
+        [date(2024, 9, 9), date(1969, 12, 31), date(2030, 1, 1), None],
+        "timestamp_ntz",
+        [datetime(2024, 9, 9), datetime(1969, 12, 31), datetime(2030, 1, 1), None],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "kind", "after"), WIDENINGS, ids=[f"{w[0]}-{w[2]}" for w in WIDENINGS]
+)
+def test_files_of_before_a_type_was_widened_are_read(
+    before: pa.DataType, values: list[Any], kind: str, after: list[Any], tmp_path: Path
+) -> None:
+    """Values, filters on them by row group, and deletes (protocol, "Type Widening")."""
+    rows = pa.table({"id": range(4), "x": pa.array(values, before)})
+    ends = [str(end) if before == pa.date32() else end for end in (min(values[:3]), max(values[:3]))]
+    stats: dict[str, Any] = {"nullCount": {"x": 1}}
+    if not pa.types.is_decimal(before):
+        stats |= {"minValues": {"x": ends[0]}, "maxValues": {"x": ends[1]}}
+    table = write(tmp_path / "t", {"id": "long", "x": kind}, [(rows, stats)])
+    found = delta.scan(table).to_arrow()
+    assert found["x"].to_pylist() == after
+    for value in found["x"][:3]:
+        literal = value.as_py().isoformat() if before == pa.date32() else value.as_py()
+        for compare, row_filter in (
+            (pc.equal, pc.field("x") == value),
+            (pc.less, pc.field("x") < value),
+            (pc.equal, EqualTo("x", literal)),
+            (pc.less, LessThan("x", literal)),
+            (pc.greater_equal, GreaterThanOrEqual("x", literal)),
+        ):
+            expected = found.filter(compare(found["x"], value))["id"].to_pylist()
+            assert delta.scan(table, row_filter).to_arrow()["id"].to_pylist() == expected
+    assert delta.verify(table) == []
+    delta.delete(table, pc.field("x") == found["x"][2])
+    left = [at for at in range(4) if after[at] != after[2]]
+    assert delta.scan(table).to_arrow()["id"].to_pylist() == left
+
+
+def test_integers_that_a_double_does_not_hold_are_not_widened(tmp_path: Path) -> None:
+    rows = pa.table({"x": pa.array([1, 2**62 + 1], pa.int64())})
+    table = write(tmp_path / "t", {"x": "double"}, [(rows, {})])
+    with pytest.raises(errors.CorruptDataError, match="expected double, found int64"):
+        delta.scan(table).to_arrow()
+
+
+def test_a_column_without_a_type_is_null_and_is_not_written(tmp_path: Path) -> None:
+    """Spark writes no such column to data files."""
+    rows = pa.table({"id": pa.array(range(4), pa.int64())})
+    table = write(tmp_path / "t", {"id": "long", "nothing": "void"}, [(rows, {"nullCount": {"nothing": 4}})])
+    found = delta.scan(table, "id > 1").to_arrow()
+    assert found.to_pylist() == [{"id": 2, "nothing": None}, {"id": 3, "nothing": None}]
+    assert delta.scan(table, "nothing is null").to_arrow().num_rows == 4
+    assert delta.delete(table, "id = 2").rows_deleted == 1
+    before = state(table)
+    given = pa.table({"id": pa.array([1], pa.int64()), "nothing": pa.nulls(1)})
+    for write_rows in (
+        lambda: delta.update(table, "id = 1", {"id": 9}),
+        lambda: delta.upsert(table, given, "id"),
+        lambda: delta.purge(table, min_deleted=0.01),
+    ):
+        with pytest.raises(errors.UnsupportedError, match="column nothing is of type void"):
+            write_rows()
+    assert state(table) == before
