@@ -8,6 +8,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinWriter
@@ -111,6 +114,23 @@ def _words() -> Iterator[bytes]:
         yield struct.pack(f"<{len(words)}I", *words) * 2
 
 
+def _snappy() -> Iterator[bytes]:
+    codec = pa.Codec("snappy")
+    for content in (
+        b"",
+        bytes(300),
+        np.arange(1000, 1060).tobytes(),
+        bytes(range(256)),
+        b"abc" * 50,
+        b"ab, cd, ef" * 30,
+    ):
+        yield codec.compress(content, asbytes=True)
+        yield content
+    tail = b"\xf0\xc7" + b"r" * 200  # the kernel reads and writes words far from the ends
+    for element in (b"\x0e\0\0", b"\x0e\x04\0", b"\x01\x03", b"\x0f\x02\0\0\0", b"\xfc\xff\xff\xff\xff"):
+        yield b"\xd0\x01\x0cabcd" + element + tail
+
+
 SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
@@ -122,6 +142,7 @@ SEEDS = {
     "puffin_footer": _footers,
     "encode": _words,
     "sets": _words,
+    "snappy": _snappy,
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow, dv, errors
+from puffin_fast._kernels import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from tests import oracle, oracle_formats
@@ -269,3 +270,28 @@ def sets(data: bytes) -> None:
     assert (a == b) == (not either)
     for result in (union, both, only, either):
         assert result.to_bytes() == PositionBitmap.from_positions(result.to_numpy()).to_bytes()
+
+
+@target
+def snappy(data: bytes) -> None:
+    """Any bytes are decompressed or refused as PyArrow's codec does it; what it compresses comes back."""
+    codec = pa.Codec("snappy")
+    for block in (data, codec.compress(data, asbytes=True)):
+        try:
+            n_bytes = snappy_kernel.decoded_size(block)
+        except ValueError:
+            assert block is data
+            continue
+        try:
+            truth = codec.decompress(block, n_bytes, asbytes=True)
+        except (pa.ArrowException, OSError):
+            truth = None
+        found = bytearray(n_bytes)
+        try:
+            snappy_kernel.decode_into(block, found)
+        except ValueError:
+            assert (
+                truth is None or b"\xff\xff\xff\xff" in block
+            )  # a literal of 4 GiB: PyArrow's length is 0 then
+        else:
+            assert bytes(found) == truth

@@ -13,7 +13,9 @@ import lz4.block
 import pyarrow as pa
 import zstandard
 
-__all__ = ["CODECS", "CODEC_ERRORS", "PageError", "varint_bytes"]
+from puffin_fast._kernels import snappy
+
+__all__ = ["CODECS", "CODEC_ERRORS", "PageError"]
 
 CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)
 """What the decompressors raise for damaged bytes."""
@@ -39,11 +41,12 @@ def _zstd() -> Callable[[Any, int], Any]:
 
 
 def _snappy(data: Any, n_bytes: int) -> Any:
-    head = bytes(data[:5])
-    declared = sum((byte & 127) << (7 * at) for at, byte in enumerate(head[: varint_bytes(head)]))
-    if declared != n_bytes:  # Arrow returns the buffer whatever the number of bytes written
+    declared = snappy.decoded_size(data)
+    if declared != n_bytes:
         raise PageError(f"{declared} bytes of snappy; expected {n_bytes}")
-    return pa.decompress(data, n_bytes, "snappy")
+    out = pa.allocate_buffer(n_bytes)
+    snappy.decode_into(data, out)
+    return out
 
 
 def _gzip(data: Any, n_bytes: int) -> Any:
@@ -52,10 +55,6 @@ def _gzip(data: Any, n_bytes: int) -> Any:
     if not stream.eof or stream.unused_data:  # its checksum is compared at its end
         raise PageError(f"gzip of more or fewer than {n_bytes} bytes")
     return found
-
-
-def varint_bytes(data: bytes) -> int:
-    return next((at + 1 for at, byte in enumerate(data) if byte < 128), 0)
 
 
 CODECS: dict[str, Callable[[], Callable[[Any, int], Any]]] = {

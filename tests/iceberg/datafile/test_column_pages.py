@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast.errors import PuffinFastError
+from puffin_fast._kernels import pages
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.datafile import column_pages, page_codecs
 from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.iceberg.datafile.parquet import ParquetReader
@@ -274,6 +275,27 @@ def test_a_damaged_page_is_what_pyarrow_makes_of_it(tmp_path: Path) -> None:
                 continue
             differ += not all(same(plain(found[name]), truth[name]) for name in names)
         assert not differ
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: b"\xff" * len(body),
+        lambda body: body[:5] + b"\x0e\0\0" * 9 + body[32:],
+        lambda body: bytes(9),
+    ],
+    ids=["no length", "offset 0", "fewer bytes"],
+)
+def test_a_damaged_page_of_snappy_is_an_error_that_names_the_file(tmp_path: Path, damage: Any) -> None:
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"x": np.arange(N)}), path, use_dictionary=False, compression="snappy")
+    raw = path.read_bytes()
+    *_, n_header = pages.page_header(raw, 4)
+    start, n_bytes = 4 + n_header, pages.page_header(raw, 4)[2]
+    body = damage(raw[start : start + n_bytes])
+    path.write_bytes(raw[:start] + body + raw[start + len(body) :])
+    with pytest.raises(CorruptDataError, match=r"data\.parquet.*(?i:snappy)"), reading(str(path)):
+        reader_of(path).columns(0, ["x"], 1000, use_threads=False).read(0, N, None)
 
 
 def test_a_page_that_cannot_be_decoded_is_read_by_pyarrow(

@@ -1,0 +1,6 @@
+"""Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
+
+from typing import Any
+
+def decoded_size(data: Any) -> int: ...
+def decode_into(data: Any, out: Any) -> None: ...
