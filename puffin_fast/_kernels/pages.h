@@ -22,13 +22,24 @@ static inline int64_t pf_wanted(const int32_t *rows, int64_t base, size_t i) {
     return rows == NULL ? base + (int64_t)i : base + rows[i];
 }
 
-/* Whether all indexes are below n; they ascend, so the first and the last decide for base + i. */
+/* Whether the indexes ascend and all are below n. */
 static inline int pf_all_inside(const int32_t *rows, int64_t base, size_t count, int64_t n) {
-    int inside = 1;
+    int ascend = 1;
     if (count == 0) return 1;
     if (rows == NULL) return base >= 0 && base <= n && (int64_t)count <= n - base;
-    for (size_t i = 0; i < count; i++) inside &= base + rows[i] >= 0 && base + rows[i] < n;
-    return inside;
+    for (size_t i = 1; i < count; i++) ascend &= rows[i - 1] < rows[i];
+    return ascend && base >= -(int64_t)INT32_MAX - 1 && base <= n && base + rows[0] >= 0 && base + rows[count - 1] < n;
+}
+
+/* The number of rows below an end; they ascend. */
+static inline size_t pf_rows_below(const int32_t *rows, size_t count, int64_t end) {
+    size_t low = 0;
+    while (low < count) {
+        const size_t middle = low + (count - low) / 2;
+        if (rows[middle] < end) low = middle + 1;
+        else count = middle;
+    }
+    return low;
 }
 
 /* Levels and codes: runs of one value, and groups of 8 packed values ------------------------------------------ */
@@ -108,27 +119,32 @@ static int pf_hybrid(const uint8_t *data, size_t size, int width, int64_t n_valu
             while (i < count && base + rows[i] < stop) {
                 const int64_t first = (base + rows[i] - start) & ~(int64_t)7;
                 const int64_t end = first + PF_BLOCK < stop - start ? first + PF_BLOCK : stop - start;
-                const size_t far = i + PF_BLOCK / 4;
-                if (base + rows[i] < start) return PF_BAD_PAGE;
-                if (far < count && base + rows[far] - start < end) { /* most are wanted: unpack all */
+                const size_t most = count - i < PF_BLOCK ? count - i : PF_BLOCK;
+                const size_t some = pf_rows_below(rows + i, most, end + start - base);
+                const int64_t shift = base - start - first;
+                if (some > PF_BLOCK / 4) { /* most are wanted: unpack all */
                     pf_unpack(from.at, from.end, width, (uint64_t)first, (size_t)(end - first), block);
-                    for (; i < count && base + rows[i] - start < end; i++) {
-                        if (base + rows[i] - start < first) return PF_BAD_PAGE;
-                        out[i] = block[base + rows[i] - start - first];
-                    }
+                    for (size_t k = i; k < i + some; k++) out[k] = block[rows[k] + shift];
                 } else {
-                    for (; i < count && base + rows[i] - start < end; i++) {
-                        const uint64_t bit = (uint64_t)(base + rows[i] - start) * (uint64_t)width;
-                        if (base + rows[i] < start) return PF_BAD_PAGE;
-                        out[i] = (uint32_t)(pf_load(from.at + (bit >> 3), from.end) >> (bit & 7) & mask);
+                    for (size_t k = i; k < i + some; k++) {
+                        const uint64_t bit = (uint64_t)(base + rows[k] - start) * (uint64_t)width;
+                        out[k] = (uint32_t)(pf_load(from.at + (bit >> 3), from.end) >> (bit & 7) & mask);
                     }
                 }
+                i += some;
             }
         }
         from.at += n_bytes;
         start = stop;
     }
     return 0;
+}
+
+/* Whether levels of one bit are one run of n or more ones. */
+static int pf_all_set(const uint8_t *data, size_t size, uint64_t n) {
+    pf_thrift from = {data, data + size};
+    uint64_t head;
+    return !pf_varint(&from, &head) && !(head & 1) && head >> 1 >= n && from.end - from.at == 1 && *from.at == 1;
 }
 
 /* The index of each row's value among the values of a page, -1 for null; returns the number of values. */
@@ -182,11 +198,12 @@ static int pf_fixed(const uint8_t *data, size_t size, int64_t width, int convers
 }
 
 /* Entries of a dictionary by code; every code is checked. */
-static int pf_gather(const uint32_t *codes, size_t count, const uint8_t *data, size_t n_entries, size_t width,
-                     uint8_t *out) {
-    uint32_t most = 0;
-    for (size_t i = 0; i < count; i++) most = codes[i] > most ? codes[i] : most;
-    if (count > 0 && most >= n_entries) return PF_BAD_PAGE;
+static int pf_gather(const uint32_t *restrict codes, size_t count, const uint8_t *restrict data, size_t n_entries,
+                     size_t width, uint8_t *restrict out) {
+    const int32_t most = n_entries < INT32_MAX ? (int32_t)n_entries : INT32_MAX;
+    int wrong = 0;
+    for (size_t i = 0; i < count; i++) wrong |= ((int32_t)codes[i] < 0) | ((int32_t)codes[i] >= most);
+    if (wrong) return PF_BAD_PAGE;
     if (width == 4) for (size_t i = 0; i < count; i++) memcpy(out + i * 4, data + (size_t)codes[i] * 4, 4);
     else if (width == 8) for (size_t i = 0; i < count; i++) memcpy(out + i * 8, data + (size_t)codes[i] * 8, 8);
     else if (width == 16) for (size_t i = 0; i < count; i++) memcpy(out + i * 16, data + (size_t)codes[i] * 16, 16);

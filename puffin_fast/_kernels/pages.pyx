@@ -6,7 +6,7 @@ Wanted values are given as `rows`, a buffer of ascending int32 to which `base` i
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
@@ -18,6 +18,7 @@ cdef extern from "pages.h" nogil:
     int pf_page_header(const uint8_t* data, size_t size, int64_t* out)
     int pf_hybrid(const uint8_t* data, size_t size, int width, int64_t n_values, const int32_t* rows, int64_t base,
                   size_t count, uint32_t* out)
+    int pf_all_set(const uint8_t* data, size_t size, uint64_t n)
     int64_t pf_places(const uint32_t* levels, size_t n, int32_t* out)
     int pf_fixed(const uint8_t* data, size_t size, int64_t width, int conversion, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
@@ -92,6 +93,12 @@ def hybrid_into(data, int width, int64_t n_values, rows, int64_t base, size_t co
     with nogil:
         status = pf_hybrid(source.data, source.size, width, n_values, places, base, count, <uint32_t*>target.data)
     checked(status)
+
+
+def all_set(levels, size_t n):
+    """Whether definition levels of at most 1 are one run of `n` or more ones: no value is null."""
+    cdef Buffer source = buffer_of(levels)
+    return bool(pf_all_set(source.data, source.size, n))
 
 
 def places_into(levels, size_t n, out):

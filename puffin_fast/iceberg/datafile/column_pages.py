@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from puffin_fast._kernels import pages
 from puffin_fast.iceberg.datafile.column_layout import Layout
-from puffin_fast.iceberg.datafile.page_codecs import CODEC_ERRORS, CODECS, PageError, varint_bytes
+from puffin_fast.iceberg.datafile.page_codecs import CODEC_ERRORS, CODECS, PageError
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -215,7 +215,7 @@ class ColumnPages:
             elif len(data) != n_raw - n_levels:
                 raise PageError(f"{len(data)} bytes of values; expected {n_raw - n_levels}")
         page.n_values, page.values = n, data
-        if optional and not _all_set(bytes(levels[:8]), len(levels), n):
+        if optional and not pages.all_set(levels, n):
             if n > _MOST_LEVELS:
                 raise PageError(f"{n} rows of a page")
             codes = np.empty(n, np.uint32)
@@ -298,12 +298,3 @@ class ColumnPages:
         offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
         pages.copy_views(views, n, texts, width, offsets, out)
         return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])
-
-
-def _all_set(head: bytes, n_bytes: int, n: int) -> bool:
-    """Whether definition levels are one run of ones."""
-    size = varint_bytes(head)
-    if size == 0 or n_bytes != size + 1 or n_bytes > len(head) or head[size] != 1:
-        return False
-    run = sum((byte & 127) << (7 * at) for at, byte in enumerate(head[:size]))
-    return run & 1 == 0 and run >> 1 >= n

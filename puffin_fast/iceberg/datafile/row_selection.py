@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from puffin_fast._kernels import rows
 if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["LiveRows", "RowSelection", "select_rows"]
+__all__ = ["LiveRows", "RowSelection", "flags_of", "select_rows"]
 
 ROWS_PER_RUN = 16
 """Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
@@ -61,6 +62,15 @@ def select_rows(mask: pa.BooleanArray) -> pa.Int32Array:
     n_rows = rows.rows_into(mask.buffers()[1], mask.offset, len(mask), out) if len(mask) else 0
     assert n_rows == len(out)
     return pa.Array.from_buffers(pa.int32(), n_rows, [None, pa.py_buffer(out)])
+
+
+def flags_of(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Returns a mask without nulls as a byte per row; several times as fast as `to_numpy`."""
+    if not len(mask):
+        return np.zeros(0, np.bool_)
+    skipped = mask.offset % 8
+    packed = np.frombuffer(mask.buffers()[1], np.uint8, offset=mask.offset // 8)
+    return np.unpackbits(packed, count=skipped + len(mask), bitorder="little")[skipped:].view(np.bool_)
 
 
 class LiveRows:

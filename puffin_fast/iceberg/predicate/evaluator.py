@@ -8,6 +8,7 @@ a dataset: 160 to 200 microseconds for a batch of 100 rows, where the calls belo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -129,6 +130,7 @@ def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
     return pa.array([value], plain)
 
 
+@lru_cache(maxsize=256)
 def _plain_type(field_type: IcebergType) -> pa.DataType:
     arrow = schema_to_pyarrow(field_type)
     return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow

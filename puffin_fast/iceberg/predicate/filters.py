@@ -38,6 +38,7 @@ from pyiceberg.types import DoubleType, FloatType, TimestampNanoType, Timestampt
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.metrics import metrics_evaluator
+from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.predicate.bounds import TRUNCATED
 from puffin_fast.iceberg.predicate.evaluator import ArrowEvaluator
 from puffin_fast.iceberg.predicate.grammar import parse_filter
@@ -181,8 +182,7 @@ class RowFilter:
             matches = pc.fill_null(matches, False)
         if isinstance(matches, pa.ChunkedArray):
             matches = matches.combine_chunks()
-        result: np.ndarray = matches.to_numpy(zero_copy_only=False)
-        return result
+        return flags_of(matches)
 
     def strict_expression(self) -> BooleanExpression:
         """The expression for strict evaluation: if a file's metrics satisfy it, all rows of the file match.
