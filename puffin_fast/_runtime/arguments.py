@@ -16,7 +16,7 @@ def check_integer(name: str, value: object, *, least: int | None = None, optiona
     """Checks an argument that is an integer of at least `least`, or None if it is optional.
 
     Raises:
-        InvalidInputError: it is not; a bool is no integer.
+        InvalidInputError: the value is another one; a bool is not accepted.
     """
     if value is None and optional:
         return
@@ -37,10 +37,10 @@ def check_share(name: str, value: object) -> None:
 
 
 def check_flags(**flags: object) -> None:
-    """Checks arguments that are True or False: a text such as "false" would count as True.
+    """Checks that arguments are True or False. (The string "false" would otherwise count as True.)
 
     Raises:
-        InvalidInputError: one is not.
+        InvalidInputError: an argument has another value.
     """
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
@@ -61,7 +61,7 @@ def check_texts(name: str, values: object) -> tuple[str, ...]:
     """Checks an argument that is a sequence of names, and returns it.
 
     Raises:
-        InvalidInputError: it is one text or no sequence, or an item is not a string.
+        InvalidInputError: it is a single string or not a sequence, or an item is not a string.
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidInputError(f"{name}: expected a sequence of names, found {values!r}")
@@ -76,7 +76,7 @@ def check_mapping(name: str, values: object) -> None:
     """Checks an argument that maps strings to strings, or None.
 
     Raises:
-        InvalidInputError: it is no mapping, or a name or value is not a string.
+        InvalidInputError: it is not a mapping, or a name or value is not a string.
     """
     if not isinstance(values, Mapping | None):
         raise InvalidInputError(f"{name}: expected a mapping, found {type(values).__name__}")

@@ -20,7 +20,7 @@ __all__ = ["interruptible"]
 def interruptible() -> Iterator[None]:
     """Raises the `KeyboardInterrupt` that caused an error of the block, instead of this error.
 
-    An interrupt that the caller was already handling before the block is not meant.
+    An interrupt that the caller was already handling before the block is not raised.
     """
     handled = sys.exception()
     try:

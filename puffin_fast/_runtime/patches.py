@@ -37,7 +37,7 @@ class Patches:
 
     Args:
         package: its name, with the version.
-        patches: gives them.
+        patches: returns the patches.
     """
 
     def __init__(self, package: str, patches: Callable[[], Sequence[Patch]]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, which is loaded when one is drawn."""
+"""Draws charts with matplotlib, which is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[fl
     axes.barh(places, estimates, xerr=[below, above], color="0.75", capsize=2)
     axes.set_yticks(list(places), names, fontsize=7)
     axes.invert_yaxis()
-    axes.margins(x=0.2)  # for the numbers beside the bars
+    axes.margins(x=0.2)  # space for the numbers beside the bars
     for place, (_, estimate, upper) in enumerate(intervals):
         axes.annotate(
             f"{estimate:,.0f}", (upper, place), (4, 0), textcoords="offset points", va="center", fontsize=7

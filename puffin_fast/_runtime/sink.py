@@ -18,13 +18,13 @@ from puffin_fast.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Sink", "open_sink", "put_if_absent", "remove", "renames_end"]
+__all__ = ["Sink", "open_sink", "put_if_absent", "remove", "wait_for_renames"]
 
 MAX_NAME_BYTES = 232
 """Maximum bytes of a file's name in its temporary name, which has at most 254: ``.name.16-digits.tmp``."""
 
 RENAME_S = 5.0
-"""Seconds in which a writer that looked whether a file exists renames its own."""
+"""Maximum seconds that `wait_for_renames` waits."""
 
 
 class Sink:
@@ -95,7 +95,7 @@ class _LocalSink(Sink):
         folder, name = os.path.split(path)
         if not name:
             raise InvalidInputError(f"{path!r}: expected the path of a file, found a folder")
-        # has the file's name, so that orphans of a killed writer are recognised; cut to the limit of a name
+        # contains the file's name, so that files of a killed writer are recognised; shortened to the limit of names
         stem = os.fsdecode(os.fsencode(name)[:MAX_NAME_BYTES])
         self._temporary = os.path.join(folder, f".{stem}.{uuid.uuid4().hex[:16]}.tmp")
         with errors_of(path):
@@ -147,7 +147,7 @@ def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False
             never replaced, because `commit` checks again atomically; object stores have no such check.
 
     Raises:
-        InvalidInputError: the file exists, `sink` is of another type, or must not be written.
+        InvalidInputError: the file exists, `sink` is of another type, or the permission to write is missing.
         UnsupportedError: the scheme of the URI is unknown.
     """
     if is_file_object(sink, filesystem, "write"):
@@ -188,7 +188,7 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
 
     Raises:
         UnsupportedError: the filesystem has no conditional writes.
-        InvalidInputError: the file must not be written.
+        InvalidInputError: the permission to write is missing.
     """
     kind, handle, key = resolve(path_of(path), filesystem)
     try:
@@ -209,16 +209,20 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
     return True
 
 
-def renames_end(path: str, *, filesystem: Any = None) -> bool:
-    """Waits until no other writer holds a temporary file for a name, on a local disk; whether it is one.
+def wait_for_renames(path: str, *, filesystem: Any = None) -> bool:
+    """Waits until no other writer has a temporary file for a name on a local disk.
 
-    Delta for Spark, and Paimon in Java and in Python, look whether a file exists, and then rename their temporary file
-    (`.<name>.<uuid>.tmp`) to it; a local rename replaces what came in between. They write the temporary file first:
-    once there is none, who looks later finds the file. What a killed writer left is waited for `RENAME_S` seconds.
+    Delta for Spark, and Paimon in Java and in Python, check that a file does not exist, and then rename a temporary
+    file (`.<name>.<uuid>.tmp`) to its name. A local rename replaces a file that was created in between. They write the
+    temporary file before the check. So if there is no temporary file, all later checks find the existing file. A
+    temporary file of a killed writer remains, so the function waits at most `RENAME_S` seconds.
 
     Args:
-        path: the file, which was put there.
-        filesystem: as `put_if_absent` takes it.
+        path: the existing file.
+        filesystem: as for `put_if_absent`.
+
+    Returns:
+        Whether the file is on a local disk. Otherwise the function does not wait.
     """
     kind, _, key = resolve(path, filesystem)
     if kind != "local":
@@ -240,7 +244,7 @@ def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:
     """Deletes a file if it exists.
 
     Raises:
-        InvalidInputError: the path is a directory, or must not be removed.
+        InvalidInputError: the path is a directory, or the permission to remove it is missing.
     """
     name = path_of(path)
     kind, handle, key = resolve(name, filesystem)

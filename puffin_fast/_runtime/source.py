@@ -32,7 +32,7 @@ REMOTE_GAP = 64 << 10
 """On an object store, ranges are joined if at most this many bytes lie between them: it saves a request."""
 
 REMOTE_REQUESTS = 4
-"""Number of simultaneous reads from an object store, where a request takes 10 to 100 ms whatever it reads.
+"""Number of simultaneous reads from an object store, where a request of any size takes 10 to 100 ms.
 
 The threads serve each kind of filesystem. fsspec's `cat_ranges` serves only some of fsspec's.
 """
@@ -293,7 +293,7 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
 
     Raises:
         NotFoundError: there is no such file.
-        InvalidInputError: `source` is of another type, is not a regular file, or must not be read.
+        InvalidInputError: `source` is of another type, is not a regular file, or the permission to read is missing.
         UnsupportedError: the scheme of the URI is unknown.
     """
     if size is not None and size < 0:

@@ -62,7 +62,7 @@ class _Channel(Generic[R]):
             with self._changed:
                 while not (self._items or self._done or self._stopped):
                     self._changed.wait()
-                if self._stopped:  # by the exit of the interpreter: the results are incomplete
+                if self._stopped:  # the interpreter exits: the results are incomplete
                     raise RuntimeError("the interpreter is shutting down")
                 if not self._items:
                     break

@@ -1,4 +1,4 @@
-"""Values of columns that a user types: the inverse of how `_values` shows them."""
+"""Parses the column values that a user types, in the form in which `_values` prints them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["typed_values"]
 def typed_values(
     values: Mapping[str, str], schema: Schema, *, case_sensitive: bool = True
 ) -> dict[str, object]:
-    """Values of columns, typed as they are shown: ``null``, JSON, hexadecimal digits, and text for all other types.
+    """Parses column values as they are printed: ``null``, JSON, hexadecimal digits, and text for all other types.
 
     Raises:
-        InvalidInputError: a value is not one of its column's type.
+        InvalidInputError: a value does not have the type of its column.
     """
     types = {
         field.name if case_sensitive else field.name.lower(): field.field_type for field in schema.fields
@@ -41,7 +41,7 @@ def typed_values(
     for name, text in values.items():
         kind = types.get(
             name if case_sensitive else name.lower()
-        )  # an unknown column is refused with the others
+        )  # the function that sets the values refuses unknown columns
         try:
             found[name] = _typed_value(text, kind)
         except ValueError as error:

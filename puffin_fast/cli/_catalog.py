@@ -1,4 +1,4 @@
-"""The catalog that the options of a command name, and a table in it."""
+"""Opens the catalog that the options of a command describe, and tables in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["open_catalog", "open_table"]
 
 _SQL = ("sqlite", "postgresql", "mysql")
-"""How the addresses of SQL catalogs begin."""
+"""The beginnings of the addresses of SQL catalogs."""
 
 
 def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
@@ -26,12 +26,12 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
 
     Args:
         identifier: ``namespace.name``.
-        options: of the catalog, those of the command; those of the group fill in what they leave out.
+        options: catalog options of the command. Those of the group are used for options that are not given here.
 
     Raises:
         MissingExtraError: PyIceberg is not installed.
         NotFoundError: the catalog does not have the table, or the file of a SQLite catalog does not exist.
-        InvalidInputError: PyIceberg cannot open the catalog, or it does not answer.
+        InvalidInputError: PyIceberg cannot open the catalog, or the catalog does not answer.
     """
     catalog = open_catalog(options)
     from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
@@ -41,14 +41,14 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
             return catalog.load_table(identifier)
     except (NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError) as error:
         raise NotFoundError(
-            f"table {identifier}: not in catalog {catalog.name!r}; --catalog and --uri name another"
+            f"table {identifier}: not in catalog {catalog.name!r}; use --catalog or --uri for another catalog"
         ) from error
-    except Exception as error:  # a catalog's client raises errors of its own
+    except Exception as error:  # the client of a catalog may raise any exception
         raise InvalidInputError(f"table {identifier}: {error}") from error
 
 
 def open_catalog(options: Mapping[str, str | None]) -> Catalog:
-    """Opens the catalog that options name; raises as `open_table`."""
+    """Opens the catalog that the options describe; raises as `open_table`."""
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.utils.config import Config
@@ -62,13 +62,13 @@ def open_catalog(options: Mapping[str, str | None]) -> Catalog:
         configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
         uri = str(properties.get("uri") or configured.get("uri") or "")
         _check_sqlite(uri)
-        if uri.startswith(_SQL):  # no command writes a catalog's tables into another database
+        if uri.startswith(_SQL):  # no command creates the tables of a catalog in an existing database
             properties["init_catalog_tables"] = "false"
         with interruptible():
             return load_catalog(name, **properties)
     except NotFoundError:
         raise
-    except Exception as error:  # as above
+    except Exception as error:  # the client of a catalog may raise any exception
         raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
 
 

@@ -1,9 +1,9 @@
-"""What all commands share: errors as one line, answers as text or JSON.
+"""The common part of all commands: errors as one line, results as text or JSON.
 
-A command returns an `Answer`; `answers` prints it. Whatever else is printed meanwhile, by this package or by others,
-goes to standard error, so that standard output holds the answer alone.
+A command returns an `Answer`, which `answers` prints. All other output, of this package or of others, goes to standard
+error, so that standard output has only the result.
 
-Exit codes: 0 done, 1 an error of this package or a check that failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 success, 1 an error of this package or a failed check, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "rows_answer"]
 INTERRUPTED = 130
 
 WIDE = 1 << 16
-"""Columns of a console that is no terminal: rows are never folded."""
+"""Width of the output if it is not a terminal: rows are never wrapped."""
 
 
 class ErrorReportingGroup(click.Group):
@@ -51,12 +51,12 @@ class ErrorReportingGroup(click.Group):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found or did.
+    """The result of a command.
 
     Attributes:
         json: the document that ``--output json`` prints.
-        text: what is printed else, in this order: sentences (str), or what rich renders.
-        failed: the command ends with exit code 1.
+        text: what is printed otherwise, in order: sentences, or objects that rich renders.
+        failed: whether the exit code is 1.
     """
 
     json: object
@@ -98,13 +98,13 @@ def rows_answer(
     null: str = "",
     failed: bool = False,
 ) -> Answer:
-    """Rows as a table, or as a JSON array.
+    """Returns rows as a table, or as a JSON array.
 
     Args:
         rows: all with the same keys.
         title: above the table.
-        nothing: the sentence that is printed when there are no rows.
-        null: how None is shown.
+        nothing: the sentence that is printed if there are no rows.
+        null: how None is printed.
         failed: as in `Answer`.
     """
     rows = list(rows)
@@ -112,7 +112,7 @@ def rows_answer(
 
 
 def grid(rows: Iterable[Mapping[str, object]], *, title: str | None = None, null: str = "") -> Grid:
-    """A table with the keys of the first row as its columns, numbers to the right; a `Text` stays as it is."""
+    """Returns a table with the keys of the first row as columns; numbers are right-aligned, a `Text` is not changed."""
     rows = list(rows)
     table = Grid(
         title=None if title is None else Text(printable(title)), title_justify="left", title_style="bold"

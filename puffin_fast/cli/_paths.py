@@ -1,6 +1,6 @@
-"""Tables that a path names instead of a catalog: the verbs of their format, with the arguments of Iceberg's.
+"""Tables that are given by a path instead of a catalog: the functions of their format, with Iceberg's arguments.
 
-A command asks `verb` for the function that does its work. Where the format does not have it, the error says so.
+A command calls the function that `verb` returns. If the format of a table has no such function, `verb` raises.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ __all__ = [
 
 
 def is_path(text: str) -> bool:
-    """Whether TABLE is a path or a URI: it has a slash, which no catalog's table has, or is ``.`` or ``..``."""
+    """Whether TABLE is a path or a URI: it has a slash, or is ``.`` or ``..``. Names of tables in a catalog have no
+    slash."""
     return "/" in text or text in (".", "..")
 
 
 def name_of(table: Table | PathTable) -> str:
-    """What a command calls a table."""
+    """The name of a table in the output of a command."""
     return table.path if isinstance(table, PathTable) else ".".join(table.name())
 
 
 def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
-    """The function that does a command's work on a table; it takes the arguments of Iceberg's, but the table.
+    """Returns the function of a command for a table, with the arguments of Iceberg's function after the table.
 
     Raises:
-        UnsupportedError: the format of the path's table does not have it.
+        UnsupportedError: the format of the table has no such function.
     """
     if isinstance(table, PathTable):
         found: Callable[..., Any] | None = getattr(table, name, None)
         if found is None:
             raise UnsupportedError(
-                f"{table.path}: {name.replace('_', '-')} is not there for tables of {table.format}"
+                f"{table.path}: {name.replace('_', '-')} is not supported for tables of {table.format}"
             )
         return found
     from puffin_fast import iceberg
@@ -65,14 +66,14 @@ def verb(table: Table | PathTable, name: str) -> Callable[..., Any]:
 
 
 def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> PathTable:
-    """The table in a folder.
+    """Returns the table in a folder.
 
     Args:
         path: of the folder.
-        catalog: options of the catalog that a table of it may be registered in.
+        catalog: options of the catalog in which `convert` registers a table.
 
     Raises:
-        NotFoundError: the folder holds no table of a known format.
+        NotFoundError: the folder has no table of a known format.
     """
     path = path.rstrip("/") or "/"
     found = [
@@ -82,15 +83,15 @@ def open_path(path: str, catalog: Mapping[str, str | None] | None = None) -> Pat
     ]
     if not found:
         known = "_delta_log (Delta), snapshot (Paimon) or _versions (Lance)"
-        raise NotFoundError(f"{path}: no table: expected a folder {known} with files in it")
+        raise NotFoundError(f"{path}: expected a table: a folder {known} with files in it, found none")
     if len(found) > 1:
         formats = " and ".join(table.format for table in found)
-        raise InvalidInputError(f"{path}: expected the table of one format, found folders of {formats}")
+        raise InvalidInputError(f"{path}: expected a table of one format, found folders of {formats}")
     return found[0]
 
 
 class PathTable:
-    """A table that its path names.
+    """A table that is given by its path.
 
     Attributes:
         path: its folder, without a slash at the end.
@@ -99,28 +100,28 @@ class PathTable:
 
     format: ClassVar[str]
     folder: ClassVar[str]
-    """The folder in it that tables of other formats do not have."""
+    """The folder inside the table by which the format is recognised."""
 
     def __init__(self, path: str, catalog: Mapping[str, str | None]) -> None:
         self.path, self.catalog = path, catalog
 
     def schema(self) -> Schema:
-        """The columns as PyIceberg has them."""
+        """The columns as a PyIceberg schema."""
         raise NotImplementedError
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:
-        """Makes another table of this one, or other vectors.
+        """Converts the table or its vectors to another format.
 
         Raises:
-            UnsupportedError: the format cannot be converted so.
+            UnsupportedError: this conversion is not supported.
         """
-        raise UnsupportedError(f"{self.path}: tables of {self.format} are not converted")
+        raise UnsupportedError(f"{self.path}: tables of {self.format} cannot be converted")
 
     def _refuse(self, options: Mapping[str, object], *names: str) -> None:
-        """Refuses options that this format has no meaning for, where they are given.
+        """Refuses options that have no meaning for this format.
 
         Raises:
-            UnsupportedError: names the first of them.
+            UnsupportedError: such an option is given; the message names the first.
         """
         for name in names:
             if options.get(name) not in (None, False, "main"):
@@ -134,7 +135,7 @@ class DeltaPath(PathTable):
     format, folder = "Delta", "_delta_log"
 
     def schema(self) -> Schema:
-        """The columns as PyIceberg has them."""
+        """The columns as a PyIceberg schema."""
         from puffin_fast.delta.read.plan import DeltaTable
 
         return DeltaTable.of(delta().snapshot(self.path)).schema.schema
@@ -146,7 +147,7 @@ class DeltaPath(PathTable):
     def delete_keys(self, keys: Any, on: Any, **commit: Any) -> Any:
         """`puffin_fast.delta.delete_keys`."""
         if on is None:
-            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: give --on")
+            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: expected --on")
         return delta().delete_keys(self.path, keys, on, **self._commit(commit))
 
     def delete_positions(self, deletes: Any, **commit: Any) -> Any:
@@ -173,7 +174,7 @@ class DeltaPath(PathTable):
         )
 
     def deletes(self, **snapshot: Any) -> pa.Table:
-        """The columns of `puffin_fast.iceberg.deletes`, from the log alone."""
+        """The columns of `puffin_fast.iceberg.deletes`; only the log is read."""
         from puffin_fast.delta.read.plan import DeltaTable, plan_files
 
         base = DeltaTable.of(delta().snapshot(self.path, **self._version(snapshot)))
@@ -211,17 +212,17 @@ class DeltaPath(PathTable):
     def upsert(self, data: Any, on: Any, *, update: bool, insert: bool, **commit: Any) -> Any:
         """`puffin_fast.delta.upsert`."""
         if on is None:
-            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: give --on")
+            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: expected --on")
         return delta().upsert(self.path, data, on, update=update, insert=insert, **self._commit(commit))
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """`puffin_fast.delta.to_iceberg`."""
         if target != "iceberg":
             raise UnsupportedError(
-                f"{self.path}: a table of Delta converts --to iceberg, found --to {target}"
+                f"{self.path}: a table of Delta: expected --to iceberg, found --to {target}"
             )
         if name is None:
-            raise InvalidInputError("--to iceberg: give the new table's --name: namespace.name")
+            raise InvalidInputError("--to iceberg: expected the --name of the new table: namespace.name")
         made = delta().to_iceberg(self.path, open_catalog(self.catalog), name)
         return {"table": self.path, "to": target, "name": name, "metadata": made.metadata_location}
 
@@ -242,7 +243,7 @@ class DeltaPath(PathTable):
 
 
 class PaimonPath(PathTable):
-    """A Paimon table; deletes and conversions go through pypaimon."""
+    """A Paimon table; deletes and conversions use pypaimon."""
 
     format, folder = "Paimon", "snapshot"
 
@@ -263,7 +264,9 @@ class PaimonPath(PathTable):
 
         versions = {"paimon-v1": 1, "paimon-v2": 2}
         if target not in versions:
-            raise UnsupportedError(f"{self.path}: a table of Paimon converts --to {' or '.join(versions)}")
+            raise UnsupportedError(
+                f"{self.path}: a table of Paimon: expected --to {' or '.join(versions)}, found --to {target}"
+            )
         done = paimon.convert_vectors(self.path, version=versions[target])
         return {"table": self.path, "to": target, **asdict(done)}
 
@@ -276,7 +279,7 @@ class PaimonPath(PathTable):
         )
 
     def verify(self, **snapshot: Any) -> list[Finding]:
-        """What is wrong with the vectors of a snapshot: the first of it, for reading ends there."""
+        """The first error in the vectors of a snapshot: reading ends there."""
         return _first_finding(partial(self._vectors, snapshot))
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -299,7 +302,7 @@ class LancePath(PathTable):
         )
 
     def verify(self, **snapshot: Any) -> list[Finding]:
-        """What is wrong with the deletion files of a version: the first of it, for reading ends there."""
+        """The first error in the deletion files of a version: reading ends there."""
         return _first_finding(partial(self._vectors, snapshot))
 
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
@@ -310,12 +313,13 @@ class LancePath(PathTable):
 
 
 def delta() -> Any:
-    """The package of Delta tables."""
+    """Imports the package for Delta tables."""
     return import_module("puffin_fast.delta")
 
 
 def _deletes(rows: Iterator[tuple[Any, ...]]) -> pa.Table:
-    """Rows (data file, its rows, path, offset, n_bytes, deleted) in the columns of `puffin_fast.iceberg.deletes`."""
+    """Converts rows (data file, its rows, path, offset, n_bytes, deleted) to the columns of
+    `puffin_fast.iceberg.deletes`."""
     import pyarrow as pa
 
     from puffin_fast.iceberg.maintenance.list_deletes import APPLIES, SCHEMA, VECTOR

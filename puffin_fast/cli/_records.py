@@ -1,6 +1,6 @@
-"""Files of deletion vectors that are no Puffin files: Delta's ``.bin``, Paimon's index files, Lance's deletion files.
+"""Files of deletion vectors other than Puffin: Delta's ``.bin``, Paimon's index files, Lance's deletion files.
 
-A file is known by its first bytes, not by its name.
+The format of a file is recognised by its first bytes, not by its name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from puffin_fast._runtime import open_source
 from puffin_fast.dv import delta, iceberg, lance, paimon
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["VectorFile", "open_vectors"]
+__all__ = ["DeletionVectorFile", "open_vectors"]
 
 RECORDS = "records of Delta or Paimon"
 LANCE = "deletion file of Lance"
@@ -27,12 +27,12 @@ _RECORDS = {
 
 
 @dataclass(frozen=True)
-class VectorFile:
-    """A file of deletion vectors.
+class DeletionVectorFile:
+    """The content of a file of deletion vectors.
 
     Attributes:
         path: of the file.
-        format: which formats have such files.
+        format: `RECORDS` or `LANCE`.
         data: all bytes.
     """
 
@@ -41,7 +41,7 @@ class VectorFile:
     data: bytes
 
     def vectors(self) -> Iterator[dict[str, Any]]:
-        """Yields type, offset, length and content of each vector; an error is content, and a torn end the last one."""
+        """Yields type, offset, length and content of each vector. For damaged bytes, the content is the error."""
         if self.format == LANCE:
             is_arrow = self.data.startswith(lance.ARROW_MAGIC)
             yield self._vector(
@@ -69,8 +69,8 @@ class VectorFile:
         return {"type": name, "offset": offset, "length": length, "content": content}
 
 
-def open_vectors(path: str) -> VectorFile | None:
-    """Reads a file of deletion vectors; None if its first bytes are of no such file, as those of Puffin are not.
+def open_vectors(path: str) -> DeletionVectorFile | None:
+    """Reads a file of deletion vectors; None if the file has another format, such as Puffin.
 
     Raises:
         NotFoundError: there is no such file.
@@ -83,4 +83,4 @@ def open_vectors(path: str) -> VectorFile | None:
             form = LANCE
         else:
             return None
-        return VectorFile(path, form, source.read_at(0, source.size))
+        return DeletionVectorFile(path, form, source.read_at(0, source.size))

@@ -1,4 +1,4 @@
-"""Values as a shell shows them: they can be typed back into a filter, and JSON holds them.
+"""Prints values in a form that a row filter accepts as literals and that JSON can represent.
 
 Numbers are written in full and without separators. Dates, times, timestamps, decimals, UUIDs and binary values have
 the form of the table specification's "JSON single-value serialization": ISO 8601, digits, hexadecimal. Structs are
@@ -22,14 +22,14 @@ __all__ = ["json_value", "rows_of", "shown_value"]
 
 
 def json_value(value: object) -> object:
-    """A value in types that JSON has; NaN and infinities, for which JSON has no form, as text."""
+    """Converts a value to the types of JSON; NaN and infinities, which JSON does not have, become text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, date | time):  # datetime is a date
+    if isinstance(value, date | time):  # datetime is a subclass of date
         return value.isoformat()
     if isinstance(value, Decimal):
         return f"{value:f}"
@@ -41,7 +41,7 @@ def json_value(value: object) -> object:
 
 
 def shown_value(value: object) -> str:
-    """A value as text on a terminal: control characters are escaped, None is empty."""
+    """Converts a value to text for a terminal: control characters are escaped, None is empty."""
     plain = json_value(value)
     if plain is None:
         return ""
@@ -49,7 +49,8 @@ def shown_value(value: object) -> str:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows of a batch as Python values; dates and timestamps, of which Python has fewer, as ISO 8601 text."""
+    """Yields the rows of a batch as Python values. Dates and timestamps become ISO 8601 text, because Python has a
+    smaller range of them."""
     columns = [_values(column) for column in batch.columns]
     for values in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, values, strict=True))
@@ -59,7 +60,7 @@ def _values(column: pa.Array) -> list[Any]:
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return [None if text is None else _iso(text) for text in column.cast(pa.string()).to_pylist()]
-    if pa.types.is_float32(kind):  # 0.1, not the nearest double of the nearest float
+    if pa.types.is_float32(kind):  # 0.1 instead of the nearest float as a double (0.10000000149011612)
         return [None if text is None else float(text) for text in column.cast(pa.string()).to_pylist()]
     if pa.types.is_nested(kind):
         return [_value(scalar) for scalar in column]
@@ -85,7 +86,7 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def _iso(text: str) -> str:
-    """``2024-01-15 00:00:00.000000Z``, as Arrow has it, as ``2024-01-15T00:00:00+00:00``."""
+    """Converts ``2024-01-15 00:00:00.000000Z`` (Arrow) to ``2024-01-15T00:00:00+00:00``."""
     zone = "+00:00" if text.endswith("Z") else ""
     day, _, clock = text.removesuffix("Z").partition(" ")
     if not clock:

@@ -1,7 +1,7 @@
-"""``puffin-fast demo``: the whole way on real rows, from a filter to tables that foreign engines read.
+"""The command ``puffin-fast demo``: deletes rows of real data and verifies the results with other engines.
 
-Load into a v3 table, delete through Spark, delete again on this machine (which merges vectors), and let
-PyIceberg's own scan and DuckDB's Iceberg extension agree with a plain filter of the source after each.
+The rows are loaded into a table of format version 3. One delete runs on Spark, another one on this machine, which
+merges the vectors. After each delete, the rows that PyIceberg and DuckDB read are compared with the source.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ __all__ = ["demo"]
 NAMESPACE = "demo"
 
 WAREHOUSE = "warehouse"
-"""Below the demo's folder: what each run replaces. The sources beside it stay for the next run."""
+"""The folder inside the demo's folder that each run replaces. The source data beside it is used again."""
 
 
 @dataclass
-class Story:
-    """What happened, for the tables and the picture at the end."""
+class Measurements:
+    """The measurements that are printed and drawn at the end."""
 
     stages: list[dict[str, Any]] = field(default_factory=list)
     tables: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
-    def stage(self, name: str, **facts: Any) -> Iterator[dict[str, Any]]:
-        """Times a stage; facts may be added to what it yields."""
-        row = {"stage": name, "table": "", "rows": None, **facts}
+    def stage(self, name: str, **entries: Any) -> Iterator[dict[str, Any]]:
+        """Measures the time of a stage; the caller may add entries to the yielded row."""
+        row = {"stage": name, "table": "", "rows": None, **entries}
         began = time.perf_counter()
         yield row
         row["seconds"] = round(time.perf_counter() - began, 3)
@@ -58,7 +58,7 @@ class Story:
 
 
 def _spark(folder: Path) -> SparkSession:
-    """A local session with quiet logs; the demo owns this process, so it may start one."""
+    """Starts a local session that logs only errors."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
@@ -78,12 +78,12 @@ def _spark(folder: Path) -> SparkSession:
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
-    except Exception as error:  # PySpark's launcher raises its own, a Java that is missing among them
+    except Exception as error:  # PySpark's launcher has exceptions of its own, for example if Java is missing
         raise InvalidInputError(f"Spark did not start (it needs Java 17 or later): {error}") from error
 
 
 def _catalog(folder: Path) -> Catalog:
-    """A catalog in a SQLite file beside its warehouse."""
+    """Opens a catalog in a SQLite file beside its warehouse."""
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ModuleNotFoundError as error:
@@ -94,7 +94,7 @@ def _catalog(folder: Path) -> Catalog:
 
 
 def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
-    """The source as a new v3 table, one append per source file; and how many rows went in."""
+    """Loads the source into a new table, with one append per file; returns the table and the number of rows."""
     from puffin_fast import iceberg
 
     name = f"{NAMESPACE}.{data.name}"
@@ -107,7 +107,7 @@ def _load(catalog: Catalog, data: DataSet) -> tuple[Table, int]:
 
 
 def _vectors(table: Table) -> tuple[int, list[tuple[str, PositionBitmap, int]]]:
-    """How many data files the table has; data file, positions and bytes of each vector."""
+    """Returns the number of data files, and the data file, positions and bytes of each vector."""
     from puffin_fast import iceberg
     from puffin_fast.files import read_vector
 
@@ -116,33 +116,37 @@ def _vectors(table: Table) -> tuple[int, list[tuple[str, PositionBitmap, int]]]:
     for task in tasks:
         if (vector := task.vector) is not None:
             offset, length = vector.content_offset, vector.content_size_in_bytes
-            assert offset is not None  # a vector has both, the plan has checked it
+            assert offset is not None  # the plan has checked that a vector has both
             assert length is not None
             bitmap = read_vector(vector.file_path, offset, length, cardinality=vector.record_count)
             found.append((task.data.file_path, bitmap, length))
     return len(tasks), found
 
 
-def _tell(
-    story: Story, data: DataSet, session: SparkSession, referee: DuckDBPyConnection, catalog: Catalog
+def _run(
+    measured: Measurements,
+    data: DataSet,
+    session: SparkSession,
+    connection: DuckDBPyConnection,
+    catalog: Catalog,
 ) -> None:
-    """One table's way from its source to the proof."""
+    """Loads one table, runs its deletes, and compares the results."""
     from puffin_fast import iceberg, spark
-    from puffin_fast.cli._demo_proof import position_delete_bytes, prove
+    from puffin_fast.cli._demo_check import check_rows, position_delete_bytes
 
-    with story.stage("load", table=data.name) as row:
+    with measured.stage("load", table=data.name) as row:
         table, row["rows"] = _load(catalog, data)
     functions: tuple[tuple[str, Callable[[str], Any]], ...] = (
-        ("Spark", lambda where: spark.delete(session, table, where)),
-        ("this machine", lambda where: iceberg.delete(table, where)),
+        ("Spark", lambda row_filter: spark.delete(session, table, row_filter)),
+        ("this machine", lambda row_filter: iceberg.delete(table, row_filter)),
     )
     done: list[str] = []
-    for erasure, (engine, delete) in zip(data.erasures, functions, strict=True):
-        before = story.tables[-1]["deleted"] if done else 0
-        with story.stage(f"delete {erasure.what} ({engine})", table=data.name) as row:
-            delete(erasure.where)
+    for erased, (engine, delete) in zip(data.deletes, functions, strict=True):
+        before = measured.tables[-1]["deleted"] if done else 0
+        with measured.stage(f"delete {erased.what} ({engine})", table=data.name) as row:
+            delete(erased.row_filter)
             table.refresh()
-        done.append(erasure.where)
+        done.append(erased.row_filter)
         n_files, vectors = _vectors(table)
         deleted = sum(len(bitmap) for _, bitmap, _ in vectors)
         row["rows"] = deleted - before
@@ -152,15 +156,15 @@ def _tell(
         )
         n_bytes = sum(length for _, _, length in vectors)
         other = position_delete_bytes(((path, bitmap) for path, bitmap, _ in vectors), folder)
-        with story.stage(
-            "prove: PyIceberg and DuckDB read what a plain filter keeps", table=data.name
+        with measured.stage(
+            "verify: PyIceberg and DuckDB read the rows of a plain filter", table=data.name
         ) as row:
-            rows = prove(referee, table, data.files, done)
+            rows = check_rows(connection, table, data.files, done)
             row["rows"] = rows["plain filter"]
-        story.tables.append(
+        measured.tables.append(
             {
                 "table": data.name,
-                "after deleting": erasure.what,
+                "after deleting": erased.what,
                 "data files": n_files,
                 "rows left": rows["plain filter"],
                 "deleted": deleted,
@@ -172,24 +176,24 @@ def _tell(
         )
 
 
-def _picture(story: Story, path: Path) -> bool:
-    """Bars of bytes and seconds, if matplotlib is there."""
+def _picture(measured: Measurements, path: Path) -> bool:
+    """Draws bars of bytes and seconds; False if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         return False
     figure = Figure(figsize=(11, 4), layout="constrained")
     sizes, seconds = figure.subplots(1, 2)
-    names = [f"{row['table']}\n{row['after deleting']}" for row in story.tables]
+    names = [f"{row['table']}\n{row['after deleting']}" for row in measured.tables]
     places = range(len(names))
     for shift, key in ((-0.2, "bytes of vectors"), (0.2, "bytes as position deletes")):
-        bars = sizes.bar([p + shift for p in places], [row[key] for row in story.tables], 0.4, label=key)
+        bars = sizes.bar([p + shift for p in places], [row[key] for row in measured.tables], 0.4, label=key)
         sizes.bar_label(bars, fmt="{:,.0f}", fontsize=7)
     sizes.set_xticks(list(places), names, fontsize=7, rotation=20)
     sizes.set_yscale("log")
     sizes.set_title("the same deletes, in bytes")
     sizes.legend(fontsize=7)
-    stages = list(reversed(story.stages))
+    stages = list(reversed(measured.stages))
     bars = seconds.barh(range(len(stages)), [row["seconds"] for row in stages])
     seconds.bar_label(bars, fmt="{:.2f}", fontsize=7)
     seconds.set_yticks(
@@ -221,28 +225,28 @@ def _picture(story: Story, path: Path) -> bool:
 def demo(folder: Path, scale: float) -> Answer:
     """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result."""
     from puffin_fast.cli import _demo_data
-    from puffin_fast.cli._demo_proof import referee
+    from puffin_fast.cli._demo_check import duckdb_with_iceberg
 
     folder = folder.resolve()
     warehouse = folder / WAREHOUSE
     shutil.rmtree(warehouse, ignore_errors=True)
     warehouse.mkdir(parents=True)
-    story = Story()
-    with story.stage("sources"):
+    measured = Measurements()
+    with measured.stage("sources"):
         sets = [_demo_data.flights(folder)]
         if scale:
             sets.append(_demo_data.lineitem(folder, scale))
-    with story.stage("start Spark"):
+    with measured.stage("start Spark"):
         session = _spark(warehouse)
     try:
         catalog = _catalog(warehouse)
-        with referee(warehouse) as connection:
+        with duckdb_with_iceberg(warehouse) as connection:
             for data in sets:
-                _tell(story, data, session, connection, catalog)
+                _run(measured, data, session, connection, catalog)
     finally:
         session.stop()
     title = "deletion vectors, and the same deletes as Parquet position-delete files"
-    text: list[RenderableType] = [grid(story.stages, title="stages"), grid(story.tables, title=title)]
-    if _picture(story, folder / "demo.png"):
+    text: list[RenderableType] = [grid(measured.stages, title="stages"), grid(measured.tables, title=title)]
+    if _picture(measured, folder / "demo.png"):
         text.append(f"picture: {folder / 'demo.png'}")
-    return Answer({"tables": story.tables, "stages": story.stages}, text)
+    return Answer({"tables": measured.tables, "stages": measured.stages}, text)

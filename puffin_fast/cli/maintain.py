@@ -1,4 +1,4 @@
-"""Commands that look after a table's deletes.
+"""Commands that maintain the deletes of a table.
 
 ``report``, ``convert``, ``compact``, ``rewrite``, ``repair``, ``orphan_files``.
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg import RewriteResult
 
 _UNSET = (None, False, "main")
-"""Options of a commit that are not given."""
+"""Values of the options of a commit that are not given."""
 
 __all__ = ["compact", "convert", "orphan_files", "repair", "report", "rewrite"]
 
 
 def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
-    """What a job on delete files did."""
+    """The text for the result of a job on delete files."""
     text: list[RenderableType] = []
     if result.repeated:
-        text.append(f"{name}: {job}: nothing done: snapshot {result.snapshot_id} is of this job")
+        text.append(f"{name}: {job}: nothing done: snapshot {result.snapshot_id} has this job id")
     elif result.snapshot_id is None and not (result.dry_run and _changes(result)):
         text.append(f"{name}: {job}: nothing to do")
     else:
@@ -119,16 +119,16 @@ def convert(
     """
     if target is not None or isinstance(table, PathTable):
         if target is None:
-            raise click.UsageError("a path needs --to")
+            raise click.UsageError("a table given by a path: expected --to")
         if given := [
             name for name, value in {"only": only, "job-id": job_id, **commit}.items() if value not in _UNSET
         ]:
-            raise click.UsageError(f"--to takes no --{given[0].replace('_', '-')}")
+            raise click.UsageError(f"--to cannot be combined with --{given[0].replace('_', '-')}")
         if isinstance(table, PathTable):
             return rows_answer([table.convert(target, name)])
         if target != "delta":
             raise UnsupportedError(
-                f"{name_of(table)}: a table of Iceberg converts --to delta, found --to {target}"
+                f"{name_of(table)}: a table of Iceberg: expected --to delta, found --to {target}"
             )
         location = delta().from_iceberg(table, name, branch=commit["branch"])
         return rows_answer([{"table": name_of(table), "to": target, "name": location}])
@@ -166,7 +166,9 @@ def compact(table: Table, **options: Any) -> Answer:
 @click.command()
 @answers
 @_options.on_table
-@click.option("--row-filter", help="Rewrites only data files that may have such rows (docs/filters.md).")
+@click.option(
+    "--row-filter", help="Rewrites only data files that may have rows of this filter (docs/filters.md)."
+)
 @click.option(
     "--min-deleted",
     type=click.FloatRange(0, 1),
@@ -201,7 +203,7 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     answer = {"table": name, "job": "rewrite", **asdict(result)}
     text: list[RenderableType]
     if result.repeated:
-        text = [f"{name}: rewrite: nothing done: snapshot {result.snapshot_id} is of this job"]
+        text = [f"{name}: rewrite: nothing done: snapshot {result.snapshot_id} has this job id"]
     elif not result.data_files:
         text = [f"{name}: rewrite: nothing to do"]
     else:
@@ -216,7 +218,7 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
 @click.option(
     "--keep-superseded",
     is_flag=True,
-    help="Does not delete the rows that only superseded position deletes delete.",
+    help="Does not restore deletes that are only in superseded position-delete files.",
 )
 @_options.commit
 def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""``inspect`` of a file of deletion vectors, and ``verify`` of one or of a table."""
+"""The commands ``inspect`` (a file of deletion vectors) and ``verify`` (a file or a table)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from puffin_fast.cli import _options
 from puffin_fast.cli._catalog import open_table
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
 from puffin_fast.cli._paths import is_path, open_path, verb
-from puffin_fast.cli._records import VectorFile, open_vectors
+from puffin_fast.cli._records import DeletionVectorFile, open_vectors
 from puffin_fast.cli._values import shown_value
 from puffin_fast.dv import iceberg as vectors
 from puffin_fast.errors import CorruptDataError, PuffinFastError
@@ -45,7 +45,7 @@ def _declared_cardinality(blob: BlobMetadata, path: str) -> int | None:
 
 
 def _examine(reader: PuffinReader, blob: BlobMetadata, path: str) -> dict[str, Any]:
-    """Reads one blob and checks all that its type lets us check.
+    """Reads one blob and makes all checks that its type allows.
 
     Returns:
         ``n_bytes`` after decompression; for a deletion vector also ``cardinality`` and ``containers``, for a theta
@@ -79,7 +79,7 @@ def _describe(index: int, blob: BlobMetadata) -> dict[str, Any]:
 
 
 def _lines(row: Mapping[str, object]) -> dict[str, object]:
-    """A row with the entries of each mapping one below the other."""
+    """A row whose cells have one line for each entry of the mappings."""
     return {
         name: Text("\n".join(f"{printable(key)} = {shown_value(item)}" for key, item in value.items()))
         if isinstance(value, Mapping)
@@ -92,10 +92,10 @@ def _lines(row: Mapping[str, object]) -> dict[str, object]:
 @answers
 @click.argument("file")
 def inspect(file: str) -> Answer:
-    """Prints what a FILE of deletion vectors holds: blobs, properties, containers, sizes.
+    """Prints the content of a FILE of deletion vectors: blobs, properties, containers, sizes.
 
     FILE is a Puffin file, a .bin file of Delta, an index file of Paimon, or a deletion file of Lance (.arrow, .bin).
-    For a damaged blob, the error is printed and the exit code is 0. `verify` has exit code 1 then.
+    For a damaged blob, the error is printed, and the exit code is 0 (of `verify`: 1).
     """
     vectors = open_vectors(file)
     if vectors is not None:
@@ -118,7 +118,7 @@ def inspect(file: str) -> Answer:
     return Answer({**summary, "blobs": blobs}, text)
 
 
-def _inspect_vectors(file: VectorFile) -> Answer:
+def _inspect_vectors(file: DeletionVectorFile) -> Answer:
     summary = {"file": file.path, "file-size-in-bytes": len(file.data), "format": file.format}
     blobs = [{"blob": index, **vector} for index, vector in enumerate(file.vectors())]
     text = [grid([summary]), grid(map(_lines, blobs)) if blobs else f"{file.path}: no deletion vectors"]
@@ -133,26 +133,26 @@ def _inspect_vectors(file: VectorFile) -> Answer:
 def verify(target: str, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET: a file, or a table (namespace.name, or the path of its folder).
 
-    In a Puffin file, everything is checked that `puffin_fast.files.check_vectors` checks; in a file of another
-    format that `inspect` reads, every vector. In an Iceberg table, every vector is compared with the manifest, the
+    For a Puffin file, the checks are those of `puffin_fast.files.check_vectors`. For a file of another format that
+    `inspect` reads, every vector is decoded. In an Iceberg table, every vector is compared with the manifest, the
     footer and the data file; missing, duplicate, dangling, mismatching and superseded deletes are listed. TARGET
     is a file if it ends in .puffin or exists as a file.
 
-    The exit code is 1 if something is wrong. A stale number in the metadata is listed, but is no error.
+    The exit code is 1 if an error is found. A stale number in the metadata is listed, but is not an error.
     """
     catalog = {name: options.pop(name) for name in _options.CATALOG}
     if _is_file(target):
         return _verify_file(target)
     table = open_path(target) if is_path(target) else open_table(target, catalog)
     found = [asdict(finding) for finding in verb(table, "verify")(**options)]
-    title, nothing = f"{target}: {len(found)} findings", f"{target}: nothing wrong found"
+    title, nothing = f"{target}: {len(found)} findings", f"{target}: no errors found"
     return rows_answer(
         found, title=title, nothing=nothing, failed=any(row["kind"] != "stale" for row in found)
     )
 
 
 def _is_file(target: str) -> bool:
-    """Whether a target is a file; one that does not exist is, so that the error names the file."""
+    """Whether a target is a file. True also for a missing .puffin file, so that the error names the file."""
     if target.endswith(".puffin") or Path(target).is_file():
         return True
     if not is_path(target) or Path(target).is_dir():
@@ -177,7 +177,7 @@ def _verify_file(file: str) -> Answer:
         ]
     wrong = sum(row["error"] is not None for row in rows)
     title = f"{file}: {len(rows)} blobs, {wrong or 'nothing'} wrong"
-    return rows_answer(rows, title=title, nothing=f"{file}: no blobs, nothing wrong", failed=wrong > 0)
+    return rows_answer(rows, title=title, nothing=f"{file}: no blobs, no errors found", failed=wrong > 0)
 
 
 def _verified_blobs(file: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``ndv``: how many distinct values the columns of a table have."""
+"""The command ``ndv``: numbers of distinct values of the columns of a table."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def ndv(
         document["collected"] = asdict(result)
         text += list(result.notes)
         if not result.committed:
-            text.append(f"{name}: nothing done: {result.statistics_path} has these columns")
+            text.append(f"{name}: nothing done: {result.statistics_path} already has these columns")
     rows = iceberg.ndv(table, names, **of_snapshot).to_pylist()
     document["columns"] = rows
     title = f"{name}: {len(rows)} columns"
-    nothing = f"{name}: no NDV statistics; --collect makes them"
+    nothing = f"{name}: no NDV statistics; --collect collects them"
     return Answer(document, [*text, grid(rows, title=title) if rows else nothing])

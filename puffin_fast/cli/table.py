@@ -1,4 +1,4 @@
-"""Commands on the rows of one table."""
+"""Commands that read and change the rows of one table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade", "upsert"]
 
 SHOWN = 20
-"""Rows that `scan` shows when ``--limit`` is not given."""
+"""Maximum number of rows that `scan` prints if ``--limit`` is not given."""
 
 case_option = click.option("--case-insensitive", is_flag=True, help="Ignores the case of column names.")
 conflict_option = click.option(
@@ -30,13 +30,14 @@ conflict_option = click.option(
     type=click.Choice(["refuse", "merge"]),
     default="refuse",
     show_default=True,
-    help="What to do if another commit deleted rows of the same data files: refuse, or add its deletes to ours.",
+    help="What to do if another commit deleted rows of the same data files: "
+    "refuse, or merge its deletes with those of this command.",
 )
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def session() -> SparkSession:
-    """The session that the environment describes (spark-defaults.conf, SPARK_REMOTE), else a local one."""
+    """Starts the session that the environment configures (spark-defaults.conf, SPARK_REMOTE), else a local one."""
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
@@ -45,15 +46,15 @@ def session() -> SparkSession:
 
 
 def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: object) -> Answer:
-    """What a job on rows did."""
+    """The text for the result of a job on rows."""
     name = name_of(table)
     counts: dict[str, object] = {"table": name, **facts, **asdict(result)}
     committed = counts.get("snapshot_id", counts.get("version"))
     if counts.get("repeated"):
-        done = "the log has" if committed is None else f"snapshot {committed} is of"
-        text: Any = f"{name}: nothing done: {done} this job"
+        found = "the log" if committed is None else f"snapshot {committed}"
+        text: Any = f"{name}: nothing done: {found} has this job id"
     elif not dry_run and committed is None:
-        text = f"{name}: nothing done: no row to change"
+        text = f"{name}: nothing done: no rows to change"
     else:
         shown = {
             name: round(value, 3) if isinstance(value, float) else value for name, value in counts.items()
@@ -85,10 +86,12 @@ def delete(
         from puffin_fast import spark as on_spark
         from puffin_fast.iceberg.predicate.filters import RowFilter, parse_filter
 
-        # Spark takes text for its SQL; an expression cannot tell a number in text from a date
+        # Spark would read text as its SQL, where number and date literals in text are ambiguous
         RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)
         if isinstance(table, PaimonPath):
-            raise UnsupportedError(f"{table.path}: --spark is there for tables of Iceberg and Delta")
+            raise UnsupportedError(
+                f"{table.path}: --spark expects a table of Iceberg or Delta, found one of {table.format}"
+            )
         where = table.path if isinstance(table, PathTable) else table
         result = on_spark.delete(session(), where, parse_filter(row_filter), **commit)
     else:
@@ -122,7 +125,7 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
 
 @dataclass(frozen=True)
 class _Appended:
-    """What an append did, for the shell."""
+    """The result of an append, for the output."""
 
     snapshot_id: int | None
     rows_appended: int
@@ -137,10 +140,10 @@ class _Appended:
 @conflict_option
 @_options.commit
 def delete_positions(table: Table | PathTable, positions: Path, **commit: Any) -> Answer:
-    """Deletes the rows of TABLE that the file POSITIONS names, in one commit.
+    """Deletes the rows of TABLE at the positions in the file POSITIONS, in one commit.
 
     POSITIONS is a .parquet, .arrow or .csv file with the columns file_path, as in the table's metadata, and pos.
-    `scan --selected-fields _file,_pos` shows both.
+    `scan --selected-fields _file,_pos` prints both.
     """
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField, StringType
@@ -199,7 +202,7 @@ def update(
 ) -> Answer:
     """Sets columns of the rows of TABLE that a filter selects, in one commit.
 
-    The old rows get deletion vectors, the new ones data files of their own.
+    The old rows are deleted by deletion vectors; the new rows are written to new data files.
     """
     from puffin_fast.cli._assignments import typed_values
 
@@ -225,7 +228,7 @@ def upsert(
     """Replaces the rows of TABLE whose key is in the file DATA, and inserts the rows whose key is new.
 
     DATA is a .parquet, .arrow or .csv file with all columns of TABLE. The columns of a CSV file are read in the types
-    of TABLE. Everything is one commit. Rows that are equal already are not replaced.
+    of TABLE. There is one commit. Rows that are equal to the given row are not replaced.
     """
     with _files.rows(data, table.schema()) as rows:
         upsert = verb(table, "upsert")
@@ -313,10 +316,10 @@ def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
     after: int
     if isinstance(table, PathTable):
         before, after = verb(table, "upgrade")(dry_run=dry_run), True
-        what = "deletion vectors are enabled"
+        what = "deletion vectors are already enabled"
     else:
         before = table.metadata.format_version
-        after, what = max(before, 3), f"format version {before}"
+        after, what = max(before, 3), f"it already has format version {before}"
         verb(table, "upgrade")(dry_run=dry_run)
     row = {"table": name, "before": before, "after": after, "dry_run": dry_run}
-    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what} already"])
+    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what}"])

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from puffin_fast._runtime import open_source, split_location
-from puffin_fast._runtime.sink import put_if_absent, renames_end
+from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import NotFoundError
 
 __all__ = ["SnapshotFiles"]
@@ -53,7 +53,7 @@ class SnapshotFiles:
 def _put(path: str, data: bytes) -> bool:
     if not put_if_absent(path, data):
         return False
-    renames_end(path)  # of pypaimon and of Java, which rename over what is there
+    wait_for_renames(path)  # of pypaimon and of Java: their rename would replace the file
     try:
         with open_source(path) as source:
             return source.read_at(0, source.size) == data

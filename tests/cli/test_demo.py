@@ -1,4 +1,4 @@
-"""The demo: it works twice in a row, and its proof would notice a wrong row."""
+"""The demo works twice in a row, and its check detects wrong rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.cli._demo_proof import DisagreementError, position_delete_bytes, prove
+from puffin_fast.cli._demo_check import DisagreementError, check_rows, position_delete_bytes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,7 +40,7 @@ def test_the_demo_works_twice_in_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [["id < 5"], ["id < 5", "id >= 0"]])
-def test_the_proof_notices_rows_that_should_be_gone(
+def test_the_check_detects_rows_that_should_be_deleted(
     shared_catalog: SqlCatalog,
     namespace: str,
     duckdb_iceberg: DuckDBPyConnection,
@@ -52,20 +52,20 @@ def test_the_proof_notices_rows_that_should_be_gone(
     pq.write_table(rows, source)
     table = shared_catalog.create_table(f"{namespace}.t", rows.schema)
     table.append(rows)
-    assert set(prove(duckdb_iceberg, table, [source], ["false"]).values()) == {10}
-    with pytest.raises(DisagreementError, match="PyIceberg reads 10 rows"):
-        prove(duckdb_iceberg, table, [source], wrong)
+    assert set(check_rows(duckdb_iceberg, table, [source], ["false"]).values()) == {10}
+    with pytest.raises(DisagreementError, match=r"PyIceberg: expected [05] rows .* found 10 with"):
+        check_rows(duckdb_iceberg, table, [source], wrong)
 
 
-def test_the_proof_notices_a_row_that_is_there_twice(
+def test_the_check_detects_a_row_that_occurs_twice(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, tmp_path: Path
 ) -> None:
     source = tmp_path / "source.parquet"
     pq.write_table(pa.table({"id": [1, 2, 3]}), source)
     table = shared_catalog.create_table(f"{namespace}.t", pa.schema([("id", pa.int64())]))
     table.append(pa.table({"id": [1, 2, 2]}))
-    with pytest.raises(DisagreementError, match="reads 3 rows with"):
-        prove(duckdb_iceberg, table, [source], ["false"])
+    with pytest.raises(DisagreementError, match="found 3 with"):
+        check_rows(duckdb_iceberg, table, [source], ["false"])
 
 
 def test_position_deletes_are_written_as_iceberg_has_them(tmp_path: Path) -> None:

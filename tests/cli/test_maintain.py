@@ -88,7 +88,7 @@ def test_data_files_are_rewritten(run: Run, many: Options) -> None:
     done = said(run("rewrite", "ns.t", "--job-id", "j", *options))
     assert (done["data_files"], done["rows"]) == (2, before.num_rows)
     assert open_table(many).scan().to_arrow().sort_by("id").equals(before)
-    assert "is of this job" in run("rewrite", "ns.t", "--job-id", "j", *many).output
+    assert "has this job id" in run("rewrite", "ns.t", "--job-id", "j", *many).output
     assert "nothing to do" in run("rewrite", "ns.t", "--row-filter", "id < 0", *many).output
 
 

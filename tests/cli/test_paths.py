@@ -202,11 +202,11 @@ def test_a_table_of_deltalake_takes_deletes_after_upgrade(
         (("ndv", "{table}"), "ndv"),
         (("compact", "{table}"), "compact"),
         (("convert", "{table}", "--to", "paimon-v2"), "--to iceberg"),
-        (("delete", "{table}/../p", "--row-filter", "id = 1", "--spark"), "no table"),
-        (("scan", "{table}/nothing"), "no table"),
-        (("scan", "{table}/_delta_log"), "no table"),
+        (("delete", "{table}/../p", "--row-filter", "id = 1", "--spark"), "expected a table"),
+        (("scan", "{table}/nothing"), "expected a table"),
+        (("scan", "{table}/_delta_log"), "expected a table"),
         (("verify", "{table}/nothing"), "no such file"),
-        (("delete", "{table}/part=p 0", "--row-filter", "id = 1"), "no table"),
+        (("delete", "{table}/part=p 0", "--row-filter", "id = 1"), "expected a table"),
     ],
 )
 def test_errors_are_one_line_and_the_table_stays(

@@ -147,10 +147,10 @@ def test_a_snapshot_id_can_be_pasted_back(run: Run, catalog_options: Options) ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("verify", "ns.t"), "ns.t: nothing wrong found"),
+        (("verify", "ns.t"), "ns.t: no errors found"),
         (("orphan-files", "ns.t"), "ns.t: no orphan files older than 3 days"),
         (("deletes", "ns.t"), "ns.t: no deletes"),
-        (("delete", "ns.t", "--row-filter", "id < 0"), "ns.t: nothing done: no row to change"),
+        (("delete", "ns.t", "--row-filter", "id < 0"), "ns.t: nothing done: no rows to change"),
         (("compact", "ns.t"), "ns.t: compact: nothing to do"),
         (("repair", "ns.t"), "ns.t: repair: nothing to do"),
         (("convert", "ns.t", "--only", "position"), "ns.t: convert position deletes: nothing to do"),
@@ -158,7 +158,7 @@ def test_a_snapshot_id_can_be_pasted_back(run: Run, catalog_options: Options) ->
             ("convert", "ns.t", "--only", "position", "--dry-run"),
             "ns.t: convert position deletes: nothing to do",
         ),
-        (("upgrade", "ns.t"), "ns.t: nothing done: format version 3 already"),
+        (("upgrade", "ns.t"), "ns.t: nothing done: it already has format version 3"),
         (("scan", "ns.t", "--row-filter", "id < 0"), "ns.t: no rows"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_job_that_was_done_before_says_so_in_one_line(run: Run, catalog_option
     arguments = ("delete", "ns.t", "--row-filter", "id = 1", "--job-id", "j", *catalog_options)
     run(*arguments)
     head = open_table(catalog_options).metadata.current_snapshot_id
-    assert run(*arguments).stdout == f"ns.t: nothing done: snapshot {head} is of this job\n"
+    assert run(*arguments).stdout == f"ns.t: nothing done: snapshot {head} has this job id\n"
 
 
 def test_a_dry_run_says_that_nothing_was_written(run: Run, catalog_options: Options) -> None:
@@ -214,7 +214,7 @@ def test_a_database_that_is_no_catalog_stays_as_it_is(run: Run, tmp_path: Path) 
 def test_a_table_that_another_catalog_has_is_found_by_its_name(run: Run, catalog_options: Options) -> None:
     result = run("scan", "ns.t", *catalog_options[2:])
     assert result.exit_code == 1
-    assert "not in catalog 'default'; --catalog and --uri name another" in result.stderr
+    assert "not in catalog 'default'; use --catalog or --uri for another catalog" in result.stderr
 
 
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ class RenamedOver(TableStorage):
         self._rename = lambda: os.replace(temporary, f"{folder}/{name}")
         return True
 
-    def renames_end(self, path: str) -> bool:
+    def wait_for_renames(self, path: str) -> bool:
         self._rename, rename = lambda: None, self._rename
         rename()
-        return super().renames_end(path)
+        return super().wait_for_renames(path)
 
     _rename = staticmethod(lambda: None)
 

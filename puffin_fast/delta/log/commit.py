@@ -268,7 +268,7 @@ class _Attempt:
         """
         path = commit_path(self.version)
         try:
-            if self._storage.put(path, self._content()) and not self._storage.renames_end(path):
+            if self._storage.put(path, self._content()) and not self._storage.wait_for_renames(path):
                 return True
         except PuffinFastError:
             raise

@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO
 from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
 from puffin_fast._runtime.location import errors_of, path_of, resolve
-from puffin_fast._runtime.sink import put_if_absent, renames_end
+from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import MAX_METADATA_BYTES
 
@@ -147,9 +147,9 @@ class TableStorage(FileIO):
         """
         return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
 
-    def renames_end(self, path: str) -> bool:
-        """Waits until no other writer is about to rename its file to a name below the table; see `sink.renames_end`."""
-        return renames_end(f"{self.root}/{path}", filesystem=self.filesystem)
+    def wait_for_renames(self, path: str) -> bool:
+        """Waits until no other writer has a temporary file for a name below the table; see `sink.wait_for_renames`."""
+        return wait_for_renames(f"{self.root}/{path}", filesystem=self.filesystem)
 
     def remove(self, path: str) -> None:
         """Removes a file below the table; one that is not there is fine."""

@@ -1,4 +1,4 @@
-"""What makes the demo believable: foreign engines read what a plain filter of the source keeps."""
+"""Checks the tables of the demo: other engines must read the rows that a plain filter of the source selects."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["DisagreementError", "position_delete_bytes", "prove", "referee"]
+__all__ = ["DisagreementError", "position_delete_bytes", "check_rows", "duckdb_with_iceberg"]
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 """DuckDB's extensions for Iceberg, in the order of their dependencies."""
 
 
 class DisagreementError(PuffinFastError):
-    """A foreign engine's answer is not the plain filter's."""
+    """The rows that another engine reads are not those of the plain filter."""
 
 
 def _module(name: str) -> Any:
@@ -37,11 +37,11 @@ def _module(name: str) -> Any:
 
 
 @contextmanager
-def referee(folder: Path) -> Iterator[DuckDBPyConnection]:
-    """A DuckDB connection with its Iceberg extension from the packages, so that nothing is downloaded.
+def duckdb_with_iceberg(folder: Path) -> Iterator[DuckDBPyConnection]:
+    """Opens a DuckDB connection with the Iceberg extension from installed packages; nothing is downloaded.
 
     Args:
-        folder: where DuckDB may spill what does not fit into its share of memory.
+        folder: for temporary files of DuckDB.
     """
     settings = {"temp_directory": str(folder / "duckdb"), "memory_limit": "3GB"}
     with _module("duckdb").connect(config=settings) as connection:
@@ -52,25 +52,25 @@ def referee(folder: Path) -> Iterator[DuckDBPyConnection]:
         yield connection
 
 
-def prove(
+def check_rows(
     connection: DuckDBPyConnection, table: Table, source: Sequence[Path], deleted: Sequence[str]
 ) -> dict[str, int]:
-    """Compares what foreign engines read with a plain filter of the source, as sets of rows with repeats.
+    """Compares the rows that other engines read with those of a plain filter of the source.
 
-    Rows are counted and their 64-bit hashes, over all columns, summed: order does not matter, a row too many,
-    too few or altered does.
+    The number of rows and the sum of their 64-bit hashes over all columns are compared, so the order of the rows
+    does not matter.
 
     Args:
-        connection: from `referee`.
-        table: the table as it now stands.
-        source: Parquet files that the table was loaded from.
-        deleted: the filters of all deletes so far.
+        connection: from `duckdb_with_iceberg`.
+        table: with its newest metadata.
+        source: the Parquet files with the rows of the table.
+        deleted: the row filters of all deletes so far.
 
     Returns:
-        rows that each engine read.
+        The number of rows that each engine read.
 
     Raises:
-        DisagreementError: when one of them differs in a single row.
+        DisagreementError: an engine reads other rows.
     """
     files = [str(file) for file in source]
     kept = " AND ".join(f"({where}) IS NOT TRUE" for where in deleted)
@@ -86,8 +86,8 @@ def prove(
         rows[engine] = found[0]
         if found != expected:
             raise DisagreementError(
-                f"{engine} reads {found[0]:,} rows with the fingerprint {found[1]:x}: "
-                f"expected the {expected[0]:,} rows of the plain filter with {expected[1]:x}"
+                f"{engine}: expected {expected[0]:,} rows with the hash {expected[1]:x}, "
+                f"found {found[0]:,} with {found[1]:x}"
             )
     connection.unregister("pyiceberg_scan")
     return rows
@@ -96,7 +96,7 @@ def prove(
 def _fingerprint(
     connection: DuckDBPyConnection, relation: str, types: Mapping[str, object]
 ) -> tuple[int, int]:
-    """Number of rows and the sum of their hashes, each column in the source's type."""
+    """Returns the number of rows and the sum of their hashes, with each column in the type of the source."""
     columns = ", ".join(f'CAST("{name}" AS {kind}) AS "{name}"' for name, kind in types.items())
     row = connection.execute(
         f"SELECT count(*), coalesce(sum(hash(r)::HUGEINT), 0) FROM (SELECT {columns} FROM {relation}) AS r"
@@ -106,11 +106,11 @@ def _fingerprint(
 
 
 def position_delete_bytes(vectors: Iterable[tuple[str, PositionBitmap]], folder: Path) -> int:
-    """Bytes of the same deletes as Parquet position-delete files: one per data file, zstd like Iceberg's.
+    """Writes the same deletes as Parquet position-delete files, one per data file, with zstd; returns their bytes.
 
     Args:
         vectors: data file and its deleted positions.
-        folder: where to write them; they stay there, to be looked at.
+        folder: of the files, which are not removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     size = 0
