@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from puffin_fast._runtime import open_source
+from puffin_fast._runtime.location import errors_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec
@@ -88,7 +91,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
 
     Raises:
         NotFoundError: no such dataset or fragment.
-        InvalidInputError: an offset that the fragment does not have.
+        InvalidInputError: an offset that the fragment does not have, or storage that must not be written.
         ConflictError: another commit changed a fragment meanwhile; the dataset is as it was. The deletion file that was
             written stays until pylance's cleanup.
     """
@@ -107,7 +110,8 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
             raise InvalidInputError(
                 f"fragment {number}: offset {bitmap.max()}, but it has {fragment.physical_rows} rows"
             )
-        found = fragment.delete_rows(bitmap.to_numpy().tolist())
+        with _writing(dataset.uri):
+            found = fragment.delete_rows(bitmap.to_numpy().tolist())
         if found is None:
             removed.append(number)
         else:
@@ -116,9 +120,23 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
         return dataset
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
     try:
-        return lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
-    except lance.commit.CommitConflictError as error:
+        with _writing(dataset.uri):
+            return lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+    except _lance("commit").CommitConflictError as error:
         raise ConflictError(f"{dataset.uri}: version {dataset.version} is outdated: {error}") from error
+
+
+@contextmanager
+def _writing(uri: str) -> Iterator[None]:
+    """Raises what the storage said as errors of this package; pylance writes its number into the text."""
+    with errors_of(uri):
+        try:
+            yield
+        except OSError as error:
+            number = re.search(r"\(os error (\d+)\)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), str(error)) from error
 
 
 def _opened(dataset: Any) -> Any:
@@ -132,8 +150,9 @@ def _opened(dataset: Any) -> Any:
         raise NotFoundError(f"{os.fspath(dataset)}: {error}") from error
 
 
-def _lance() -> Any:
+def _lance(module: str = "") -> Any:
+    """pylance, or a module of it, which it does not always import itself."""
     try:
-        return importlib.import_module("lance")
+        return importlib.import_module(f"lance.{module}" if module else "lance")
     except ModuleNotFoundError as error:
         raise MissingExtraError("pylance", extra="lance") from error

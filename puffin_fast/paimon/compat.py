@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._runtime import Source, open_source
+from puffin_fast._runtime.location import errors_of
 from puffin_fast._runtime.patches import Patch
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
@@ -31,7 +32,7 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from puffin_fast.paimon.snapshot_files import SnapshotFiles
+from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
 
 __all__ = ["DataFile", "IndexFile", "Key", "StoredVector", "WorkingTable", "check_version", "patches"]
@@ -278,6 +279,9 @@ class WorkingTable:
             like: the partition.
             bucket: of the data files.
             records: record and cardinality by data file.
+
+        Raises:
+            InvalidInputError: the storage must not be written.
         """
         meta, file_meta = _part("index.deletion_vector_meta", "DeletionVectorMeta"), None
         name = f"index-{uuid.uuid4()}-0"
@@ -288,7 +292,7 @@ class WorkingTable:
             ranges[data_file] = meta(data_file, len(data), length, cardinality)
             data += record
         try:
-            with self._table.file_io.new_output_stream(path) as stream:
+            with errors_of(path), self._table.file_io.new_output_stream(path) as stream:
                 stream.write(bytes(data))
         except BaseException:
             self._table.file_io.delete_quietly(path)
@@ -314,6 +318,7 @@ class WorkingTable:
         Raises:
             ConflictError: another commit changed the same vectors or data files; the table is as it was.
             CommitUnknownError: it is not known whether the commit happened; nothing was removed.
+            InvalidInputError: the storage must not be written; the table is as it was.
         """
         make = _part("write.commit_message", "CommitMessage")
         messages: dict[tuple[Any, ...], Any] = {}
@@ -335,11 +340,19 @@ class WorkingTable:
         commit = self._table.new_batch_write_builder().new_commit()
         files = SnapshotFiles(self._table.file_io)
         publish = commit.file_store_commit.snapshot_commit
-        if isinstance(publish, _part("snapshot.renaming_snapshot_commit", "RenamingSnapshotCommit")):
+        is_ours = isinstance(publish, _part("snapshot.renaming_snapshot_commit", "RenamingSnapshotCommit"))
+        if is_ours:
             publish.file_io = files
         try:
             commit.commit(list(messages.values()))
+        except SnapshotRefusedError as refused:
+            self.discard(added)
+            raise refused.error from None
         except Exception as error:
+            if is_ours and not files.is_tried and (cause := _cause(error)) is not None:
+                self.discard(added)
+                with errors_of(cause.filename or self.path):
+                    raise cause from None
             self._failed(added, error)
         finally:
             commit.close()
@@ -367,6 +380,14 @@ class WorkingTable:
         """Removes index files that no snapshot names."""
         for index in added:
             self._table.file_io.delete_quietly(index.path)
+
+
+def _cause(error: BaseException) -> OSError | None:
+    """What the storage said, where pypaimon raises an error of its own for it."""
+    inner = error.__cause__ or error.__context__
+    if isinstance(error, OSError) or inner is None:
+        return error if isinstance(error, OSError) else None
+    return _cause(inner)
 
 
 def _entry(kind: int, partition: Any, bucket: int, index_file: Any) -> Any:

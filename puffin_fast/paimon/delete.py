@@ -68,7 +68,7 @@ def delete(table: Any, predicate: Any, *, dry_run: bool = False) -> DeleteResult
 
     Raises:
         NotFoundError: no such table or column, or a data file that is gone.
-        InvalidInputError: a predicate that does not parse or fit its columns.
+        InvalidInputError: a predicate that does not parse or fit its columns, or storage that must not be written.
         UnsupportedError: a primary-key table, one without deletion vectors, or a predicate that is not known.
         CorruptDataError: a file that is not what it should be.
         ConflictError: another commit changed the same data files or vectors; the table is as it was.

@@ -13,11 +13,23 @@ from typing import Any
 
 from puffin_fast._runtime import open_source, split_location
 from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
-from puffin_fast.errors import NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 
-__all__ = ["SnapshotFiles"]
+__all__ = ["SnapshotFiles", "SnapshotRefusedError"]
 
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
+
+
+class SnapshotRefusedError(BaseException):
+    """The storage does not let a snapshot be written. No `Exception`, because pypaimon tries again after those.
+
+    Attributes:
+        error: what the storage said.
+    """
+
+    def __init__(self, error: InvalidInputError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class SnapshotFiles:
@@ -28,23 +40,33 @@ class SnapshotFiles:
 
     Attributes:
         written: the number of the snapshot that was written; None if there is none.
+        is_tried: whether a snapshot was to be written.
     """
 
     def __init__(self, file_io: Any) -> None:
         self._file_io = file_io
         self.written: int | None = None
+        self.is_tried = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file_io, name)
 
     def try_to_write_atomic(self, path: str, content: str) -> bool:
-        """Writes a file unless it exists; whether it did."""
+        """Writes a file unless it exists; whether it did.
+
+        Raises:
+            SnapshotRefusedError: the storage is read-only.
+        """
         snapshot = _SNAPSHOT.fullmatch(os.path.basename(path))
+        self.is_tried |= snapshot is not None
         is_local = split_location(path)[0] in ("", "file")
         if snapshot is None or not is_local:
             done = bool(self._file_io.try_to_write_atomic(path, content))
         else:
-            done = _put(str(self._file_io.to_filesystem_path(path)), content.encode())
+            try:
+                done = _put(str(self._file_io.to_filesystem_path(path)), content.encode())
+            except InvalidInputError as error:
+                raise SnapshotRefusedError(error) from error
         if done and snapshot is not None:
             self.written = int(snapshot[1])
         return done

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import PositionBitmap, delta, dv, errors
 from tests.delta.test_delete import alter, commit_of, files_of, ids
 from tests.delta.test_read import change
-from tests.iceberg.faults.test_left_behind import may_mount
+from tests.mounts import may_mount, run_read_only
 
 ROOT = Path(__file__).parents[2]
 Golden = Callable[[str], Path]
@@ -363,18 +360,11 @@ assert ids(table) == before
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a folder read-only")
-def test_a_table_on_read_only_storage_is_read_and_writes_are_refused(golden: Golden, tmp_path: Path) -> None:
+def test_a_table_on_read_only_storage_is_read_and_writes_are_refused(golden: Golden) -> None:
     table = golden("spark_partitioned")
-    script = tmp_path / "script.py"
-    script.write_text(READ_ONLY)
-    mount = f"mount --bind {table} {table} && mount -o remount,ro,bind {table}"
-    command = ["unshare", "-rm", "sh", "-c", f"{mount} && exec {sys.executable} {script} {table}"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     before = state(table)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stderr
     reads = ("scan", "vectors", "to_iceberg")
-    assert done.stdout.splitlines() == [
+    assert run_read_only(table, READ_ONLY, table) == [
         f"done {name}" if name in reads else f"refused {name} True" for name in VERBS
     ]
     assert state(table) == before

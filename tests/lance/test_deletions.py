@@ -16,6 +16,7 @@ import pytest
 from puffin_fast import PositionBitmap, arrow, dv, errors
 from puffin_fast import lance as ours
 from tests.conftest import require_module
+from tests.mounts import may_mount, run_read_only
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "lance"
 
@@ -113,6 +114,25 @@ def test_a_number_of_deleted_rows_that_lies_is_refused(dataset: Any) -> None:
 
 
 # Kills -------------------------------------------------------------------------------------------------------
+
+READ_ONLY = """
+import sys
+from puffin_fast import errors, lance
+print(lance.vectors(sys.argv[1]).num_rows)
+try:
+    lance.delete_positions(sys.argv[1], {0: [1, 2]})
+except errors.InvalidInputError as error:
+    print("Read-only" in str(error) and sys.argv[1] in str(error))
+"""
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a folder read-only")
+@pytest.mark.parametrize("folder", ["", "_versions"])
+def test_a_dataset_on_read_only_storage_is_read_and_deletes_are_refused(folder: str, dataset: Any) -> None:
+    rows = dataset.to_table()
+    assert run_read_only(Path(dataset.uri) / folder, READ_ONLY, dataset.uri) == ["2", "True"]
+    assert dataset.checkout_version(dataset.latest_version).to_table() == rows
+
 
 KILLED = """
 import os, signal, sys

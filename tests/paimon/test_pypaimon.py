@@ -25,6 +25,7 @@ import pytest
 from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
+from tests.mounts import may_mount, run_read_only
 from tests.paimon.test_vectors import rewrite
 
 pytestmark = pytest.mark.pypaimon
@@ -416,6 +417,35 @@ def test_racing_deletes_lose_nothing(catalog: Any, warehouse: Path, accelerated:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(one, range(0, 100, 10))) == [1] * 10
     assert ids(table) == [i for i in range(100) if i % 10]
+
+
+READ_ONLY = """
+import sys
+from puffin_fast import errors, paimon
+from tests.paimon.test_pypaimon import JOBS
+from pathlib import Path
+table = Path(sys.argv[1])
+print(paimon.vectors(table).num_rows)
+for name, job in JOBS.items():
+    try:
+        job(table)
+    except errors.InvalidInputError as error:
+        print(name, "Read-only" in str(error) and str(table) in str(error))
+"""
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a folder read-only")
+@pytest.mark.parametrize("folder", ["", "manifest", "snapshot"])
+def test_a_table_on_read_only_storage_is_read_and_writes_are_refused(folder: str, warehouse: Path) -> None:
+    """pypaimon keeps the manifests of a snapshot that was refused, as it does after each failure."""
+    table = warehouse / "d.db" / "app_mix"
+    before = state(warehouse)
+    found = run_read_only(table / folder, READ_ONLY, table)
+    assert found == ["2", *(f"{name} True" for name in JOBS)]
+    after = state(warehouse)
+    assert {path: data for path, data in after.items() if path in before} == before
+    new = {path.parent.name for path in after.keys() - before.keys()}
+    assert new == ({"manifest"} if folder == "snapshot" else set())
 
 
 def _before(call: Callable[..., Any], other: Callable[[], object]) -> Callable[..., Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog
+from tests.mounts import may_mount
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -243,16 +243,6 @@ other = RacingCatalog("full", uri=f"sqlite:///{disk}/catalog.db", warehouse=f"fi
 print("rows", len(other.load_table("n.t").scan().to_arrow()), len(table.refresh().scan().to_arrow()))
 print("again", VERBS[verb](table) is not None, other.load_table("n.t").metadata == table.metadata)
 """
-
-
-def may_mount() -> bool:
-    """Whether this user may mount a small disk in a namespace of its own."""
-    return (
-        bool(shutil.which("unshare"))
-        and not subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True
-        ).returncode
-    )
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a small disk")

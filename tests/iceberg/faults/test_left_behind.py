@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import METADATA_WRITERS, v3_metadata
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
+from tests.mounts import may_mount
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -118,16 +118,6 @@ for name, verb in VERBS.items():
         print("refused", name, "metadata", files_of(table) == before)
     (disk / "ballast").unlink()
 """
-
-
-def may_mount() -> bool:
-    """Whether this user may mount a small disk in a namespace of its own."""
-    return (
-        bool(shutil.which("unshare"))
-        and not subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True
-        ).returncode
-    )
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a small disk")
