@@ -45,6 +45,8 @@ for _command in (
     maintain.rewrite,
     maintain.repair,
     maintain.orphan_files,
+    maintain.expire_snapshots,
+    maintain.remove_orphan_files,
     statistics.ndv,
     demo.demo,
 ):

@@ -16,8 +16,13 @@ try:
     from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
     from puffin_fast.iceberg.maintenance.compact import compact
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
+    from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
-    from puffin_fast.iceberg.maintenance.orphan_files import orphan_files
+    from puffin_fast.iceberg.maintenance.orphan_files import (
+        RemoveOrphanFilesResult,
+        orphan_files,
+        remove_orphan_files,
+    )
     from puffin_fast.iceberg.maintenance.repair import repair
     from puffin_fast.iceberg.maintenance.report import Report, report
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
@@ -37,11 +42,13 @@ except ModuleNotFoundError as error:
 __all__ = [
     "Acceleration",
     "DeleteResult",
+    "ExpireSnapshotsResult",
     "FileTask",
     "Finding",
     "NdvOverlap",
     "NdvResult",
     "Plan",
+    "RemoveOrphanFilesResult",
     "Report",
     "RewriteDataFilesResult",
     "RewriteResult",
@@ -59,10 +66,12 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "deletes",
+    "expire_snapshots",
     "ndv",
     "ndv_overlap",
     "orphan_files",
     "plan_files",
+    "remove_orphan_files",
     "repair",
     "report",
     "rewrite_data_files",

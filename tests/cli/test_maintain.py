@@ -1,4 +1,4 @@
-"""``report``, ``verify``, ``convert``, ``compact``, ``repair`` and ``orphan-files`` from the shell."""
+"""The commands that maintain tables, from the shell."""
 
 from __future__ import annotations
 
@@ -51,9 +51,13 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
     assert open_table(many).scan().to_arrow().num_rows == 1998
 
 
-@pytest.mark.parametrize(
-    "command", ["report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files"]
-)
+COMMANDS = [
+    "report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files", "expire-snapshots",
+    "remove-orphan-files",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: str) -> None:
     text = run(command, "ns.t", *many)
     assert text.exit_code == 0, text.output
@@ -61,9 +65,7 @@ def test_each_command_prints_a_table_and_json(run: Run, many: Options, command: 
     said(run(command, "ns.t", "--output", "json", *many))
 
 
-@pytest.mark.parametrize(
-    "command", ["report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files"]
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Options, command: str) -> None:
     result = run(command, "ns.other", *catalog_options)
     assert result.exit_code == 1
@@ -120,3 +122,19 @@ def test_unneeded_files_are_listed_once_they_are_old(run: Run, many: Options) ->
     (row,) = said(run("orphan-files", "ns.t", "--older-than", "0", "--output", "json", *many))
     assert row["path"].endswith("orphan.puffin")
     assert orphan.exists()
+
+
+def test_snapshots_expire_and_orphan_files_go(run: Run, many: Options) -> None:
+    at_once = ("--older-than", "0", *many)
+    dry = said(run("expire-snapshots", "ns.t", "--dry-run", "--output", "json", *at_once))
+    assert len(open_table(many).metadata.snapshots) == len(dry["snapshot_ids"]) + 1
+    assert "data files" in run("expire-snapshots", "ns.t", *at_once).output
+    assert len(open_table(many).metadata.snapshots) == 1
+    assert "nothing to do" in run("expire-snapshots", "ns.t", *at_once).output
+    orphan = Path(open_table(many).location().removeprefix("file://")) / "data" / "left.parquet"
+    orphan.write_bytes(b"12345")
+    assert "1 files (5 bytes) to remove" in run("remove-orphan-files", "ns.t", *at_once).output
+    assert orphan.exists()
+    assert "1 files (5 bytes) removed" in run("remove-orphan-files", "ns.t", "--no-dry-run", *at_once).output
+    assert not orphan.exists()
+    assert said(run("verify", "ns.t", "--output", "json", *many)) == []

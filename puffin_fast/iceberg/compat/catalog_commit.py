@@ -1,4 +1,4 @@
-"""One request to the catalog: a new snapshot, a format version or a statistics file, and how it ended.
+"""One request to the catalog: a new snapshot, a format version, a statistics file or an expiry, and how it ended.
 
 | ends with | meaning |
 |---|---|
@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog
@@ -33,6 +33,10 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    RemoveStatisticsUpdate,
     SetSnapshotRefUpdate,
     SetStatisticsUpdate,
     TableRequirement,
@@ -55,12 +59,21 @@ from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit, writes
 from puffin_fast.iceberg.compat.table_updates import (
     AssertFormatVersion,
     AssertLastSequenceNumber,
+    AssertReferences,
     AssertStatistics,
     UpgradeToV3,
+    references_of,
     statistics_path,
 )
 
-__all__ = ["BusyError", "LostRaceError", "commit_snapshot", "commit_statistics", "commit_upgrade"]
+__all__ = [
+    "BusyError",
+    "LostRaceError",
+    "commit_expiry",
+    "commit_snapshot",
+    "commit_statistics",
+    "commit_upgrade",
+]
 
 
 class LostRaceError(ConflictError):
@@ -176,6 +189,52 @@ def commit_statistics(
 
     update = SetStatisticsUpdate(statistics=statistics)  # type: ignore[call-arg]
     _commit(table, (update,), requirements, landed, begun, sent)
+
+
+def commit_expiry(
+    table: Table,
+    snapshot_ids: Collection[int],
+    references: Collection[str],
+    *,
+    begun: Callable[[str], object] = _ignore,
+    sent: Callable[[], object] = _ignore,
+) -> None:
+    """Removes snapshots, their statistics, and branches and tags from a table's metadata.
+
+    Args:
+        table: has the new metadata afterwards.
+        snapshot_ids: ids of snapshots that no other branch or tag points to.
+        references: names of branches and tags.
+        begun, sent: as for `commit_snapshot`.
+
+    Raises:
+        LostRaceError: another commit came first; also one that made, moved or removed a branch or tag, except a new
+            one in a REST catalog.
+        PuffinFastError, CommitUnknownError: as `commit_snapshot`.
+    """
+    base, gone = table.metadata, set(snapshot_ids)
+    updates: list[Any] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in references]
+    for known, update in (
+        (base.statistics, RemoveStatisticsUpdate),
+        (base.partition_statistics, RemovePartitionStatisticsUpdate),
+    ):
+        ids = sorted({file.snapshot_id for file in known} & gone)
+        updates += [update.model_validate({"snapshot-id": snapshot_id}) for snapshot_id in ids]
+    if gone:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}))
+    stated = references_of(base)
+    requirements: tuple[Any, ...] = (AssertReferences(references=stated),)
+    if not isinstance(table.catalog, MetastoreCatalog):
+        requirements = tuple(
+            AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": head})
+            for name, head in stated.items()
+        )
+
+    def landed(metadata: TableMetadata) -> bool | None:
+        left = gone.intersection(snapshot.snapshot_id for snapshot in metadata.snapshots)
+        return None if left or set(references) & metadata.refs.keys() else True
+
+    _commit(table, tuple(updates), requirements, landed, begun, sent)
 
 
 def _commit(

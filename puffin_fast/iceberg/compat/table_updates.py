@@ -16,9 +16,11 @@ from pyiceberg.table.update import (
 __all__ = [
     "AssertFormatVersion",
     "AssertLastSequenceNumber",
+    "AssertReferences",
     "AssertStatistics",
     "UpgradeToV3",
     "next_timestamp_ms",
+    "references_of",
     "statistics_path",
 ]
 
@@ -38,6 +40,28 @@ class AssertLastSequenceNumber(ValidatableTableRequirement):
             raise CommitFailedException(
                 f"last sequence number has changed: expected {self.last_sequence_number}, found {found}"
             )
+
+
+class AssertReferences(ValidatableTableRequirement):
+    """Requires that the table has exactly the given branches and tags: none points to a snapshot that expires.
+
+    Checked by catalogs that run in this process; a REST server checks known references by `AssertRefSnapshotId`.
+    """
+
+    type: str = "assert-references"
+    references: dict[str, int]
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        found = {} if base_metadata is None else references_of(base_metadata)
+        if found != self.references:
+            raise CommitFailedException(
+                f"branches and tags have changed: expected {self.references}, found {found}"
+            )
+
+
+def references_of(metadata: TableMetadata) -> dict[str, int]:
+    """Returns the snapshot id of each branch and tag, by name."""
+    return {name: reference.snapshot_id for name, reference in metadata.refs.items()}
 
 
 class AssertStatistics(ValidatableTableRequirement):

@@ -1,18 +1,21 @@
-"""Lists the orphan files of a table. Removes no file."""
+"""Lists the orphan files of a table, and removes them."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
-from puffin_fast._runtime.arguments import check_integer
+from puffin_fast._runtime.arguments import check_flags, check_integer
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
@@ -20,7 +23,8 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import refresh
-from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manifest
+from puffin_fast.iceberg.maintenance.removal import check_may_remove, remove_all
+from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["needed_files", "orphan_files"]
+__all__ = ["RemoveOrphanFilesResult", "needed_files", "orphan_files", "remove_orphan_files"]
 
 IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
@@ -100,6 +104,60 @@ def orphan_files(
     return pa.table(arrays, schema=SCHEMA)
 
 
+@dataclass(frozen=True)
+class RemoveOrphanFilesResult:
+    """The result of a removal of orphan files.
+
+    Attributes:
+        files: the files that were removed, or would be in a dry run: as `orphan_files` returns them.
+        n_bytes: their size in bytes.
+        not_removed: a sentence for each orphan file that could not be removed.
+        seconds: wall time.
+        dry_run: True if no file was removed.
+    """
+
+    files: pa.Table
+    n_bytes: int = 0
+    not_removed: tuple[str, ...] = ()
+    seconds: float = 0.0
+    dry_run: bool = True
+
+
+def remove_orphan_files(
+    table: Table,
+    *,
+    older_than: timedelta = IN_FLIGHT,
+    threads: int | None = None,
+    dry_run: bool = True,
+) -> RemoveOrphanFilesResult:
+    """Removes the files that `orphan_files` lists; unlike other verbs, only with ``dry_run=False``.
+
+    Args:
+        table, older_than, threads: as `orphan_files`.
+        dry_run: remove nothing, and return what would be removed.
+
+    Raises:
+        InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`.
+        UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
+    """
+    started = time.perf_counter()
+    check_flags(dry_run=dry_run)
+    found = orphan_files(table, older_than=older_than, threads=threads)
+    check_may_remove(table)
+    not_removed: tuple[str, ...] = ()
+    if not dry_run:
+        removed = remove_all(table.io, found["path"].to_pylist(), threads)
+        found = found.filter(pc.is_in(found["path"], pa.array(removed.paths, pa.string())))
+        not_removed = removed.not_removed
+    return RemoveOrphanFilesResult(
+        files=found,
+        n_bytes=pc.sum(found["n_bytes"]).as_py() or 0,
+        not_removed=not_removed,
+        seconds=time.perf_counter() - started,
+        dry_run=dry_run,
+    )
+
+
 def _snapshots_to_keep(table: Table, keep: Iterable[int] | None) -> list[Snapshot]:
     metadata = table.metadata
     for reference in metadata.refs:
@@ -126,22 +184,7 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     found.add(f"{_folder(table.metadata_location)}/version-hint.text")  # of catalogs in a filesystem
-    snapshots = list(snapshots)
-    snapshot_ids = {snapshot.snapshot_id for snapshot in snapshots}
-    for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        if statistics.snapshot_id in snapshot_ids:
-            found.add(statistics.statistics_path)
-    manifests: dict[str, ManifestFile] = {}
-    for snapshot in snapshots:
-        found.add(snapshot.manifest_list)
-        manifests.update((m.path, m) for m in manifests_of(table.io, snapshot))
-
-    def files(manifest: ManifestFile) -> list[str]:
-        return [entry.file_path for entry in read_manifest(table.io, manifest, table.specs(), metrics=False)]
-
-    found |= manifests.keys()
-    for paths in on_threads(files, list(manifests.values()), threads):
-        found.update(paths)
+    found.update(snapshot_files(table, snapshots, threads))
     return found
 
 

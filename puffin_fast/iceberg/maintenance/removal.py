@@ -1,0 +1,91 @@
+"""The removal of files that a table does not need any more."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from puffin_fast._runtime import split_location
+from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+__all__ = ["Removed", "check_may_remove", "inside", "remove_all"]
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What became of files.
+
+    Attributes:
+        paths: the files that were removed.
+        not_removed: a sentence for each file that could not be removed.
+    """
+
+    paths: tuple[str, ...] = ()
+    not_removed: tuple[str, ...] = ()
+
+
+def check_may_remove(table: Table) -> None:
+    """Checks that the table's files may be removed.
+
+    Raises:
+        UnsupportedError: the property ``gc.enabled`` is false: other tables may have the same files.
+    """
+    if table.properties.get("gc.enabled", "true").lower() == "false":
+        raise UnsupportedError(
+            f"{'.'.join(table.name())}: property gc.enabled is false: other tables may need its files, "
+            "so none is removed"
+        )
+
+
+def inside(table: Table, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Splits paths into those below the table's locations and others, each in the given order.
+
+    A path with ``..`` counts as outside.
+    """
+    properties = table.properties
+    places = [table.location(), properties.get("write.data.path"), properties.get("write.metadata.path")]
+    prefixes = tuple(f"{_normalised(place).rstrip('/')}/" for place in places if place)
+    within: list[str] = []
+    outside: list[str] = []
+    for path in paths:
+        own = ".." not in path.split("/") and _normalised(path).startswith(prefixes)
+        (within if own else outside).append(path)
+    return within, outside
+
+
+def _normalised(location: str) -> str:
+    scheme, authority, path = split_location(location)
+    return f"{'' if scheme == 'file' else scheme}:{authority}:{posixpath.normpath('/' + path.lstrip('/'))}"
+
+
+def remove_all(io: FileIO, paths: Sequence[str], threads: int | None) -> Removed:
+    """Removes files. One that does not exist any more counts as removed.
+
+    Args:
+        io: the table's file access.
+        paths: the files.
+        threads: number of files removed at a time; the number of processors by default.
+    """
+
+    def remove(path: str) -> str | None:
+        try:
+            with interruptible():
+                io.delete(path)
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            return f"{path}: {error}"
+        return None
+
+    answers = list(zip(paths, on_threads(remove, paths, threads), strict=True))
+    return Removed(
+        tuple(path for path, error in answers if error is None), tuple(e for _, e in answers if e is not None)
+    )

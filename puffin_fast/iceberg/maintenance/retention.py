@@ -1,0 +1,155 @@
+"""Which snapshots, branches and tags of a table expire.
+
+Source: the table specification, "Snapshot Retention Policy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.plan.files import snapshot_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["Expiry", "Retention", "chosen"]
+
+FIVE_DAYS_MS = 432_000_000
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What expires.
+
+    Attributes:
+        snapshot_ids: ids of snapshots, in the order of the metadata.
+        references: names of branches and tags.
+    """
+
+    snapshot_ids: tuple[int, ...] = ()
+    references: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.snapshot_ids or self.references)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long snapshots, branches and tags are kept, unless a branch or tag has values of its own.
+
+    Attributes:
+        max_snapshot_age_ms: a branch keeps younger snapshots.
+        min_snapshots_to_keep: a branch keeps at least this number of snapshots.
+        max_ref_age_ms: branches other than main, and tags, are kept while their snapshot is younger; None: always.
+    """
+
+    max_snapshot_age_ms: int
+    min_snapshots_to_keep: int
+    max_ref_age_ms: int | None
+
+    @classmethod
+    def of(
+        cls, properties: Mapping[str, str], *, older_than: timedelta | None, retain_last: int | None
+    ) -> Retention:
+        """Returns the retention of a table.
+
+        Args:
+            properties: of the table; those that begin with ``history.expire.`` are read.
+            older_than, retain_last: replace the properties of age and number.
+
+        Raises:
+            InvalidInputError: a property is not a positive integer.
+        """
+        age = _property(properties, "max-snapshot-age-ms", FIVE_DAYS_MS)
+        keep = _property(properties, "min-snapshots-to-keep", 1)
+        return cls(
+            max_snapshot_age_ms=age if older_than is None else older_than // MILLISECOND,
+            min_snapshots_to_keep=keep if retain_last is None else retain_last,
+            max_ref_age_ms=_property(properties, "max-ref-age-ms", 0) or None,
+        )
+
+    def expired(self, metadata: TableMetadata, now_ms: int) -> Expiry:
+        """Returns what expires at a time, in milliseconds since 1970.
+
+        Raises:
+            CorruptDataError: a branch or tag points to a snapshot that does not exist.
+        """
+        retained: set[int] = set()
+        history: set[int] = set()
+        references = []
+        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        for name, reference in metadata.refs.items():
+            ancestors = _ancestors(known, snapshot_of(metadata, name))
+            if name != MAIN_BRANCH and self._is_expired(reference, ancestors, now_ms):
+                references.append(name)
+                continue
+            history.update(ancestors)
+            if reference.snapshot_ref_type == SnapshotRefType.BRANCH:
+                retained.update(self._kept(reference, ancestors, now_ms))
+            else:
+                retained.add(reference.snapshot_id)
+        youngest_expired = now_ms - self.max_snapshot_age_ms
+        for snapshot in metadata.snapshots:
+            if snapshot.snapshot_id not in history and snapshot.timestamp_ms >= youngest_expired:
+                retained.add(snapshot.snapshot_id)
+        ids = (snapshot.snapshot_id for snapshot in metadata.snapshots)
+        return Expiry(tuple(id for id in ids if id not in retained), tuple(references))
+
+    def _is_expired(self, reference: SnapshotRef, ancestors: Mapping[int, int], now_ms: int) -> bool:
+        longest = reference.max_ref_age_ms or self.max_ref_age_ms
+        return longest is not None and now_ms - ancestors[reference.snapshot_id] > longest
+
+    def _kept(self, reference: SnapshotRef, ancestors: Mapping[int, int], now_ms: int) -> list[int]:
+        oldest = now_ms - (reference.max_snapshot_age_ms or self.max_snapshot_age_ms)
+        least = reference.min_snapshots_to_keep or self.min_snapshots_to_keep
+        kept: list[int] = []
+        for snapshot_id, timestamp_ms in ancestors.items():
+            if len(kept) >= least and timestamp_ms < oldest:
+                break
+            kept.append(snapshot_id)
+        return kept
+
+
+def chosen(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Expiry:
+    """Returns the expiry of given snapshots.
+
+    Raises:
+        NotFoundError: there is no such snapshot.
+        InvalidInputError: a branch or tag points to one.
+    """
+    known = [snapshot.snapshot_id for snapshot in metadata.snapshots]
+    if missing := set(snapshot_ids).difference(known):
+        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(known)} others")
+    for name, reference in metadata.refs.items():
+        if reference.snapshot_id in snapshot_ids:
+            raise InvalidInputError(
+                f"snapshot_ids: {reference.snapshot_id} is the snapshot of {reference.snapshot_ref_type.value} {name}: "
+                "expected snapshots that no branch or tag points to"
+            )
+    return Expiry(tuple(snapshot_id for snapshot_id in known if snapshot_id in snapshot_ids))
+
+
+def _property(properties: Mapping[str, str], name: str, default: int) -> int:
+    name = f"history.expire.{name}"
+    text = properties.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or (name in properties and not int(text)):
+        raise InvalidInputError(f"property {name}: expected a positive integer, found {text!r}")
+    return int(text)
+
+
+def _ancestors(known: Mapping[int, Snapshot], snapshot: Snapshot | None) -> dict[int, int]:
+    """Returns the timestamps of a snapshot and its ancestors, by id, newest first."""
+    found: dict[int, int] = {}
+    while snapshot is not None and snapshot.snapshot_id not in found:
+        found[snapshot.snapshot_id] = snapshot.timestamp_ms
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else known.get(parent)
+    return found

@@ -1,0 +1,285 @@
+"""Expired snapshots leave the metadata, and only the files that nothing else needs leave the storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import iceberg
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.maintenance import expire_snapshots as module
+from tests.iceberg.conftest import local
+
+NOW = timedelta()
+AT_ONCE = timedelta(seconds=-5)
+
+
+def files(table: Table) -> set[Path]:
+    return {path for path in local(table.location()).rglob("*") if path.is_file() and path.suffix != ".json"}
+
+
+def ids(table: Table) -> list[int]:
+    return [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+
+
+def rows(table: Table) -> list[int]:
+    found: list[int] = sorted(iceberg.scan(table).to_arrow()["id"].to_pylist())
+    return found
+
+
+@pytest.fixture
+def table(racing: SqlCatalog) -> Table:
+    """Six snapshots: two appends, two deletes, a rewrite and another delete."""
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    for first in (0, 100):
+        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+    iceberg.delete(table, "id < 60")
+    iceberg.collect_ndv(table)
+    iceberg.delete(table, "id > 190")
+    iceberg.rewrite_data_files(table, min_deleted=0.5, min_file_size=0)
+    iceberg.delete(table, "id = 70")
+    return table
+
+
+def test_all_but_the_head_expire_and_no_file_is_left_behind(
+    table: Table, duckdb_iceberg: duckdb.DuckDBPyConnection
+) -> None:
+    before, live = files(table), rows(table)
+    dry = iceberg.expire_snapshots(table, older_than=NOW, dry_run=True)
+    assert (files(table), len(ids(table))) == (before, 6)
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert len(done.snapshot_ids) == 5
+    assert ids(table) == [table.metadata.current_snapshot_id]
+    assert (dry.n_bytes, dry.data_files, dry.manifests) == (done.n_bytes, done.data_files, done.manifests)
+    assert (done.data_files, done.delete_files, done.manifest_lists, done.statistics_files) == (1, 1, 5, 1)
+    assert done.not_removed == ()
+    removed = (
+        done.data_files + done.delete_files + done.manifests + done.manifest_lists + done.statistics_files
+    )
+    assert len(before) - len(files(table)) == removed
+    assert rows(table) == live
+    assert iceberg.verify(table) == []
+    assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
+    scanned = duckdb_iceberg.execute(f"select id from iceberg_scan('{table.metadata_location}') order by id")
+    assert [id for (id,) in scanned.fetchall()] == live
+    assert not iceberg.expire_snapshots(table, older_than=NOW).snapshot_ids
+
+
+def test_every_snapshot_that_stays_can_be_read(table: Table) -> None:
+    was = {id: sorted(iceberg.scan(table, snapshot_id=id).to_arrow()["id"].to_pylist()) for id in ids(table)}
+    for keep in (4, 2, 1):
+        iceberg.expire_snapshots(table, older_than=NOW, retain_last=keep)
+        assert len(ids(table)) == keep
+        for id in ids(table):
+            assert sorted(iceberg.scan(table, snapshot_id=id).to_arrow()["id"].to_pylist()) == was[id]
+
+
+def test_branches_and_tags_keep_their_snapshots_until_their_own_age(table: Table) -> None:
+    first, second, third, *_ = ids(table)
+    with iceberg.v3_metadata(table.catalog), table.manage_snapshots() as manage:
+        manage.create_tag(first, "kept")
+        manage.create_tag(second, "old", max_ref_age_ms=1)
+        manage.create_branch(third, "audit", min_snapshots_to_keep=2)
+    was = rows(table)
+    time.sleep(0.01)
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert done.references == ("old",)
+    assert set(ids(table)) == {first, second, third, table.metadata.current_snapshot_id}
+    assert "old" not in table.refs()
+    assert iceberg.scan(table, tag="kept").count() == 100
+    assert iceberg.scan(table, branch="audit").count() == 140
+    assert rows(table) == was
+
+
+def test_the_properties_of_the_table_are_the_default(table: Table) -> None:
+    assert not iceberg.expire_snapshots(table).snapshot_ids  # five days
+    with iceberg.v3_metadata(table.catalog), table.transaction() as change:
+        change.set_properties(
+            {"history.expire.max-snapshot-age-ms": "1", "history.expire.min-snapshots-to-keep": "3"}
+        )
+    time.sleep(0.01)
+    assert len(iceberg.expire_snapshots(table).snapshot_ids) == 3
+    assert len(ids(table)) == 3
+
+
+def test_given_snapshots_expire_and_no_others(table: Table) -> None:
+    chosen, live = ids(table)[1:3], rows(table)
+    assert iceberg.expire_snapshots(table, snapshot_ids=chosen).snapshot_ids == tuple(chosen)
+    assert len(ids(table)) == 4
+    assert rows(table) == live
+
+
+def test_files_elsewhere_are_not_removed(racing: SqlCatalog, tmp_path: Path) -> None:
+    foreign = tmp_path / "other" / "f.parquet"
+    foreign.parent.mkdir()
+    rows_of_it = pa.table({"id": range(10)})
+    pq.write_table(rows_of_it, foreign)
+    racing.create_namespace_if_not_exists("n")
+    table = racing.create_table("n.v2", rows_of_it.schema, properties={"format-version": "2"})
+    table.add_files([f"file://{foreign}"])
+    iceberg.delete(table, "id < 5")
+    iceberg.rewrite_data_files(table, min_deleted=0.05, min_file_size=0)
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert foreign.exists()
+    assert [str(foreign) in sentence for sentence in done.not_removed] == [True]
+    assert (done.data_files, done.delete_files, rows(table)) == (0, 1, [5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"older_than": 3}, InvalidInputError, "older_than: expected a timedelta"),
+        ({"older_than": timedelta(-1)}, InvalidInputError, "older_than: expected a timedelta that is not"),
+        ({"retain_last": 0}, InvalidInputError, "retain_last"),
+        ({"snapshot_ids": "12"}, InvalidInputError, "snapshot_ids: expected ids"),
+        ({"snapshot_ids": [True]}, InvalidInputError, "snapshot_ids"),
+        ({"snapshot_ids": [1]}, NotFoundError, "no snapshot 1"),
+        ({"snapshot_ids": [1], "retain_last": 1}, InvalidInputError, "expected neither"),
+        ({"dry_run": "no"}, InvalidInputError, "dry_run"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    table: Table, arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    before = files(table)
+    with pytest.raises(error, match=text):
+        iceberg.expire_snapshots(table, **arguments)
+    assert (files(table), len(ids(table))) == (before, 6)
+
+
+def test_the_snapshot_of_a_branch_or_tag_is_refused(table: Table) -> None:
+    with iceberg.v3_metadata(table.catalog), table.manage_snapshots() as manage:
+        manage.create_tag(ids(table)[0], "release")
+    for id, text in ((ids(table)[0], "tag release"), (ids(table)[-1], "branch main")):
+        with pytest.raises(InvalidInputError, match=text):
+            iceberg.expire_snapshots(table, snapshot_ids=[id])
+
+
+@pytest.mark.parametrize("verb", [iceberg.expire_snapshots, iceberg.remove_orphan_files])
+def test_a_table_that_shares_its_files_is_refused(table: Table, verb: Any) -> None:
+    with iceberg.v3_metadata(table.catalog), table.transaction() as change:
+        change.set_properties({"gc.enabled": "false"})
+    with pytest.raises(UnsupportedError, match=r"gc\.enabled"):
+        verb(table)
+
+
+def test_wrong_properties_are_refused(table: Table) -> None:
+    with iceberg.v3_metadata(table.catalog), table.transaction() as change:
+        change.set_properties({"history.expire.min-snapshots-to-keep": "many"})
+    with pytest.raises(InvalidInputError, match="expected a positive integer, found 'many'"):
+        iceberg.expire_snapshots(table)
+
+
+def test_a_missing_manifest_of_a_snapshot_that_stays_changes_nothing(table: Table) -> None:
+    head = table.current_snapshot()
+    assert head is not None
+    local(head.manifests(table.io)[0].manifest_path).unlink()
+    before = files(table)
+    with pytest.raises(NotFoundError):
+        iceberg.expire_snapshots(table, older_than=NOW)
+    assert (files(table), len(ids(table))) == (before, 6)
+
+
+def test_a_missing_manifest_list_of_an_expired_snapshot_is_said(table: Table) -> None:
+    local(table.metadata.snapshots[0].manifest_list).unlink()
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert len(ids(table)) == 1
+    assert "not listed" in done.not_removed[0]
+
+
+def test_a_tag_made_meanwhile_keeps_its_snapshot(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, commit = ids(table)[0], module.commit_expiry
+    other = table.catalog.load_table("n.t")
+
+    def tagged_first(*arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(module, "commit_expiry", commit)
+        with iceberg.v3_metadata(other.catalog), other.manage_snapshots() as manage:
+            manage.create_tag(first, "late")
+        commit(*arguments, **options)
+
+    monkeypatch.setattr(module, "commit_expiry", tagged_first)
+    iceberg.expire_snapshots(table, older_than=NOW)
+    assert set(ids(table)) == {first, table.metadata.current_snapshot_id}
+    assert iceberg.scan(table, tag="late").count() == 100
+
+
+def test_commits_that_always_come_first_leave_everything(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, commit = table.catalog.load_table("n.t"), module.commit_expiry
+    with iceberg.v3_metadata(other.catalog), other.transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
+
+    def beaten(*arguments: Any, **options: Any) -> None:
+        iceberg.append(other, pa.table({"id": [1000]}))
+        commit(*arguments, **options)
+
+    monkeypatch.setattr(module, "commit_expiry", beaten)
+    with pytest.raises(ConflictError):
+        iceberg.expire_snapshots(table, older_than=NOW)
+    assert len(ids(other.refresh())) == 8
+    assert iceberg.verify(other) == []
+
+
+def test_orphan_files_are_removed_only_when_asked(table: Table) -> None:
+    orphan = local(table.location()) / "data" / "left.parquet"
+    orphan.write_bytes(b"12345")
+    live = files(table) - {orphan}
+    dry = iceberg.remove_orphan_files(table, older_than=AT_ONCE)
+    assert (dry.files["path"].to_pylist(), dry.n_bytes, dry.dry_run) == ([f"file://{orphan}"], 5, True)
+    assert orphan.exists()
+    assert iceberg.remove_orphan_files(table, dry_run=False).files.num_rows == 0  # younger than three days
+    done = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    assert (done.files.num_rows, done.n_bytes, done.not_removed) == (1, 5, ())
+    assert files(table) == live
+    assert iceberg.verify(table) == []
+
+
+def until_done(job: Callable[[], Any]) -> None:
+    """Repeats a job that fails because a manifest list that it reads expires: nothing was committed."""
+    while True:
+        with suppress(NotFoundError):
+            job()
+            return
+
+
+def test_beside_writers_no_live_file_is_removed(table: Table) -> None:
+    catalog, expected = table.catalog, set(rows(table))
+
+    def write(number: int) -> None:
+        own = catalog.load_table("n.t")
+        for first in range(1000 * (number + 1), 1000 * (number + 1) + 60, 10):
+            until_done(partial(iceberg.append, own, pa.table({"id": range(first, first + 10)})))
+            until_done(
+                partial(iceberg.delete, own, f"id >= {first} and id < {first + 3}", on_conflict="merge")
+            )
+            expected.update(range(first + 3, first + 10))
+
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write, number) for number in range(2)]
+        expired = 0
+        while not all(writer.done() for writer in writers):
+            with suppress(ConflictError):
+                expired += len(
+                    iceberg.expire_snapshots(table, older_than=timedelta(seconds=0.2)).snapshot_ids
+                )
+        for writer in writers:
+            writer.result()
+    assert expired
+    assert iceberg.verify(table) == []
+    assert set(rows(table)) == expected
+    iceberg.expire_snapshots(table, older_than=NOW)
+    assert set(rows(table)) == expected
