@@ -50,7 +50,7 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'
 	$(NEWEST)/bin/python -m pytest $(PARALLEL) -m "spark and not jar" $(args)
 
-test-paimon: $(PAIMON)/.installed  ## the tests of Paimon tables through pypaimon, which needs an older PyArrow
+test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through pypaimon, which needs an older PyArrow
 	@$(PAIMON)/bin/python -c 'from importlib.metadata import version; print("pypaimon", version("pypaimon"))'
 	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon $(args)
 

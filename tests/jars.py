@@ -5,6 +5,7 @@
     <cache>/spark-<fingerprint>/*.jar    Iceberg's runtime for Spark and the SQLite driver
     <cache>/rest-<fingerprint>/*.jar     Iceberg's own REST catalog server
     <cache>/delta-<fingerprint>/*.jar    Delta for Spark
+    <cache>/paimon-<fingerprint>/*.jar   Paimon
 
 A fingerprint covers the coordinates, so that a changed version is a new folder; a folder appears by one
 rename after everything is in it, so that a half-finished fetch is never taken for a full one.
@@ -42,7 +43,14 @@ REST = (
 
 DELTA = (f"io.delta:delta-spark_{SPARK_SERIES}_2.13:4.4.0",)
 
-SETS = {"spark": SPARK, "rest": REST, "delta": DELTA}
+PAIMON = (
+    "org.apache.paimon:paimon-bundle:1.4.2",
+    "org.apache.hadoop:hadoop-client-api:3.4.1",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+
+SETS = {"spark": SPARK, "rest": REST, "delta": DELTA, "paimon": PAIMON}
 
 
 def cache() -> Path:
