@@ -1,7 +1,7 @@
 """Delta tables with deletion vectors, side by side: a script of its own, JSON on standard output.
 
     python -m benchmarks.bench_delta                     all jobs at full size
-    python -m benchmarks.bench_delta --only plan         the jobs whose name holds this
+    python -m benchmarks.bench_delta --only plan         the jobs whose name holds this; given twice, both
     python -m benchmarks.bench_delta --share 0.1         a tenth of the rows and of the planned files
 
 Contenders take turns in one process; `cpu` is what targets are about. deltalake and Polars hang on tables of more than
@@ -19,6 +19,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,15 @@ TINY_ROWS = 100
 PLANNED = 100_000
 PER_COMMIT = 10_000
 ROWS_PER_PLANNED = 40_000
+JOBS = (
+    "Delta scan, 10 files",
+    *(f"Delta scan, {n} files" for n in MANY),
+    "Delta scan, 1000 tiny files",
+    "Delta plan",
+    "Delta plan, a filter",
+    "Delta delete",
+)
+"""The names of all jobs."""
 DUCKDB, DELTALAKE, POLARS, LISTING = "DuckDB", "deltalake", "Polars", "deltalake, files only"
 SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int32())])
 
@@ -268,7 +278,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--share", type=float, default=1.0, help="of the rows and of the planned files")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="the jobs whose name holds this")
+    parser.add_argument("--only", action="append", default=[], help="the jobs whose name holds this")
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
     folder, rounds = options.folder.resolve(), options.rounds
@@ -283,26 +293,22 @@ def main() -> None:
         def plan_of(*, filtered: bool) -> Contenders:
             return plan_job(duckdb, planned_table(folder, n_planned), n_planned, filtered=filtered)
 
-        jobs: dict[str, tuple[Callable[[], Contenders], dict[str, float]]] = {
-            "Delta scan, 10 files": (lambda: scan_of(FILES, n_rows, others=True), ahead),
-            **{
-                f"Delta scan, {n} files": (lambda n=n: scan_of(n, n_rows), ahead)  # type: ignore[misc]
-                for n in MANY
-            },
-            "Delta scan, 1000 tiny files": (lambda: scan_of(MANY[0], MANY[0] * TINY_ROWS), ahead),
-            "Delta plan": (lambda: plan_of(filtered=False), {**ahead, LISTING: 1.0}),
-            "Delta plan, a filter": (lambda: plan_of(filtered=True), ahead),
-            "Delta delete": (
-                lambda: delete_job(
-                    folder / "deletes", rows_table(folder, FILES, n_rows, deleted=0), rounds + 1
-                ),
-                {DELTALAKE: 20.0},
-            ),
-        }
+        def delete() -> Contenders:
+            table = rows_table(folder, FILES, n_rows, deleted=0)
+            return delete_job(folder / "deletes", table, rounds + 1)
+
+        makers: list[tuple[Callable[[], Contenders], dict[str, float]]] = [
+            (lambda: scan_of(FILES, n_rows, others=True), ahead),
+            *((partial(scan_of, n, n_rows), ahead) for n in MANY),
+            (lambda: scan_of(MANY[0], MANY[0] * TINY_ROWS), ahead),
+            (lambda: plan_of(filtered=False), {**ahead, LISTING: 1.0}),
+            (lambda: plan_of(filtered=True), ahead),
+            (delete, {DELTALAKE: 20.0}),
+        ]
         found = {
             name: measure_job(name, make(), rounds, targets)
-            for name, (make, targets) in jobs.items()
-            if options.only in name
+            for name, (make, targets) in zip(JOBS, makers, strict=True)
+            if all(word in name for word in options.only)
         }
     report(found, options.into)
 

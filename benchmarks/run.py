@@ -10,7 +10,7 @@ cases of two threads need two free cores; beside other work, ``chrt -f 5 python 
 them two.
 
 Cases whose name holds ``NDV`` are those of `bench_theta` on a table; they need Iceberg's jar for Spark and take
-minutes.
+minutes. Those whose name holds ``Delta`` are the jobs of `bench_delta`. Both stand in ``tables.json``.
 
 The part ``portable`` runs the cases that have targets once more in a process whose kernels are held to the
 portable C path; half of each target is asked of it.
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import benchmarks
+from benchmarks.bench_delta import JOBS as DELTA_JOBS
 from benchmarks.machine import machine
 from benchmarks.rounds import OURS
 from benchmarks.timing import Case, Result, measure
@@ -135,13 +136,31 @@ def _portable(words: list[str]) -> dict[str, Any]:
 
 
 def ndv(out: Path, *, quick: bool) -> list[dict[str, Any]]:
-    """NDV statistics of a table, in a process that may start Spark; the results stand in ``tables.json``."""
-    written = out / "tables.json"
+    """NDV statistics of a table, in a process that may start Spark."""
     options = ["--scale", "0.05", "--rounds", "1"] if quick else []
-    command = [sys.executable, "-m", "benchmarks.bench_theta", "--into", str(written), *options]
+    return _jobs("bench_theta", options, out, quick=quick, wanted=lambda name: name.startswith(NDV))
+
+
+def delta(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
+    """The jobs of Delta tables whose names hold all words, in a process that loads their engines."""
+    names = {name for name in DELTA_JOBS if all(word in name for word in words)}
+    if not names:
+        return []
+    print("\n=== Delta tables", flush=True)
+    options = ["--share", "0.01", "--rounds", "1", "--folder", str(out / "delta-quick")] if quick else []
+    options += [part for word in words for part in ("--only", word)]
+    return _jobs("bench_delta", options, out, quick=quick, wanted=names.__contains__)
+
+
+def _jobs(
+    module: str, options: list[str], out: Path, *, quick: bool, wanted: Callable[[str], bool]
+) -> list[dict[str, Any]]:
+    """The jobs of a module that is run as a script; its results stand in ``tables.json``."""
+    written = out / "tables.json"
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--into", str(written), *options]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
-        return [{"job": NDV, "workload": "lineitem", "error": "no result"}]
-    jobs = {name: job for name, job in json.loads(written.read_text()).items() if name.startswith(NDV)}
+        return [{"job": module, "workload": "tables", "error": "no result"}]
+    jobs = {name: job for name, job in json.loads(written.read_text()).items() if wanted(name)}
     return [
         {"job": name, "workload": "", **job, **({"targets": []} if quick else {})}
         for name, job in jobs.items()
@@ -200,6 +219,8 @@ def main() -> None:
     if not options.part and all(word in NDV for word in options.words):
         print(f"\n=== {NDV} of lineitem", flush=True)
         on_tables = ndv(out, quick=options.quick)
+    if not options.part:
+        on_tables += delta(out, options.words, quick=options.quick)
     if not options.part:
         from benchmarks import plots
 
