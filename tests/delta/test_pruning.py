@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
+from pyiceberg.types import LongType
 
 from puffin_fast import delta
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.iceberg.predicate.filters import RowFilter
 
 STATISTICS: dict[str, dict[str, Any]] = {
@@ -102,3 +105,19 @@ def test_bounds_of_all_files_leave_out_what_those_of_each_file_do(
 def test_partition_values_leave_out_files(row_filter: str, left: set[str], table: Path) -> None:
     found = {Path(task.data.file_path).name for task in delta.scan(table, row_filter).tasks()}
     assert found == left
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_statistics_may_have_line_feeds_and_may_be_missing_in_any_chunk(indent: int | None) -> None:
+    """What writers indent is longer than a block of Arrow's reader, which ends at a line feed."""
+    texts: list[str | None] = [
+        json.dumps({"minValues": {"i": n}, "maxValues": {"i": n + 5}, "nullCount": {"i": 0}}, indent=indent)
+        for n in range(20_000)
+    ]
+    texts[7], texts[9], texts[19_000] = None, "", "{}"
+    stats = pa.chunked_array([texts[:9], [], texts[9:10], texts[10:]], pa.string())
+    found = Statistics.of(stats, {1: (("i",), LongType())}, "table")
+    expected = [None if n in (7, 9, 19_000) else n for n in range(20_000)]
+    assert found.lower[1].to_pylist() == expected
+    assert found.upper[1].to_pylist() == [None if n is None else n + 5 for n in expected]
+    assert (found.n_rows == UNKNOWN).all()

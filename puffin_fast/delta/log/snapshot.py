@@ -69,6 +69,8 @@ class Snapshot:
     commit_info: Mapping[str, Any] = field(default_factory=dict)
     _sources: Sequence[Source] = ()
     segment: LogSegment | None = None
+    _paths_differ: bool = False
+    """Whether it is known that no path occurs twice."""
 
     @property
     def root(self) -> str:
@@ -94,8 +96,10 @@ class Snapshot:
     @cached_property
     def _repeated(self) -> str | None:
         """The location of a data file that is live more than once."""
+        if self._paths_differ and not _may_be_spelled(self.files["path"]):
+            return None
         paths = self.files["path"].combine_chunks()
-        if _are_distinct(paths):
+        if self._paths_differ or _are_distinct(paths):
             other = pc.match_substring_regex(paths, _SPELLED)  # one location may be written in several ways
             spelled = set(map(self._location, paths.filter(other).to_pylist()))
             if len(spelled) == pc.sum(other, min_count=0).as_py():
@@ -213,6 +217,7 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     assert metadata is not None
     parsed = Protocol.of(protocol, storage.root)
     check_readable(parsed, storage.root)
+    live, paths_differ = _live(base, tail)
     domains = {action["domain"]: action for _, name, action in others if name == "domainMetadata"}
     commit_info = [action for at, name, action in others if name == "commitInfo" and at == segment.version]
     return Snapshot(
@@ -220,12 +225,13 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         segment.version,
         parsed,
         metadata,
-        _live(base, tail),
+        live,
         {name: action for name, action in domains.items() if not action.get("removed")},
         {action["appId"]: action["version"] for _, name, action in others if name == "txn"},
         commit_info[0] if commit_info else {},
         [*(base.sources if base else []), *tail.sources],
         segment,
+        paths_differ,
     )
 
 
@@ -260,28 +266,26 @@ def keys_of(actions: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(paths, ids, _SEPARATOR)
 
 
-def _live(base: FileActions | None, tail: FileActions) -> pa.Table:
-    """The adds that are live after all actions."""
+def _live(base: FileActions | None, tail: FileActions) -> tuple[pa.Table, bool]:
+    """The adds that are live after all actions, and whether it is known that no path occurs twice."""
     adds, removes = tail.adds, tail.removes
     if base is None or base.adds.num_rows == 0:
         return _last(adds, removes)
     if adds.num_rows == 0 and removes.num_rows == 0:
-        return base.adds
+        return base.adds, False
     touched = pa.concat_arrays([keys_of(adds), keys_of(removes)])
     old = pc.invert(pc.is_in(keys_of(base.adds), value_set=touched))
-    newer = _last(adds, removes)
+    newer, _ = _last(adds, removes)
     kept = base.adds.filter(old)
-    return pa.concat_tables([kept, newer], promote_options="default")
+    return pa.concat_tables([kept, newer], promote_options="default"), False
 
 
-def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
-    """The adds after which nothing came for their key."""
+def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
+    """The adds after which nothing came for their key, and whether it is known that no path occurs twice."""
     if adds.num_rows == 0:
-        return adds
-    if removes.num_rows == 0:
-        encoded = pc.any(pc.match_substring(adds["path"], "%")).as_py()
-        if not encoded and _are_distinct(adds["path"]):
-            return adds
+        return adds, True
+    if removes.num_rows == 0 and not _may_contain(adds["path"], b"%") and _are_distinct(adds["path"]):
+        return adds, True
     # of one version, removes come first: the file is there after an add with the same key
     first = removes.num_rows
     keys = pa.concat_arrays([keys_of(removes), keys_of(adds)])
@@ -290,7 +294,19 @@ def _last(adds: pa.Table, removes: pa.Table) -> pa.Table:
     last = np.empty(codes.max() + 1, np.int64)
     last[codes[order]] = order
     chosen = np.sort(last[last >= first]) - first
-    return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen))
+    return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen)), False
+
+
+def _may_be_spelled(paths: pa.ChunkedArray) -> bool:
+    """False where no path matches `_SPELLED`."""
+    return _may_contain(paths, b"%:") or pc.any(pc.starts_with(paths, "/")).as_py() is True
+
+
+def _may_contain(paths: pa.ChunkedArray, characters: bytes) -> bool:
+    """False where no path has one of some characters; by their buffers, which may hold more than the paths."""
+    buffers = (chunk.buffers()[2] for chunk in paths.chunks)
+    data = [b"" if buffer is None else buffer.to_pybytes() for buffer in buffers]
+    return any(character in one for one in data for character in characters)
 
 
 def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:

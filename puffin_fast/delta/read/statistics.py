@@ -72,21 +72,17 @@ class Statistics:
         """
         found = cls(_counts(stats, root), {}, {}, {})
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
-        if wanted:
-            lines = _lines(stats)
-            if not found._add(lines, wanted):
-                for field_id, column in wanted.items():
-                    found._add(lines, {field_id: column})
+        if wanted and not found._add(stats, wanted):
+            for field_id, column in wanted.items():
+                found._add(stats, {field_id: column})
         return found
 
-    def _add(
-        self, lines: pa.LargeStringArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]
-    ) -> bool:
+    def _add(self, stats: pa.ChunkedArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]) -> bool:
         """Parses some columns; whether they could be."""
         values = _nested([(path, _json_type(kind)) for path, kind in columns.values()])
         nulls = _nested([(path, pa.int64()) for path, _ in columns.values()])
         schema = pa.schema([("minValues", values), ("maxValues", values), ("nullCount", nulls)])
-        parsed = _parse(lines, schema)
+        parsed = _parse(stats, schema)
         if parsed is None:
             return False
         low, high, null = (parsed[name].combine_chunks() for name in schema.names)
@@ -118,20 +114,27 @@ def _counts(stats: pa.ChunkedArray, root: str) -> npt.NDArray[np.int64]:
     n_rows[known] = first.filter(first.is_valid()).cast(pa.int64()).to_numpy()
     if known.all():
         return n_rows
-    rest = _parse(_lines(stats.filter(pa.array(~known))), pa.schema([("numRecords", pa.int64())]))
+    rest = _parse(stats.filter(pa.array(~known)), pa.schema([("numRecords", pa.int64())]))
     if rest is None:
         raise CorruptDataError("stats of a file", path=root, expected="a JSON object", found="none")
     n_rows[~known] = rest["numRecords"].fill_null(UNKNOWN).to_numpy()
     return n_rows
 
 
-def _lines(stats: pa.ChunkedArray) -> pa.LargeStringArray:
-    """The statistics of each file as one line of JSON."""
-    lines = pc.fill_null(stats.cast(pa.large_string()), "{}").combine_chunks()
-    lines = pc.if_else(pc.equal(lines, ""), "{}", lines)
-    return (
-        pc.replace_substring(lines, "\n", " ") if pc.any(pc.match_substring(lines, "\n")).as_py() else lines
-    )
+def _lines(stats: pa.ChunkedArray, *, one_line: bool = False) -> list[pa.LargeStringArray]:
+    """The statistics of each file as one line of JSON, in chunks.
+
+    Args:
+        stats: of each file.
+        one_line: replace line feeds, which JSON may have between its values, and which end a line.
+    """
+    lines = []
+    for chunk in stats.cast(pa.large_string()).chunks:
+        chunk = pc.fill_null(chunk, "{}")
+        if len(chunk) and pc.min(pc.binary_length(chunk)).as_py() == 0:
+            chunk = pc.if_else(pc.equal(chunk, ""), "{}", chunk)
+        lines.append(pc.replace_substring(chunk, "\n", " ") if one_line else chunk)
+    return lines
 
 
 def typed(values: pa.Array, kind: IcebergType) -> pa.Array:
@@ -183,19 +186,29 @@ def _nested(paths: Sequence[tuple[Sequence[str], pa.DataType]]) -> pa.DataType:
     )
 
 
-def _parse(lines: pa.LargeStringArray, schema: pa.Schema) -> pa.Table | None:
-    """One row per line; None where they do not parse."""
-    if not len(lines):
-        return schema.empty_table()
-    ended = pc.binary_join_element_wise(lines, *(pa.scalar(text, lines.type) for text in ("\n", "")))
-    data = ended.buffers()[2]
-    block = max(1 << 20, 2 * pc.max(pc.binary_length(lines)).as_py() + 2)
-    try:
-        found = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(block_size=min(block, (1 << 31) - 1)),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return found if found.num_rows == len(lines) else None
+def _parse(stats: pa.ChunkedArray, schema: pa.Schema) -> pa.Table | None:
+    """One row per file; None where they do not parse."""
+    found = _parsed(_lines(stats), schema)
+    return _parsed(_lines(stats, one_line=True), schema) if found is None else found
+
+
+def _parsed(lines: Sequence[pa.LargeStringArray], schema: pa.Schema) -> pa.Table | None:
+    parts = [schema.empty_table()]
+    for chunk in lines:
+        if not len(chunk):
+            continue
+        ended = pc.binary_join_element_wise(chunk, *(pa.scalar(text, chunk.type) for text in ("\n", "")))
+        data = ended.buffers()[2]
+        block = max(1 << 20, 2 * pc.max(pc.binary_length(chunk)).as_py() + 2)
+        try:
+            found = pj.read_json(
+                pa.BufferReader(data),
+                read_options=pj.ReadOptions(block_size=min(block, (1 << 31) - 1)),
+                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+        if found.num_rows != len(chunk):
+            return None
+        parts.append(found)
+    return pa.concat_tables(parts)
