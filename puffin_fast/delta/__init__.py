@@ -1,6 +1,6 @@
-"""Delta tables: their log replayed, rows read with deletion vectors applied, rows deleted through vectors.
+"""Delta tables: reads the log and the live rows, and deletes rows by deletion vectors.
 
-Tables are paths, URIs or deltalake's `DeltaTable`; needs the extra ``delta``.
+A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
             raise NotFoundError(f"{path}: no data file of {working.path} now")
         if positions and positions.max() >= file.n_rows:
             raise InvalidInputError(
-                f"{path}: position {positions.max()}, but the file has {file.n_rows} rows"
+                f"{path}: expected positions below {file.n_rows} (rows), found {positions.max()}"
             )
         known = found.get(file.key)
         found[file.key] = file, positions if known is None else known[1] | positions

@@ -124,8 +124,8 @@ def test_positions_go_by_file_and_position(golden: Callable[[str], Path]) -> Non
 @pytest.mark.parametrize(
     ("path", "pos", "error", "message"),
     [
-        ("nothing.parquet", 1, errors.NotFoundError, "no data file of version 3"),
-        (None, 100, errors.InvalidInputError, "the file has 100 rows"),
+        ("nothing.parquet", 1, errors.NotFoundError, "expected a data file of version 3, found none"),
+        (None, 100, errors.InvalidInputError, r"expected positions below 100 \(rows\)"),
         (None, -1, errors.InvalidInputError, "-1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Changed rows: deletes by filter, position and key."""
+"""Changes of rows: deletes, updates and upserts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""New deletion vectors of a Delta table: written to `.bin` files, and turned into actions.
+"""Writes new deletion vectors of a Delta table to `.bin` files, and makes the actions of the commit.
 
-For each data file that lost rows the log gets an `add` that repeats the old one word for word, with the new vector and
-statistics that say that they are wider than the rows, and a `remove` of the path with its *old* vector: a remove
-without it brings the rows back in some readers. A data file of which no row is left is removed only.
+For each data file with new deletes, the log gets two actions. The `add` has all fields of the old `add`, with the new
+vector, and statistics with `tightBounds` false. The `remove` has the path and the *old* vector: without this vector,
+some readers would return the deleted rows again. A data file without live rows gets only a `remove`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from puffin_fast.iceberg.deletes.outcome import NewDeletes
 __all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "remove_action", "write_vectors"]
 
 TARGET_FILE_SIZE = 64 << 20
-"""Bytes after which another file of vectors is begun."""
+"""Target size of a file of vectors in bytes."""
 
 
 @dataclass
 class Written:
-    """Vectors that were written for one commit.
+    """The vectors that were written for one commit.
 
     Attributes:
-        changes: data files that lost rows, each with its new descriptor; None: no row is left.
+        changes: data files with new deletes, each with its new descriptor; None if no live row is left.
         files: the files of vectors, below the table.
-        rows: rows newly deleted.
-        merged: vectors that took over earlier ones.
-        n_bytes: bytes of the files.
+        rows: number of newly deleted rows.
+        merged: number of vectors that include an earlier vector.
+        n_bytes: size of the files.
     """
 
     changes: list[tuple[NewDeletes, dict[str, Any] | None]] = field(default_factory=list)
@@ -50,21 +50,21 @@ class Written:
 
     @property
     def dropped(self) -> int:
-        """Data files of which no row is left."""
+        """The number of data files without live rows."""
         return sum(descriptor is None for _, descriptor in self.changes)
 
     @property
     def vectors(self) -> int:
-        """Vectors, one per data file of which rows are left."""
+        """The number of vectors: one for each data file with live rows."""
         return len(self.changes) - self.dropped
 
 
 def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_run: bool = False) -> Written:
-    """Writes the vectors of one commit into as few files as the target size allows; when anything fails, none.
+    """Writes the vectors of one commit to files of the target size. After an error, no file is left.
 
     Args:
-        storage: the table's.
-        deletes: at most one per data file; those without a new position are passed over.
+        storage: of the table.
+        deletes: at most one per data file; those without a newly deleted row are skipped.
         dry_run: write nothing.
     """
     written = Written()
@@ -96,7 +96,7 @@ def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_r
 def _write_file(
     storage: TableStorage, name: uuid.UUID, buffer: bytearray, written: Written, *, dry_run: bool
 ) -> None:
-    """Writes one file of vectors, if it has any, and notes it in `written`."""
+    """Writes one file, if there are vectors for it, and adds it to `written`."""
     if dry_run or len(buffer) == 1:
         return
     path = file_name(name)
@@ -107,11 +107,11 @@ def _write_file(
 
 
 def actions_of(snapshot: Snapshot, written: Written) -> tuple[list[dict[str, Any]], frozenset[str]]:
-    """The `add` and `remove` actions of changes, and the data files that they touch.
+    """Returns the `add` and `remove` actions of changes, and the paths of their data files.
 
     Args:
-        snapshot: what was planned on.
-        written: their new vectors.
+        snapshot: the version that the changes were planned on.
+        written: the new vectors.
     """
     rows = [new.task.row for new, _ in written.changes if isinstance(new.task, DeltaTask)]
     olds = snapshot.adds(rows)
@@ -128,11 +128,11 @@ def actions_of(snapshot: Snapshot, written: Written) -> tuple[list[dict[str, Any
 
 
 def remove_action(old: Mapping[str, Any], *, data_change: bool = True) -> dict[str, Any]:
-    """The action that removes a file with its old vector.
+    """Returns the action that removes a file with its old vector.
 
     Args:
         old: its `add` action.
-        data_change: False where its rows stay in the table.
+        data_change: False if its rows stay in the table, in another file.
     """
     found: dict[str, Any] = {
         "path": old["path"],
@@ -147,7 +147,8 @@ def remove_action(old: Mapping[str, Any], *, data_change: bool = True) -> dict[s
 
 
 def _wide(stats: str | None, n_rows: int, root: str) -> str:
-    """The same statistics with `tightBounds` false; the texts of numbers are kept, so that no digit changes."""
+    """Returns the same statistics with `tightBounds` false. The text of each number is copied, so that no digit
+    changes."""
     pairs = [] if not stats else _pairs(stats, root)
     kept = [f"{json.dumps(name)}:{text}" for name, text in pairs if name != "tightBounds"]
     if not any(name == "numRecords" for name, _ in pairs):
@@ -156,7 +157,7 @@ def _wide(stats: str | None, n_rows: int, root: str) -> str:
 
 
 def _pairs(stats: str, root: str) -> list[tuple[str, str]]:
-    """The names of a JSON object and the texts of their values."""
+    """Returns the names of a JSON object and the texts of their values."""
     decoder, text = json.JSONDecoder(), stats.strip()
     found = []
     try:

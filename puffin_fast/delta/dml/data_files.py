@@ -1,7 +1,7 @@
-"""New data files of a Delta table: rows written as Parquet by partition and size, and their actions.
+"""Writes rows to new Parquet data files of a Delta table, split by partition and size, and makes their actions.
 
-A file holds the columns by their physical names, without those of the partition unless a feature asks for them. Files
-lie at the table's root: the log alone says which partition a file belongs to.
+A file has the columns under their physical names. It has the partition columns only if a feature requires them. The
+files are not in partition folders: the partition of a file is only in the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from puffin_fast.iceberg.datafile.arrow_rows import renamed
 __all__ = ["DataFile", "DataFileWriter", "partition_text"]
 
 TARGET_FILE_SIZE = 128 << 20
-"""Bytes of rows in memory from which on another file is begun."""
+"""Size of the rows in memory at which another file begins."""
 CHANGES_FOLDER = "_change_data"
 
 
@@ -40,9 +40,9 @@ class DataFile:
 
     Attributes:
         path: below the table.
-        partition: the values of the partition columns by physical name, as the log writes them.
+        partition: the values of the partition columns by physical name, in the form of the log.
         size: in bytes.
-        stats: as the log writes them.
+        stats: the statistics, in the form of the log.
     """
 
     path: str
@@ -54,18 +54,18 @@ class DataFile:
         return {"path": self.path, "partitionValues": dict(self.partition), "size": self.size}
 
     def add(self, *, data_change: bool = True, tags: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The action that adds it to the table."""
+        """Returns the action that adds the file to the table."""
         own = {"modificationTime": int(time.time() * 1000), "dataChange": data_change, "stats": self.stats}
         return {"add": {**self._action(), **own, **({"tags": dict(tags)} if tags else {})}}
 
     def cdc(self) -> dict[str, Any]:
-        """The action that adds it to the change data feed."""
+        """Returns the action that adds the file to the change data feed."""
         return {"cdc": {**self._action(), "dataChange": False}}
 
 
 @dataclass
 class DataFileWriter:
-    """Writes rows as data files of a version's schema.
+    """Writes rows to data files with the schema of a version.
 
     Attributes:
         table: the version.
@@ -90,12 +90,12 @@ class DataFileWriter:
         """Writes rows; returns the `add` actions.
 
         Args:
-            rows: all columns of the table by name, in the types in which scans return them.
-            extra: more columns of the files by physical name.
-            data_change: False for rows that the table has already.
+            rows: all columns of the table by name, in the types that scans return.
+            extra: additional columns of the files by physical name.
+            data_change: False for rows that are already in the table.
 
         Raises:
-            InvalidInputError: a value that the column's type does not have, or a null that it does not allow.
+            InvalidInputError: a value does not fit the type of its column, or a required column has a null.
         """
         configuration = self._snapshot.configuration
         compatible = is_set(configuration, "delta.enableIcebergCompatV3")
@@ -115,7 +115,7 @@ class DataFileWriter:
         return found
 
     def remove(self) -> None:
-        """Removes what was written."""
+        """Removes the files that were written."""
         for path in self.written:
             self._snapshot.storage.remove(path)
 
@@ -131,7 +131,7 @@ class DataFileWriter:
                 yield self._write(part.slice(start, step), partition, folder)
 
     def _stored(self, rows: pa.Table) -> pa.Table:
-        """The columns of data files."""
+        """Returns the columns that data files have."""
         schema, base = self.table.schema, self._snapshot
         fields = base.delta_schema["fields"]
         for one in fields:
@@ -187,7 +187,7 @@ class DataFileWriter:
 
 
 def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:
-    """Refuses nulls in columns, and in fields of structs, that allow none."""
+    """Refuses nulls in required columns and in required fields of structs."""
     if array.null_count and not field.get("nullable", True):
         raise InvalidInputError(f"column {name}: expected no null, found {array.null_count}")
     kind = field["type"]
@@ -198,10 +198,10 @@ def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:
 
 
 def partition_text(values: Any, name: str) -> Any:
-    """Partition values as the log writes them (protocol, "Partition Value Serialization")."""
+    """Returns partition values in the form of the log (protocol, "Partition Value Serialization")."""
     kind = values.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise UnsupportedError(f"partition column {name}: bytes are not written")
+        raise UnsupportedError(f"partition column {name}: partitions by binary columns are not supported")
     if pa.types.is_timestamp(kind):
         zone = "Z" if kind.tz is not None else ""
         form = "%Y-%m-%dT%H:%M:%S" if zone else "%Y-%m-%d %H:%M:%S"

@@ -1,4 +1,4 @@
-"""Rows deleted without rewriting data files: by a filter, by file and position, or by keys."""
+"""Deletes rows without rewriting data files: by a filter, by data file and position, or by keys."""
 
 from __future__ import annotations
 
@@ -41,32 +41,33 @@ def delete(
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
 
-    Rows for which the filter is unknown, as a comparison with NULL is, stay. Data files that cannot hold a match are
-    not opened; those whose partition values or statistics prove that every row matches are removed unread.
+    Rows for which the filter is unknown, such as a comparison with NULL, are not deleted. Data files whose
+    statistics or partition values exclude a match are not opened. Data files for which they prove that all rows match
+    are removed unread.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         row_filter: a PyIceberg expression, its text, or a PyArrow expression.
-        case_sensitive: whether column names must agree in case.
-        on_conflict: what to do when another commit meanwhile changed the same data files: refuse, or run the delete
-            again on top of it.
-        job_id: recorded in the log as a transaction of this application; a job that the log holds is not done again.
-        commit_properties: more entries for the commit's `commitInfo`.
-        threads: files read at a time; the number of processors by default.
+        case_sensitive: whether column names are compared with case.
+        on_conflict: what to do if a concurrent commit changed the same data files: ``"refuse"`` raises, ``"merge"``
+            runs the delete again on top of it.
+        job_id: recorded in the log as a transaction. A job whose id is in the log is not repeated.
+        commit_properties: additional entries of the commit's `commitInfo`.
+        threads: number of files read at a time; the number of processors by default.
         dry_run: count rows and data files, write nothing.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies. Commits on an object store
-            need one that writes a file only where there is none (s3fs, gcsfs, adlfs).
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
+            fsspec filesystem with conditional writes (s3fs, gcsfs, adlfs).
 
     Returns:
-        What was done; `version` is None when no row matched.
+        The counts; `version` is None if no row matched.
 
     Raises:
-        NotFoundError: no such table or column, or a data file that is gone.
-        InvalidInputError: a filter that does not parse or fit its columns.
-        UnsupportedError: a table to which a delete through vectors must not be committed; the reason is named.
-        CorruptDataError: a log or a file that is not what it should be.
-        ConflictError: another commit changed the same data files or the table's metadata; the table is as before.
-        CommitUnknownError: the storage did not say whether the commit happened; nothing was removed.
+        NotFoundError: the table, a column or a data file does not exist.
+        InvalidInputError: the filter cannot be parsed or does not fit its columns.
+        UnsupportedError: deletion vectors must not be committed to the table; the message names the reason.
+        CorruptDataError: the log or a file is damaged.
+        ConflictError: a concurrent commit changed the same data files or the table's metadata; the table is unchanged.
+        CommitUnknownError: the storage did not answer whether the commit happened; no file was removed.
     """
 
     check_flags(case_sensitive=case_sensitive)
@@ -101,23 +102,23 @@ def delete_keys(
     dry_run: bool = False,
     filesystem: Any = None,
 ) -> DeleteResult:
-    """Deletes the rows whose key stands in a table of keys, in one commit, without rewriting data files.
+    """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
-    Only the key's columns are read, of data files and row groups whose statistics some key lies in.
+    Only the key columns are read, from data files and row groups whose bounds include a key.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        keys: Arrow rows (table, batch, reader, or anything with the Arrow C stream interface).
-        on: the key's column or columns: names in the table, dotted for a field of a struct, and the same in `keys`.
-        null_safe: null equals null; else a key with a null matches no row.
+        keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface).
+        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in `keys`.
+        null_safe: whether null equals null; otherwise a key with a null matches no row.
         on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
-        What was done; `version` is None when no row matched.
+        The counts; `version` is None if no row matched.
 
     Raises:
-        NotFoundError: a column that is not there, in the table or in the keys.
-        InvalidInputError: a column that cannot be a key, or keys of a type that does not compare with the column's.
+        NotFoundError: the table or the keys do not have a column.
+        InvalidInputError: a column cannot be a key, or the type of the keys cannot be compared with that of the column.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_flags(null_safe=null_safe)
@@ -147,20 +148,21 @@ def delete_positions(
     dry_run: bool = False,
     filesystem: Any = None,
 ) -> DeleteResult:
-    """Deletes rows named by data file and position, in one commit; repeats and deleted rows do no harm.
+    """Deletes rows given by data file and position, in one commit; repeated and deleted positions are ignored.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        deletes: Arrow rows with columns ``file_path`` (as a scan's ``_file`` has it, or relative to the table) and
+        deletes: Arrow rows with columns ``file_path`` (as in ``_file`` of a scan, or relative to the table) and
             ``pos`` (integer), in any order.
         on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
-        What was done; `version` is None when all the rows were deleted already.
+        The counts; `version` is None if all the rows were deleted already.
 
     Raises:
-        InvalidInputError: a column is missing, a null, a negative position, or one that its data file does not have.
-        NotFoundError: a path that is no live data file.
+        InvalidInputError: a column is missing, or a row has a null, a negative position, or a position that is not less
+        than the row count of its data file.
+        NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     wanted = group_positions(deletes)
@@ -174,10 +176,14 @@ def delete_positions(
             names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")
             number = next((numbers[name] for name in names if name in numbers), None)
             if number is None:
-                raise NotFoundError(f"{path}: no data file of version {base.snapshot.version}")
+                raise NotFoundError(
+                    f"{path}: expected a data file of version {base.snapshot.version}, found none"
+                )
             n_rows = tasks[number].data.record_count
             if positions.max() >= n_rows:
-                raise InvalidInputError(f"{path}: position {positions.max()}, but the file has {n_rows} rows")
+                raise InvalidInputError(
+                    f"{path}: expected positions below {n_rows} (rows), found {positions.max()}"
+                )
             known = found.get(number)
             found[number] = positions if known is None else known | positions
         current = DeleteLoader(storage, codec.decode)
@@ -202,7 +208,7 @@ def delete_positions(
 
 
 class _KeyBinding:
-    """Keys, bound to the first version that a delete is planned on: a stream of keys can be read once."""
+    """Binds keys to the first version that a delete is planned on, because a stream of keys can be read only once."""
 
     def __init__(self, keys: Any, on: Sequence[str], null_safe: bool) -> None:
         self._keys, self._on, self._null_safe = keys, on, null_safe
@@ -223,7 +229,7 @@ def _delete_matching(
     threads: int | None,
     **options: Any,
 ) -> DeleteResult:
-    """Deletes what a matcher picks."""
+    """Deletes the rows that a matcher selects."""
 
     def find(base: DeltaTable) -> Iterable[NewDeletes]:
         matcher = bind(base)

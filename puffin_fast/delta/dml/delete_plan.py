@@ -1,4 +1,4 @@
-"""The plan of a delete and its result, for deletes that this process runs and for those of executors."""
+"""The plan of a delete and its result, for deletes in this process and on executors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DeletePlan:
 
     Attributes:
         written: the new vectors; in a dry run only their counts.
-        changes: to commit; None in a dry run, or when no row is to be deleted.
+        changes: to commit; None in a dry run, or if there is no row to delete.
         rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
     """
 
@@ -71,19 +71,19 @@ class DeletePlan:
 
 @dataclass(frozen=True)
 class DeleteResult:
-    """What a delete did.
+    """The result of a delete.
 
     Attributes:
-        version: the new version; None when no row was there to delete, and so nothing was committed.
-        rows_deleted: rows that were not deleted before.
-        data_files: data files that lost rows, those that lost all of them included.
-        data_files_dropped: data files that lost all rows and left the table.
-        vectors_written: deletion vectors written.
-        vectors_merged: those of them that took over earlier deletes of their data file.
-        n_bytes: bytes of the files of vectors.
+        version: the new version; None if there was no row to delete, and nothing was committed.
+        rows_deleted: number of newly deleted rows.
+        data_files: number of data files with newly deleted rows, removed ones included.
+        data_files_dropped: number of data files removed from the table because all their rows are deleted.
+        vectors_written: number of deletion vectors written.
+        vectors_merged: number of data files whose new deletes include earlier ones.
+        n_bytes: size of the files of vectors.
         seconds: wall time.
-        attempts: versions tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the log already, and nothing was done.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the log already, and nothing was done.
     """
 
     version: int | None
@@ -102,7 +102,7 @@ class DeleteResult:
         """Returns the result of a delete.
 
         Args:
-            plan: the last one; an empty one when the job was repeated.
+            plan: the last plan; an empty one if the job was repeated.
             committed: the commit.
             started: the start time, by `time.perf_counter`.
         """

@@ -1,7 +1,7 @@
-"""The statistics of a new data file, as the log's `stats` has them (protocol, "Per-file Statistics").
+"""Computes the statistics of a new data file for `stats` in the log (protocol, "Per-file Statistics").
 
-Bounds hold for every row: text is cut to 32 characters (the upper bound is followed by the highest character), times go
-to the millisecond below and above. Where no bound can be said, none is: bytes, booleans, NaN and infinity.
+Text bounds are truncated to 32 characters; the highest character is appended to an upper bound. Time bounds are rounded
+to milliseconds, outward. There are no bounds for binary and boolean columns, NaN and infinity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 __all__ = ["statistics_of"]
 
 MAX_TEXT = 32
-"""Characters of a bound."""
+"""Maximum number of characters of a bound."""
 INDEXED = "delta.dataSkippingNumIndexedCols"
 CHOSEN = "delta.dataSkippingStatsColumns"
 DEFAULT_INDEXED = 32
@@ -25,11 +25,11 @@ _HIGHEST_CHARACTER = "\U0010ffff"
 
 
 def statistics_of(rows: pa.Table, configuration: Mapping[str, str]) -> str:
-    """The statistics of rows by physical names.
+    """Returns the statistics of rows by physical names.
 
     Args:
         rows: the columns of the file.
-        configuration: the table's properties: which columns have statistics.
+        configuration: the table properties, which select the columns with statistics.
     """
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     chosen = configuration.get(CHOSEN)
@@ -54,7 +54,7 @@ def statistics_of(rows: pa.Table, configuration: Mapping[str, str]) -> str:
 
 
 def _leaves(path: tuple[str, ...], array: Any, n_hidden: int) -> Iterator[tuple[tuple[str, ...], Any, int]]:
-    """Columns down to those that are no structs: path, values, and rows that a null struct hides."""
+    """Yields the leaves of structs: path, values, and the rows in which a struct is null."""
     if not pa.types.is_struct(array.type):
         yield path, array, n_hidden
         return
@@ -100,7 +100,7 @@ def _millisecond(value: Any, way: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """JSON in which decimals keep their digits."""
+    """Converts to JSON without changing the digits of decimals."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(name)}:{_text(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, Decimal):

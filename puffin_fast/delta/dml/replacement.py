@@ -1,4 +1,4 @@
-"""Rows replaced in one commit: vectors for the old rows, data files for the new ones, the change data feed."""
+"""Replaces rows in one commit: vectors for the old rows, data files for the new ones, the change data feed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Replacement", "Replaced", "row_tracking_columns"]
 
 
 def row_tracking_columns(base: Snapshot, *values: Any) -> dict[str, Any] | None:
-    """The columns of rewritten files that keep what row tracking knows of their rows, by physical name.
+    """Returns the row-tracking columns of rewritten files, by physical name.
 
     Args:
         base: the version.
-        values: row ids; then, if rows only move, the versions that committed them.
+        values: the row ids; for rows that only move also the row commit versions.
 
     Returns:
-        None where rows are tracked and cannot keep their ids: files that are read by field ids have none for these
-        columns.
+        None if the table tracks rows but the ids cannot be kept: with column mapping by id, these columns have no field
+        ids.
     """
     names = [base.configuration.get(name) for name in MATERIALIZED]
     if not is_set(base.configuration, "delta.enableRowTracking"):
@@ -41,13 +41,13 @@ def row_tracking_columns(base: Snapshot, *values: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Replaced:
-    """What a replacement wrote.
+    """The files and counts of a replacement.
 
     Attributes:
         written: the vectors.
         rows: number of new rows.
         data_files: number of new data files.
-        changes: to commit; None when nothing was written.
+        changes: to commit; None if nothing was written.
     """
 
     written: Written = field(default_factory=Written)
@@ -63,8 +63,8 @@ class Replacement:
     Attributes:
         deletes: of the old rows.
         rows: the new rows.
-        row_ids: those of the rows that they replace; null for others.
-        feed: for the change data feed: rows by the type of their change.
+        row_ids: for each new row the id of the row that it replaces, else null.
+        feed: rows of the change data feed by type of change.
     """
 
     deletes: Iterable[NewDeletes]
@@ -73,7 +73,7 @@ class Replacement:
     feed: Mapping[str, pa.Table]
 
     def write(self, table: DeltaTable, operation: str, **terms: Any) -> Replaced:
-        """Writes all files; when anything fails, none is left.
+        """Writes all files. After an error, no file is left.
 
         Args:
             table: the version.

@@ -33,13 +33,13 @@ _TYPES = {
 def stored_fields(
     fields: Sequence[Mapping[str, Any]], names: Iterable[MappedField], *, physical: bool, ids: int = 0
 ) -> list[pa.Field]:
-    """The Arrow fields of columns.
+    """Returns the Arrow fields of columns.
 
     Args:
-        fields: of the table's schema, as the log has them.
+        fields: of the schema in the log.
         names: their physical names and ids, in the same order.
-        physical: by the names in data files; else by the table's own.
-        ids: the highest id that the log gives: higher ones were made up and are not written.
+        physical: whether to use the physical names; otherwise the logical ones.
+        ids: the highest id in the log; higher ids were assigned by this package and are not written.
     """
     return [_field(field, name, physical, ids) for field, name in zip(fields, names, strict=True)]
 

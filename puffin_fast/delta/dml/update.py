@@ -1,4 +1,4 @@
-"""Rows updated by a filter: vectors for the old rows, new data files for the new ones, one commit."""
+"""Updates rows by a filter in one commit: vectors for the old rows, data files for the new ones."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ __all__ = ["UpdateResult", "update"]
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What an update did.
+    """The result of an update.
 
     Attributes:
-        version: the new version; None when no row matched, and so nothing was committed.
-        rows_updated: rows that matched.
-        data_files: data files that lost rows, those that lost all of them included.
-        data_files_written: data files with the new rows.
-        vectors_written: deletion vectors written.
-        n_bytes: bytes of the files of vectors.
+        version: the new version; None if no row matched, and nothing was committed.
+        rows_updated: number of rows that matched.
+        data_files: number of data files with newly deleted rows, removed ones included.
+        data_files_written: number of data files with the new rows.
+        vectors_written: number of deletion vectors written.
+        n_bytes: size of the files of vectors.
         seconds: wall time.
-        attempts: versions tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the log already, and nothing was done.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the log already, and nothing was done.
     """
 
     version: int | None
@@ -67,8 +67,8 @@ def update(
 ) -> UpdateResult:
     """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
 
-    The old rows get deletion vectors, the new ones data files of their own; they keep their row ids. The matching rows
-    are held in memory. A table with a change data feed gets the rows before and after the update.
+    The old rows are deleted by deletion vectors; the new rows are written to new data files and keep the row ids. The
+    matching rows are held in memory. A table with a change data feed gets the rows before and after the update.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -79,12 +79,12 @@ def update(
         dry_run: count rows and compute their new values, write nothing.
 
     Returns:
-        What was done; `version` is None when no row matched.
+        The counts; `version` is None if no row matched.
 
     Raises:
-        NotFoundError: no such table or column.
-        InvalidInputError: no value at all, one that its column cannot hold, or a null where none is allowed.
-        UnsupportedError: a table with CHECK constraints, generated or identity columns; also as `delete`.
+        NotFoundError: the table or a column does not exist.
+        InvalidInputError: there are no values, a value does not fit its column, or a required column gets a null.
+        UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)

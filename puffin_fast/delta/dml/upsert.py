@@ -1,4 +1,4 @@
-"""Rows upserted by key: vectors for the rows that are replaced, data files for the given ones, one commit."""
+"""Upserts rows by key in one commit: vectors for the replaced rows, data files for the given ones."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ __all__ = ["UpsertResult", "upsert"]
 
 @dataclass(frozen=True)
 class UpsertResult:
-    """What an upsert did.
+    """The result of an upsert.
 
     Attributes:
-        version: the new version; None when there was no change to commit.
-        rows_updated: given rows that replaced one or several rows.
-        rows_inserted: given rows whose key no row had.
-        rows_unchanged: given rows that are in the table already, and were not written.
-        rows_deleted: replaced rows; more than `rows_updated` if several rows had one key.
-        data_files_written: data files with the given rows.
-        vectors_written: deletion vectors written.
-        n_bytes: bytes of the files of vectors.
+        version: the new version; None if there was no change to commit.
+        rows_updated: number of given rows that replaced one or several rows.
+        rows_inserted: number of given rows whose key was new.
+        rows_unchanged: number of given rows that were not written because the table has equal rows.
+        rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
+        data_files_written: number of data files with the given rows.
+        vectors_written: number of deletion vectors written.
+        n_bytes: size of the files of vectors.
         seconds: wall time.
-        attempts: versions tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the log already, and nothing was done.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the log already, and nothing was done.
     """
 
     version: int | None
@@ -81,32 +81,33 @@ def upsert(
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
     Afterwards each given row is in the table once: if several rows had its key, all of them are replaced. Replaced rows
-    get deletion vectors and keep their row ids. Files that others add meanwhile are always searched for given keys.
+    get deletion vectors; the new rows keep their row ids. Files that concurrent commits add are always searched for the
+    given keys.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
-        on: the key's column or columns, compared as in `delete_keys`.
-        update: False does not change rows that exist.
-        insert: False skips the given rows whose key is new.
-        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them.
+        on: the key column or columns, compared as in `delete_keys`.
+        update: whether existing rows are replaced.
+        insert: whether given rows with a new key are inserted.
+        skip_unchanged: whether the other columns are compared, and equal rows are not written.
         on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
         dry_run: count rows, write nothing.
 
     Returns:
-        The counts; `version` is None when nothing was to be changed.
+        The counts; `version` is None if there was nothing to change.
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
             has a null, or both `update` and `insert` are False.
-        NotFoundError: no such table or key column.
-        UnsupportedError: a table with CHECK constraints, generated or identity columns; also as `delete`.
+        NotFoundError: the table or a key column does not exist.
+        UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
     check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
     if not (update or insert):
-        raise InvalidInputError("update=False, insert=False: nothing would be done")
+        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
     names = [on] if isinstance(on, str) else check_texts("on", on)
@@ -208,7 +209,7 @@ def _feed(
     counts: Counts,
     threads: int | None,
 ) -> dict[str, pa.Table]:
-    """The rows of the change data feed; the old rows are read again, all columns of them."""
+    """Returns the rows of the change data feed; all columns of the old rows are read for it."""
     is_update = np.isin(counts.written, matches.source)
     before = table.rows(files.tasks, source.keys, threads=threads).rows
     return {

@@ -1,7 +1,7 @@
-"""Actions of the log as Arrow columns: a row for each `add` and `remove`, plain dictionaries for the few others.
+"""Reads the actions of the log: Arrow columns with a row for each `add` and `remove`, dictionaries for the others.
 
-A row knows where it came from (`source`, `row`), so that the action itself, with every field that someone may have put
-there, can be read again word for word when a commit repeats it.
+The columns `source` and `row` say where the action of a row is. When a commit writes an action again, the action is
+read from there with all its fields, also those that this package does not know.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VECTOR = pa.struct(
         ("cardinality", pa.int64()),
     ]
 )
-"""A deletion vector's descriptor."""
+"""The type of a deletion vector's descriptor."""
 
 COLUMNS = {
     "path": pa.string(),
@@ -54,7 +54,7 @@ COLUMNS = {
     "baseRowId": pa.int64(),
     "defaultRowCommitVersion": pa.int64(),
 }
-"""The fields of an `add` that are kept as columns; those of partition values come besides."""
+"""The fields of an `add` that become columns, in addition to those of partition values."""
 
 REMOVE_COLUMNS = {"path": pa.string(), "deletionTimestamp": pa.int64(), "deletionVector": VECTOR}
 RARE_ACTIONS = (
@@ -69,30 +69,30 @@ RARE_ACTIONS = (
 _METADATA = b'"metaData"'
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 20, (1 << 31) - 1
 _GROUP_BYTES = 4 << 20
-"""Bytes of commits that one thread parses at a time."""
+"""Number of bytes of commits that one thread parses at a time."""
 
 
 def partition_column(name: str) -> str:
-    """The column of a partition value, by the column's physical name."""
+    """Returns the name of the column of a partition value, from the column's physical name."""
     return f"partition.{name}"
 
 
 class Source(Protocol):
-    """Where actions came from."""
+    """A part of the log that actions were read from."""
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """The whole `add` actions of some of its rows."""
+        """Returns the complete `add` actions of some rows."""
 
 
 @dataclass(frozen=True)
 class FileActions:
-    """The actions of some files of the log.
+    """The actions of several files of the log.
 
     Attributes:
-        adds: `COLUMNS`, a column per partition value, and `source`, `row`, `version`.
+        adds: `COLUMNS`, one column for each partition value, and `source`, `row`, `version`.
         removes: path, deletionTimestamp, deletionVector and `version`.
         others: (version, type of the action, action), in order.
-        sources: what `source` counts.
+        sources: the parts of the log; `source` is an index in it.
     """
 
     adds: pa.Table
@@ -108,7 +108,7 @@ class _Lines:
     """Actions as lines of JSON.
 
     Attributes:
-        files: version, path and lines of each file; each line has a line feed at its end.
+        files: version, path and lines of each file; each line ends with a line feed.
         counts: version, path and number of lines of each file.
     """
 
@@ -122,7 +122,7 @@ class _Lines:
         self._split: dict[int, list[bytes]] = {}
 
     def without_blank_lines(self) -> _Lines:
-        """The same without lines of white space; lines may end as on any system."""
+        """Returns the lines without blank ones. All forms of line ends are accepted."""
         return _Lines(
             [
                 (version, path, b"\n".join(line for line in data.splitlines() if line.strip()))
@@ -143,12 +143,12 @@ class _Lines:
         return self._split[number][line]
 
     def versions(self) -> npt.NDArray[np.int64]:
-        """The version of each line."""
+        """Returns the version of each line."""
         versions = np.array([version for version, _, _ in self.counts], np.int64)
         return np.repeat(versions, [count for _, _, count in self.counts])
 
     def partition_columns(self) -> Iterator[str]:
-        """The physical names of the partition columns, of all metadata in the lines."""
+        """Returns the physical names of the partition columns of all `metaData` actions in the lines."""
         for number, (_, _, data) in enumerate(self.files):
             at = data.find(_METADATA)
             while at >= 0:
@@ -158,10 +158,10 @@ class _Lines:
                 at = data.find(_METADATA, data.index(b"\n", at))
 
     def load(self, at: int) -> dict[str, Any]:
-        """A line as an object.
+        """Parses one line.
 
         Raises:
-            CorruptDataError: it is none; the error names the file and the line.
+            CorruptDataError: it is not a JSON object; the error names the file and the line.
         """
         try:
             found = json.loads(self[at])
@@ -184,15 +184,15 @@ class _Lines:
 def read_commits(
     files: Iterable[tuple[int, str, bytes]], partition_columns: Callable[[], Sequence[str]], source: int = 0
 ) -> FileActions:
-    """The actions of JSON files.
+    """Reads the actions of JSON files.
 
     Args:
         files: version, path and content of each, ascending.
-        partition_columns: the physical names of the partition columns of older metadata, where these files bring none.
+        partition_columns: the physical names of the partition columns, if these files have no `metaData` action.
         source: the number of the first source.
 
     Raises:
-        CorruptDataError: a line that is no action; it names the file.
+        CorruptDataError: a line is not an action; the error names the file.
     """
     groups = [_Lines(list(group)) for group in split_by_size(files, _GROUP_BYTES, lambda file: len(file[2]))]
     groups = groups or [_Lines([])]
@@ -210,7 +210,7 @@ def read_commits(
 
 
 def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
-    """The actions of some files."""
+    """Reads the actions of several files."""
     schema = pa.schema(
         [
             ("add", pa.struct([*COLUMNS.items(), *_partition_struct(columns)])),
@@ -264,7 +264,7 @@ def _partition_struct(columns: Sequence[str]) -> list[tuple[str, pa.DataType]]:
 
 
 def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
-    """The partition columns of a `metaData` action by the names that `partitionValues` has."""
+    """Returns the partition columns of a `metaData` action by their names in `partitionValues`."""
     mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
     names = list(metadata.get("partitionColumns") or [])
     if mode == "none" or not names:
@@ -277,7 +277,7 @@ def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _parse(lines: _Lines, schema: pa.Schema) -> pa.Table | str:
-    """A row per line; what is wrong where the lines are not those of a log, or some are blank."""
+    """Returns one row for each line, or an error message if a line is blank or not an action."""
     if not len(lines):
         return schema.empty_table()
     data = pa.py_buffer(b"".join(data for _, _, data in lines.files))
@@ -313,5 +313,5 @@ def _flatten(add: pa.StructArray, columns: Sequence[str]) -> pa.Table:
 
 
 def not_empty(values: pa.Array) -> pa.Array:
-    """A partition value of no character is null."""
+    """Converts empty partition values to null."""
     return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)

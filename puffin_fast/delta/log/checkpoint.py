@@ -1,6 +1,6 @@
-"""Checkpoints: the actions of a version in Parquet files, or in JSON that names them.
+"""Reads checkpoints: the actions of a version in Parquet files, or in a JSON file that refers to Parquet files.
 
-Only the columns that a replay needs are read; a whole action is read again when a commit repeats it.
+Only the columns that determine the live files are read. A complete action is read when a commit writes it again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["read_checkpoint"]
 
 _BATCH_ROWS = 1 << 12
 _LEAST_DECODED = 64 << 20
-"""Bytes that the columns of a checkpoint of any size may become."""
+"""Decoded bytes that are allowed for a checkpoint of any size."""
 
 
 class _Parquet:
-    """Actions as rows of a Parquet file; read again by row groups."""
+    """Actions in the rows of a Parquet file; complete actions are read by row groups."""
 
     def __init__(self, storage: TableStorage, path: str) -> None:
         self._storage, self._path = storage, path
@@ -62,7 +62,7 @@ class _Parquet:
 
 
 def _plain_add(add: dict[str, Any]) -> dict[str, Any]:
-    """An `add` as JSON has it: without the parsed forms, and without what is null."""
+    """Returns an `add` as in JSON: without the parsed columns, and without nulls."""
     stats = add.pop("stats_parsed", None)
     add.pop("partitionValues_parsed", None)
     if add.get("stats") is None and stats is not None:
@@ -89,10 +89,10 @@ def _json_value(value: Any) -> Any:
 def read_checkpoint(
     storage: TableStorage, paths: Sequence[str], version: int, source: int = 0
 ) -> FileActions:
-    """The actions of a checkpoint, its sidecars included; a v2 checkpoint may be JSON.
+    """Reads the actions of a checkpoint and of its sidecars; a v2 checkpoint may be a JSON file.
 
     Raises:
-        CorruptDataError: a file that is no checkpoint, or a sidecar that is missing.
+        CorruptDataError: a file is not a checkpoint, or a sidecar is missing.
     """
     others: list[tuple[int, str, dict[str, Any]]] = []
     sources: list[Source] = []
@@ -119,7 +119,7 @@ def read_checkpoint(
     for _, name, action in list(others):
         if name == "sidecar":
             take(_read_parquet(storage, _sidecar(action, paths[0]), version, columns, source + len(sources)))
-    # a part that came before the metadata has no columns for partition values
+    # a part that was read before the metadata has no columns for partition values
     if columns and any(partition_column(columns[0]) not in table.schema.names for table in adds):
         return _read_parts(storage, paths, version, source, columns)
     return FileActions(pa.concat_tables(adds), pa.concat_tables(removes), others, sources)
@@ -128,7 +128,7 @@ def read_checkpoint(
 def _read_parts(
     storage: TableStorage, paths: Sequence[str], version: int, source: int, columns: Sequence[str]
 ) -> FileActions:
-    """The same where the partition columns are known."""
+    """Reads the parts of a checkpoint whose partition columns are known."""
     found = [_read_parquet(storage, path, version, columns, source + at) for at, path in enumerate(paths)]
     return FileActions(
         pa.concat_tables([part.adds for part in found]),
@@ -226,7 +226,7 @@ def _actions_of(
 
 
 def _struct(table: pa.Table, name: str) -> tuple[pa.StructArray | None, np.ndarray]:
-    """The values of a column of actions that are there, and their rows."""
+    """Returns the values of a column of actions that are not null, and their rows."""
     if name not in table.schema.names:
         return None, np.empty(0, np.int64)
     column = table[name].combine_chunks()
@@ -248,7 +248,7 @@ def _field(actions: pa.StructArray | None, name: str, kind: pa.DataType) -> pa.A
 
 
 def _with_counts(stats: pa.Array, add: pa.StructArray | None) -> pa.Array:
-    """Statistics of checkpoints that hold them in parsed form only: the number of records, as JSON."""
+    """Makes `stats` for checkpoints that have only parsed statistics: JSON with the number of records."""
     if add is None or not stats.null_count or (at := add.type.get_field_index("stats_parsed")) < 0:
         return stats
     counts = pc.struct_field(add.field(at), "numRecords").cast(pa.string())

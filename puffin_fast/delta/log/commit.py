@@ -1,17 +1,17 @@
-"""One commit: the file of the next version, written if it is not there yet.
+"""One commit: writes the file of the next version, unless this file exists.
 
-plan on version N  ->  write vectors  ->  put N+1.json if absent
-                                             | written: done; on a local disk, if it still is ours once no other
-                                             |          writer is about to rename its own over it
-                                             | exists: whose is it?
-                                             |    ours (the answer to an earlier try was lost): done
-                                             |    another's: read N+1 … M and compare
-                                             |        nothing that touches us  ->  put M+1.json
-                                             |        rows that we should have looked at  ->  plan again on M
-                                             |        our job's id  ->  done before, our vectors are removed
-                                             |        our data files, or metadata  ->  ConflictError (or plan again)
-                                             | no answer: is N+1.json ours?  yes: done; no: failed;
-                                             |            no answer again  ->  CommitUnknownError, nothing is removed
+plan on version N  ->  write vectors  ->  write N+1.json if absent
+  written    committed. On a local disk, another writer may still rename a temporary file to this name: the commit
+             waits until there is none, and then checks that the file is its own
+  exists     the file is of this commit (the answer to an earlier request was lost)  ->  committed
+             else the versions N+1 to M are read:
+               no conflict                                     ->  write M+1.json
+               they added rows that the job must search        ->  plan again on M
+               they have the id of this job                    ->  repeated; the files of this commit are removed
+               they changed its data files                     ->  ConflictError, or plan again on M
+               they changed the metadata or the protocol       ->  ConflictError
+  no answer  N+1.json is read: of this commit  ->  committed; else  ->  the error
+             no answer again                   ->  CommitUnknownError; no file is removed
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
 OnConflict: TypeAlias = Literal["refuse", "merge"]
 
 MAX_ATTEMPTS = 100
-"""Commits of others that one commit gives way to."""
+"""Maximum number of attempts of one commit."""
 
 _OWN_NAMES = frozenset(
     {
@@ -63,7 +63,7 @@ _OWN_NAMES = frozenset(
     }
 )
 JOB_VERSION = 1
-"""The version of a job's `txn` actions: a job is done once."""
+"""The version in a job's `txn` actions: each job has only one."""
 
 _VERBS = ("delete", "delete_keys", "delete_positions", "purge", "update", "upsert")
 """The public functions that take a job id."""
@@ -71,17 +71,17 @@ _VERBS = ("delete", "delete_keys", "delete_positions", "purge", "update", "upser
 
 @dataclass(frozen=True)
 class Job:
-    """A job that is done once.
+    """A job that is not repeated.
 
-    The log records it in two `txn` actions, which checkpoints keep: one names the job id as its application, and one
-    the verb too, so that the id cannot stand for jobs of two verbs.
+    The log records a job in two `txn` actions, which checkpoints preserve. The application id of the first is the job
+    id, that of the second also has the verb, so that one id is not used for jobs of two verbs.
 
     Attributes:
         verb: the public function that commits.
-        id: the caller's name for the job; None: the job may be repeated.
+        id: the caller's name for the job; with None, the job may be repeated.
 
     Raises:
-        InvalidInputError: an id that is no string, or blank.
+        InvalidInputError: the id is not a string, or blank.
     """
 
     verb: str
@@ -94,10 +94,10 @@ class Job:
         return f"{self.id} (puffin_fast.delta.{verb})"
 
     def is_done(self, transactions: Mapping[str, int], where: str) -> bool:
-        """Whether the job is among transactions: versions by application.
+        """Returns whether transactions (versions by application id) contain the job.
 
         Raises:
-            InvalidInputError: the id is there, by another verb. An id without a verb is taken for the job's.
+            InvalidInputError: the id was used by another verb. An id without a verb is accepted as this job.
         """
         if self.id is None or transactions.get(self.id, 0) < JOB_VERSION:
             return False
@@ -110,24 +110,24 @@ class Job:
         return True
 
     def actions(self, now: int) -> list[dict[str, Any]]:
-        """The actions that record the job."""
+        """Returns the actions that record the job."""
         names = [] if self.id is None else [self.id, self._of(self.verb)]
         return [{"txn": {"appId": name, "version": JOB_VERSION, "lastUpdated": now}} for name in names]
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What one commit does to a snapshot.
+    """The changes of one commit.
 
     Attributes:
         actions: `add`, `remove`, `protocol`, `metaData`.
-        touched: the data files that they are about, by their decoded paths.
-        new_files: files below the table that were written for it.
+        touched: the decoded paths of the data files in the actions. Changes of another commit to them are conflicts.
+        new_files: new files, relative to the table, which are removed if the commit does not happen.
         operation, parameters, metrics: for `commitInfo`.
-        looks_at_rows: whether rows that others add meanwhile might have to be changed too.
-        looks_at_appends: whether those of blind appends might, too.
+        looks_at_rows: whether the job must also search rows that concurrent commits add.
+        looks_at_appends: whether it must also search rows of concurrent blind appends.
         whole_table: whether any other commit is a conflict.
-        keeps_row_ids: whether rows that were rewritten have the row ids that they had.
+        keeps_row_ids: whether rewritten rows have the same row ids as before.
     """
 
     actions: list[dict[str, Any]]
@@ -148,17 +148,17 @@ class _Planned(Protocol):
 
 
 Plan = TypeVar("Plan", bound=_Planned)
-"""What a job planned on a version: the changes to commit, None if there are none, and what its result needs."""
+"""The plan of a job on a version: the changes to commit, None if there are none, and data for the result."""
 
 
 @dataclass(frozen=True)
 class Committed:
-    """What became of a commit.
+    """The result of a commit.
 
     Attributes:
-        version: the version that it made; None where there was nothing to change.
-        attempts: versions that were tried.
-        repeated: the job was done before, and nothing was changed.
+        version: the new version; None if there was nothing to change.
+        attempts: number of attempts.
+        repeated: True if the job was done before, and nothing was changed.
     """
 
     version: int | None
@@ -166,8 +166,8 @@ class Committed:
     repeated: bool = False
 
 
-class _Again(Exception):
-    """The changes must be planned anew."""
+class _Replan(Exception):
+    """The changes must be planned again on a newer version."""
 
 
 def commit(
@@ -182,29 +182,31 @@ def commit(
     """Plans changes on the newest version and commits them.
 
     Args:
-        storage: the table's.
-        plan: plans the changes of a version, and writes their files; called again after some conflicts.
-        on_conflict: what to do when another commit changed the same data files: refuse, or plan again on top of it.
-        job: recorded as transactions; a job that the log holds is not done again.
-        commit_properties: more entries for `commitInfo`.
-        check: refuses tables that must not be written to; those of deletes by default.
+        storage: of the table.
+        plan: plans the changes on a version, and writes their files. It is called again after some conflicts.
+        on_conflict: what to do if another commit changed the same data files: ``"refuse"`` raises, ``"merge"`` plans
+        again.
+        job: recorded as transactions; a job whose id is in the log is not repeated.
+        commit_properties: additional entries of `commitInfo`.
+        check: raises if the table must not be written to; by default `check_writable`.
 
     Returns:
-        The last plan, None if the job was repeated; and what became of the commit.
+        The last plan, None if the job was repeated; and the result of the commit.
 
     Raises:
         UnsupportedError: the table must not be written to.
-        ConflictError: another commit changed the same data files, or the table's metadata; the table is as it was.
-        CommitUnknownError: the storage did not say whether the commit happened.
-        InvalidInputError: a name in `commit_properties` that the log itself uses, or the job's id is that of a job
-            of another verb.
+        ConflictError: another commit changed the same data files, or the table's metadata; the table is unchanged.
+        CommitUnknownError: the storage did not answer whether the commit happened.
+        InvalidInputError: a name in `commit_properties` is reserved, or the job id was used by another verb.
     """
     if on_conflict not in ("refuse", "merge"):
         raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
     check_mapping("commit_properties", commit_properties)
     properties = dict(commit_properties or {})
     if taken := sorted(_OWN_NAMES & set(properties)):
-        raise InvalidInputError(f"commit_properties: {', '.join(taken)} are names of the log's own")
+        raise InvalidInputError(
+            f"commit_properties: expected names that are not reserved in commitInfo, found {', '.join(taken)}"
+        )
     attempts = 0
     while True:
         listing = LogListing.of(storage)
@@ -228,11 +230,13 @@ def commit(
                     one.clean()
                     return None, Committed(None, attempts, repeated=True)
                 if attempts >= MAX_ATTEMPTS:
-                    raise ConflictError(f"{base.root}: gave way to {attempts} commits of others")
-        except _Again:
+                    raise ConflictError(f"{base.root}: other commits came first in all {attempts} attempts")
+        except _Replan:
             one.clean()
             if attempts >= MAX_ATTEMPTS:
-                raise ConflictError(f"{base.root}: gave way to {attempts} commits of others") from None
+                raise ConflictError(
+                    f"{base.root}: other commits came first in all {attempts} attempts"
+                ) from None
         except CommitUnknownError:
             raise
         except BaseException:
@@ -241,7 +245,7 @@ def commit(
 
 
 class _Attempt:
-    """Changes planned on one version, on their way into the log."""
+    """The attempts to commit changes that were planned on one version."""
 
     def __init__(
         self,
@@ -261,10 +265,11 @@ class _Attempt:
         self.version = base.version + 1
 
     def put(self) -> bool:
-        """Writes the next version; where others were first, moves on behind them.
+        """Writes the file of the next version. If it exists, checks for conflicts and takes the version after the
+        newest one.
 
         Raises:
-            ConflictError: what others did cannot stand beside the changes.
+            ConflictError: a concurrent commit conflicts with the changes.
         """
         path = commit_path(self.version)
         try:
@@ -278,33 +283,33 @@ class _Attempt:
             raise
         if self._is_ours(path):
             return True
-        self._pass(self._others())
+        self._check_conflicts(self._concurrent_actions())
         return False
 
     def repeated(self) -> bool:
-        """Whether a commit that came first is of the same job."""
+        """Whether a concurrent commit has the id of this job."""
         return self._done_before
 
     def clean(self) -> None:
-        """Removes the files that were written for nothing."""
+        """Removes the files that were written for the changes."""
         for path in self._changes.new_files:
             self._storage.remove(path)
 
     def _is_ours(self, path: str, cause: Exception | None = None) -> bool:
-        """Whether a version that is there is this commit: an answer may have been lost on its way."""
+        """Whether an existing version is this commit: the answer to the request may have been lost."""
         try:
             data = self._storage.read(path)
         except NotFoundError:
             return False
         except Exception as error:
             raise CommitUnknownError(
-                f"{self._storage.root}/{path}: the storage did not say whether this commit happened: "
-                f"{cause or error}; it did if the file holds txnId {self._id}"
+                f"{self._storage.root}/{path}: it is unknown whether this commit happened, because the storage "
+                f"did not answer: {cause or error}; it happened if the file has txnId {self._id}"
             ) from error
         return self._id.encode() in data.split(b"\n", 1)[0]
 
-    def _others(self) -> FileActions:
-        """What was committed from our version on; afterwards ours is the next one."""
+    def _concurrent_actions(self) -> FileActions:
+        """Reads the actions of all versions from this one on, and sets this version to the next one."""
         latest = LogListing.of(self._storage).latest
         versions = range(self.version, max(latest, self.version) + 1)
         files = [
@@ -314,7 +319,7 @@ class _Attempt:
         self.version = versions.stop
         return read_commits(files, lambda: self._base.partition_columns)
 
-    def _pass(self, others: FileActions) -> None:
+    def _check_conflicts(self, others: FileActions) -> None:
         root = self._storage.root
         transactions = {
             str(action.get("appId")): int(action.get("version") or 0)
@@ -338,7 +343,7 @@ class _Attempt:
             for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True):
                 if self._changes.whole_table or unquote(path) in self._changes.touched:
                     if self._on_conflict == "merge":
-                        raise _Again
+                        raise _Replan
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")
         if not self._changes.looks_at_rows:
             return
@@ -346,7 +351,7 @@ class _Attempt:
         all_adds = self._changes.looks_at_appends or isolation == "serializable"
         for version in set(others.adds["version"].to_pylist()):
             if all_adds or not infos.get(version, {}).get("isBlindAppend", False):
-                raise _Again
+                raise _Replan
 
     def _content(self) -> bytes:
         changes, now = self._changes, int(time.time() * 1000)

@@ -1,4 +1,4 @@
-"""What a table demands of its readers and writers, and what of it is done here."""
+"""The protocol of a table: the features that it requires of readers and writers, and those that are supported here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENABLE_VECTORS = "delta.enableDeletionVectors"
 
 MAX_READER, MAX_WRITER = 3, 7
 FEATURES = (3, 7)
-"""The reader and writer versions that name features one by one."""
+"""The reader and writer versions with lists of features."""
 
 READER_FEATURES = frozenset(
     {
@@ -39,7 +39,7 @@ READER_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-"""Features of readers that scans know."""
+"""Reader features that scans support."""
 
 WRITER_FEATURES = READER_FEATURES | {
     "allowColumnDefaults",
@@ -58,7 +58,7 @@ WRITER_FEATURES = READER_FEATURES | {
     "materializePartitionColumns",
     "rowTracking",
 }
-"""Features that a delete through vectors keeps."""
+"""Features that a commit of deletion vectors preserves."""
 
 _LEGACY_WRITERS = {
     2: ("appendOnly", "invariants"),
@@ -67,7 +67,7 @@ _LEGACY_WRITERS = {
     5: ("columnMapping",),
     6: ("identityColumns",),
 }
-"""What each writer version before features added."""
+"""The features that each writer version before the lists of features added."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Protocol:
 
     Attributes:
         reader, writer: the versions.
-        reader_features, writer_features: the features that they name, those of older versions included.
+        reader_features, writer_features: the listed features, and those that older versions imply.
     """
 
     reader: int
@@ -89,7 +89,7 @@ class Protocol:
         """Reads a `protocol` action.
 
         Raises:
-            CorruptDataError: no versions, or a version with features that names none.
+            CorruptDataError: there are no versions, or a version with features does not list them.
         """
         reader, writer = action.get("minReaderVersion"), action.get("minWriterVersion")
         if not isinstance(reader, int) or not isinstance(writer, int):
@@ -114,7 +114,7 @@ class Protocol:
         )
 
     def action(self) -> dict[str, Any]:
-        """The action that says this."""
+        """Returns the `protocol` action."""
         found: dict[str, Any] = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
         if self.reader >= FEATURES[0]:
             found["readerFeatures"] = sorted(self.reader_features)
@@ -129,10 +129,10 @@ def is_set(configuration: Mapping[str, str], name: str) -> bool:
 
 
 def check_readable(protocol: Protocol, root: str) -> None:
-    """Refuses a table that scans might read wrong.
+    """Refuses a table that scans might not read correctly.
 
     Raises:
-        UnsupportedError: a future protocol, or features that are not known; they are named.
+        UnsupportedError: the protocol version or a feature is unknown; the message names it.
     """
     if protocol.reader > MAX_READER:
         raise UnsupportedError(
@@ -143,10 +143,11 @@ def check_readable(protocol: Protocol, root: str) -> None:
 
 
 def check_committable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
-    """Refuses a table to which nothing about vectors must be committed.
+    """Refuses a table to which changes of deletion vectors must not be committed.
 
     Raises:
-        UnsupportedError: a feature that is not known or forbids vectors, or commits that go elsewhere; it is named.
+        UnsupportedError: a feature is unknown, forbids deletion vectors, or moves the commits to another place; the
+        message names it.
     """
     check_readable(protocol, root)
     if protocol.writer > MAX_WRITER:
@@ -154,28 +155,30 @@ def check_committable(protocol: Protocol, configuration: Mapping[str, str], root
             f"{root}: the table needs writer version {protocol.writer}, up to {MAX_WRITER} are known"
         )
     if unknown := sorted(protocol.writer_features - WRITER_FEATURES):
-        raise UnsupportedError(f"{root}: writer features {', '.join(unknown)} are not written here")
+        raise UnsupportedError(f"{root}: writer features {', '.join(unknown)} are not supported")
 
     for version in ("V1", "V2"):
         if is_set(configuration, f"delta.enableIcebergCompat{version}"):
             raise UnsupportedError(
-                f"{root}: delta.enableIcebergCompat{version} is set, it forbids deletion vectors"
+                f"{root}: delta.enableIcebergCompat{version} is set, which forbids deletion vectors"
             )
     redirects = [name for name in configuration if name.startswith("delta.redirect")]
     coordinated = [name for name in configuration if name.startswith("delta.coordinatedCommits")]
     if redirects or coordinated:
-        raise UnsupportedError(f"{root}: {(redirects + coordinated)[0]} is set, commits go elsewhere")
+        raise UnsupportedError(
+            f"{root}: {(redirects + coordinated)[0]} is set, so commits are not made in this log"
+        )
 
 
 def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
-    """Refuses a table to which a delete through vectors must not be committed.
+    """Refuses a table to which deletes by deletion vectors must not be committed.
 
     Raises:
         UnsupportedError: as `check_committable`; vectors are not enabled, or rows may only be appended.
     """
     check_committable(protocol, configuration, root)
     if is_set(configuration, "delta.appendOnly"):
-        raise UnsupportedError(f"{root}: delta.appendOnly is set, rows may only be added")
+        raise UnsupportedError(f"{root}: delta.appendOnly is set, so rows cannot be deleted")
     if DELETION_VECTORS not in protocol.reader_features & protocol.writer_features or not is_set(
         configuration, ENABLE_VECTORS
     ):
@@ -185,7 +188,7 @@ def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: s
 
 
 _COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invariants")
-"""What the metadata of a column says where its values must be computed or checked by SQL."""
+"""The metadata of columns whose values must be computed or checked by SQL."""
 
 
 def check_types_writable(fields: Sequence[Mapping[str, Any]], root: str) -> None:
@@ -214,27 +217,24 @@ def check_rows_writable(
     """Refuses a table to which new rows must not be written without SQL.
 
     Raises:
-        UnsupportedError: a constraint, a generated or identity column, or a column without a type; it is named.
+        UnsupportedError: there is a constraint, a generated or identity column, or a column without a type; the message
+        names it.
     """
     check_types_writable(fields, root)
     constraints = [name for name in configuration if name.startswith("delta.constraints.")]
     if constraints:
-        raise UnsupportedError(
-            f"{root}: {constraints[0]} is set, and CHECK constraints are not evaluated here"
-        )
+        raise UnsupportedError(f"{root}: {constraints[0]} is set, and CHECK constraints are not supported")
     for field in fields:
         for name in _COMPUTED:
             if name in (field.get("metadata") or {}):
-                raise UnsupportedError(
-                    f"{root}: column {field['name']} has {name}, which is not evaluated here"
-                )
+                raise UnsupportedError(f"{root}: column {field['name']} has {name}, which is not supported")
         kind = field["type"]
         if isinstance(kind, Mapping) and kind.get("type") == "struct":
             check_rows_writable({}, kind["fields"], root)
 
 
 def with_vectors(protocol: Protocol) -> Protocol:
-    """The same protocol with deletion vectors, other features and those of older versions carried over."""
+    """Returns the protocol with deletion vectors and with all features of this one."""
     readers = protocol.reader_features | {DELETION_VECTORS}
     writers = protocol.writer_features | {DELETION_VECTORS}
     return Protocol(*FEATURES, readers, writers | (readers & {"columnMapping"}))

@@ -1,7 +1,7 @@
-"""Row ids of added files (protocol, "Row Tracking"): each row's is its file's `baseRowId` plus its position.
+"""Assigns row ids to added files (protocol, "Row Tracking"): the id of a row is its file's `baseRowId` plus its position.
 
-The domain `delta.rowTracking` says the highest id that was given. Who commits later gives higher ones, so that ids are
-given when the commit's version is known.
+The domain `delta.rowTracking` has the highest assigned id. Each commit assigns higher ids than the one before it, so
+ids are assigned when the version of the commit is known.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MATERIALIZED = (
     "delta.rowTracking.materializedRowIdColumnName",
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
-"""The properties that name the physical columns of row ids and of row commit versions in rewritten files."""
+"""The properties with the physical names of the columns of row ids and row commit versions in rewritten files."""
 
 
 def highest_row_id(action: Mapping[str, Any] | None, root: str) -> int:
-    """The highest row id that a `domainMetadata` action says; -1 for none."""
+    """Returns the highest row id in a `domainMetadata` action; -1 if there is none."""
     if action is None or action.get("removed"):
         return -1
     try:
@@ -35,11 +35,11 @@ def highest_row_id(action: Mapping[str, Any] | None, root: str) -> int:
 
 
 def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) -> list[dict[str, Any]]:
-    """Gives row ids to the adds that have none, and says the highest one.
+    """Assigns row ids to `add` actions without them, and adds an action with the highest id.
 
     Args:
         actions: of a commit.
-        highest: the highest row id that was given before.
+        highest: the highest row id that was assigned before.
         version: of the commit.
     """
     found = list(actions)

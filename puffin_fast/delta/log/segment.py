@@ -1,12 +1,12 @@
-"""Which files of `_delta_log` make a version.
+"""Finds the files of `_delta_log` that a version consists of.
 
     N.json                                     the commit that made version N (20 digits)
     N.checkpoint.parquet                       all of version N in one file
-    N.checkpoint.PART.PARTS.parquet            the same in several files, of which none may miss
-    N.checkpoint.UUID.{json,parquet}           a v2 checkpoint, which may name more files in `_sidecars`
-    N.M.compacted.json, *.crc, _last_checkpoint   ignored: nothing needs them
+    N.checkpoint.PART.PARTS.parquet            the same in several files, all of which must exist
+    N.checkpoint.UUID.{json,parquet}           a v2 checkpoint, which may refer to files in `_sidecars`
+    N.M.compacted.json, *.crc, _last_checkpoint   ignored: not needed
 
-A version is the newest checkpoint at or before it and every commit after that one.
+A version consists of the newest checkpoint at or before it, and of all commits after this checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHECKPOINT = re.compile(
 
 
 def commit_path(version: int) -> str:
-    """The file of a version's commit, below the table."""
+    """Returns the path of a version's commit, relative to the table."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
@@ -38,9 +38,9 @@ class LogSegment:
     """The files of one version.
 
     Attributes:
-        version: which one.
+        version: its number.
         checkpoint: the version of the checkpoint, -1 for none.
-        checkpoint_files: its files below the table.
+        checkpoint_files: its files, relative to the table.
         commits: the versions of the commits after it, ascending.
     """
 
@@ -52,11 +52,11 @@ class LogSegment:
 
 @dataclass(frozen=True)
 class LogListing:
-    """What a table's log holds.
+    """The commits and checkpoints in a table's log.
 
     Attributes:
-        commits: versions whose commits are there, ascending.
-        checkpoints: version and files of each whole checkpoint, ascending.
+        commits: versions whose commits exist, ascending.
+        checkpoints: version and files of each complete checkpoint, ascending.
     """
 
     root: str
@@ -72,7 +72,7 @@ class LogListing:
         """
         listing = cls._list(storage)
         if listing.commits and len(listing.commits) <= listing.commits[-1] - listing.commits[0]:
-            # a folder that is listed while others commit may show a commit and not the one before it
+            # a listing that is made during other commits may have a commit but not the one before it
             again = cls._list(storage)
             listing = replace(again, commits=tuple(at for at in again.commits if at <= listing.latest))
         return listing
@@ -91,22 +91,24 @@ class LogListing:
         checkpoints: dict[int, tuple[str, ...]] = {}
         for (version, parts), names in sorted(found.items()):
             if parts == 1:
-                checkpoints[version] = (names[-1],)  # several v2 checkpoints of one version are alike
+                checkpoints[version] = (
+                    names[-1],
+                )  # several v2 checkpoints of one version have the same content
             elif len(names) == parts:
                 checkpoints[version] = tuple(names)
         return cls(storage.root, tuple(commits), tuple(checkpoints.items()))
 
     @property
     def latest(self) -> int:
-        """The newest version."""
+        """The number of the newest version."""
         return max([*self.commits[-1:], *(version for version, _ in self.checkpoints[-1:])], default=-1)
 
     def segment(self, version: int | None = None) -> LogSegment:
-        """The files of a version; the newest by default.
+        """Returns the files of a version; the newest by default.
 
         Raises:
-            NotFoundError: the log does not reach that version, or no longer does.
-            CorruptDataError: a commit in between is missing.
+            NotFoundError: the log does not have that version, or no longer has it.
+            CorruptDataError: a commit is missing.
         """
         wanted = self.latest if version is None else version
         if not 0 <= wanted <= self.latest:

@@ -1,7 +1,7 @@
-"""A version of a table: the actions of its log replayed, by columns.
+"""Loads a version of a table: finds the live files by the actions of its log, which are read as columns.
 
-A file of the table is known by its path and the unique id of its deletion vector. Of all actions with one such key the
-newest counts: an `add` means that the file is live, a `remove` that it is not. A checkpoint holds what was live then.
+The key of a file is its path and the unique id of its deletion vector. The newest action with a key decides: after an
+`add`, the file is live; after a `remove`, it is not. A checkpoint has the files that were live in its version.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
 
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
-"""Matches paths that are not the location below the table as it is: encoded or absolute."""
+"""Matches paths that differ from the location relative to the table: encoded or absolute ones."""
 _READERS = 16
-"""Commits that are read at a time from an object store."""
+"""Number of commits that are read at a time from an object store."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class Snapshot:
     """A version of a Delta table.
 
     Attributes:
-        storage: where the table lies.
-        version: which version.
-        protocol: what it demands of readers and writers.
+        storage: of the table.
+        version: its number.
+        protocol: the features that it requires of readers and writers.
         metadata: the newest `metaData` action.
-        files: the live files: path (as the log has it), size, modificationTime, stats, deletionVector, baseRowId,
-            defaultRowCommitVersion, a column `partition.<physical name>` per partition column, and where the action
-            stands.
+        files: the live files: path (as in the log), size, modificationTime, stats, deletionVector, baseRowId,
+            defaultRowCommitVersion, a column `partition.<physical name>` for each partition column, and the place of
+            the action.
         domain_metadata: the newest `domainMetadata` of each domain that is not removed.
         transactions: the newest version of each application (`txn`).
-        commit_info: of the version's own commit; empty where a checkpoint is all that is left of it.
+        commit_info: of the version's own commit; empty if only a checkpoint is left of it.
     """
 
     storage: TableStorage
@@ -74,23 +74,23 @@ class Snapshot:
 
     @property
     def root(self) -> str:
-        """The table's location."""
+        """The location of the table."""
         return self.storage.root
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The table's properties."""
+        """The table properties."""
         return self.metadata.get("configuration") or {}
 
     @cached_property
     def delta_schema(self) -> Mapping[str, Any]:
-        """The schema as the log's JSON has it."""
+        """The schema as JSON, as in the log."""
         found: Mapping[str, Any] = json.loads(self.metadata["schemaString"])
         return found
 
     @property
     def partition_columns(self) -> list[str]:
-        """The partition columns by their physical names."""
+        """The physical names of the partition columns."""
         return physical_partition_columns(self.metadata)
 
     @cached_property
@@ -110,17 +110,17 @@ class Snapshot:
         return next((location for location, count in locations.items() if count > 1), None)
 
     def _location(self, path: str) -> str:
-        """Where a data file lies, below the table if it does."""
+        """The location of a data file, relative to the table if it is inside of it."""
         return self.storage.location(path).removeprefix(f"{self.root}/")
 
     def check_files(self) -> None:
-        """Refuses a version in which a data file is live more than once: its rows would be read as often.
+        """Refuses a version in which a data file is live more than once: its rows would be returned more than once.
 
         The key of a file is its path with the unique id of its vector (protocol, "Action Reconciliation"), so a log may
-        add a file with a new vector and not remove it with the old one. Which of the two counts, it does not say.
+        add a file with a new vector and not remove it with the old one. It is undefined which of the two is valid.
 
         Raises:
-            CorruptDataError: it names the file, the versions that added it, and the vectors.
+            CorruptDataError: a data file is live more than once; names it, the versions that added it, and the vectors.
         """
         if self._repeated is None:
             return
@@ -138,7 +138,7 @@ class Snapshot:
         )
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """The whole `add` actions of some rows of `files`, every field of them.
+        """Returns the complete `add` actions of some rows of `files`.
 
         Args:
             rows: indexes into `files`.
@@ -164,29 +164,30 @@ def snapshot(
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        version: which version; the newest by default.
-        as_of: the version that was the newest then: milliseconds since 1970, or a datetime or ISO 8601 text with
-            a time zone.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+        version: its number; the newest by default.
+        as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
+            text with a time zone.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Raises:
-        NotFoundError: no Delta table, or a version that the log does not reach.
-        CorruptDataError: a log with a gap, or a file of it that is not what it should be.
-        UnsupportedError: a future protocol, or a feature of readers that is not known.
-        InvalidInputError: both `version` and `as_of`, a version that is no number, or a datetime without a time zone.
+        NotFoundError: there is no Delta table, or the log does not have the version.
+        CorruptDataError: a commit is missing, or a file of the log is damaged.
+        UnsupportedError: the protocol version or a reader feature is unknown.
+        InvalidInputError: both `version` and `as_of` are given, the version is not a number, or a datetime has no time
+        zone.
     """
     check_integer("version", version, least=0)
     storage = storage_of(table, filesystem)
     listing = LogListing.of(storage)
     if as_of is not None:
         if version is not None:
-            raise InvalidInputError("give one of version and as_of")
+            raise InvalidInputError("version and as_of: expected at most one of them, found both")
         version = _version_as_of(storage, listing, as_of)
     return load_snapshot(storage, listing.segment(version))
 
 
 def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
-    """Replays the files of a version.
+    """Loads a version from the files of the log.
 
     Raises:
         As `snapshot` does.
@@ -246,7 +247,7 @@ def _vector_text(vector: Mapping[str, Any] | None) -> str:
 
 
 def keys_of(actions: pa.Table) -> pa.Array:
-    """What tells the files of actions apart: the path, decoded, and the unique id of the vector."""
+    """Returns the keys of files: the decoded path and the unique id of the vector."""
     paths = actions["path"].combine_chunks()
     encoded = np.flatnonzero(pc.match_substring(paths, "%").to_numpy(zero_copy_only=False))
     if len(encoded):
@@ -267,7 +268,7 @@ def keys_of(actions: pa.Table) -> pa.Array:
 
 
 def _live(base: FileActions | None, tail: FileActions) -> tuple[pa.Table, bool]:
-    """The adds that are live after all actions, and whether it is known that no path occurs twice."""
+    """Returns the `add` actions of live files, and whether it is known that no path occurs twice."""
     adds, removes = tail.adds, tail.removes
     if base is None or base.adds.num_rows == 0:
         return _last(adds, removes)
@@ -281,12 +282,12 @@ def _live(base: FileActions | None, tail: FileActions) -> tuple[pa.Table, bool]:
 
 
 def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
-    """The adds after which nothing came for their key, and whether it is known that no path occurs twice."""
+    """Returns the newest `add` actions with their key, and whether it is known that no path occurs twice."""
     if adds.num_rows == 0:
         return adds, True
     if removes.num_rows == 0 and not _may_contain(adds["path"], b"%") and _are_distinct(adds["path"]):
         return adds, True
-    # of one version, removes come first: the file is there after an add with the same key
+    # in one version, removes come first: a file with both an add and a remove of one key is live
     first = removes.num_rows
     keys = pa.concat_arrays([keys_of(removes), keys_of(adds)])
     codes = keys.dictionary_encode().indices.to_numpy()
@@ -317,12 +318,12 @@ def _are_distinct(paths: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str | datetime) -> int:
-    """The newest version that was committed at or before a time."""
+    """Returns the newest version that was committed at or before a time."""
     as_of = milliseconds_of(as_of)
     commits = listing.commits
     modified = storage.modified(commit_path(at) for at in commits)
     low, high = 0, len(commits)
-    while low < high:  # timestamps of commits ascend
+    while low < high:  # the timestamps of commits ascend
         middle = (low + high) // 2
         if _timestamp(storage, commits[middle], modified) <= as_of:
             low = middle + 1
@@ -334,7 +335,7 @@ def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str 
 
 
 def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int]) -> int:
-    """When a version was committed: as its commit says, else when its file was written."""
+    """Returns the time of a commit: the one in the commit, else the modification time of its file."""
     path = commit_path(version)
     first = storage.read(path).split(b"\n", 1)[0]
     try:

@@ -1,4 +1,4 @@
-"""Where a Delta table lies: its files read, listed, and written where no file is yet."""
+"""The storage of a Delta table: reads and lists files, and writes files that do not exist yet."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "decoded_path", "storage_of"]
 
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
-"""The scheme of vectors that stand in the log itself."""
+"""The scheme of the locations of inline vectors, which are in the log itself."""
 
 
 class _Input:
-    """A file to read, as PyIceberg's `InputFile`."""
+    """A file to read, with the interface of PyIceberg's `InputFile`."""
 
     def __init__(self, storage: TableStorage, location: str) -> None:
         self._storage, self.location = storage, location
@@ -50,11 +50,11 @@ class _Input:
 
 
 class TableStorage(FileIO):
-    """A table's folder, and the file access that the data-file reader asks for.
+    """The folder of a table, with the file access that the data-file reader needs.
 
     Attributes:
-        root: the table's location without a slash at its end; a local one is an absolute path.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; None: the location says which.
+        root: the location of the table without a trailing slash; a local one is an absolute path.
+        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem; with None, the location determines it.
     """
 
     def __init__(self, root: str, filesystem: Any = None) -> None:
@@ -64,11 +64,12 @@ class TableStorage(FileIO):
 
     @property
     def is_local(self) -> bool:
-        """Whether the table lies on a local disk."""
+        """Whether the table is on a local disk."""
         return resolve(self.root, self.filesystem)[0] == "local"
 
     def location(self, path: str) -> str:
-        """Where a path of the log lies: percent-decoded, and below the table unless it is absolute."""
+        """Returns the location of a path in the log: percent-decoded, and relative to the table unless it is
+        absolute."""
         decoded = decoded_path(path)
         if ":" not in decoded and decoded[:1] != "/":
             return f"{self.root}/{decoded}"
@@ -84,7 +85,7 @@ class TableStorage(FileIO):
         return location
 
     def open(self, location: str) -> Any:
-        """A file for positional reads."""
+        """Opens a file for positional reads."""
         if location.startswith(INLINE):
             return pa.BufferReader(self._inline[location])
         kind, handle, key = resolve(location, self.filesystem)
@@ -100,7 +101,7 @@ class TableStorage(FileIO):
             )
 
     def read(self, path: str) -> bytes:
-        """A whole file below the table.
+        """Reads a whole file of the table.
 
         Raises:
             NotFoundError: there is no such file.
@@ -115,23 +116,23 @@ class TableStorage(FileIO):
             return source.read_at(0, source.size)
 
     def read_location(self, location: str, offset: int, length: int) -> bytes:
-        """A range of a file."""
+        """Reads a range of a file."""
         with open_source(location, filesystem=self.filesystem) as source:
             return source.read_at(offset, length)
 
     def names(self, folder: str) -> list[str]:
-        """Names of the files in a folder of the table, sorted; as they are now, whatever was listed before."""
+        """Lists the sorted names of the files in a folder of the table, without a cache."""
         kind, handle, _ = resolve(self.root, self.filesystem)
         if kind == "fsspec":
-            handle.invalidate_cache()  # others commit too
+            handle.invalidate_cache()  # other processes commit too
         return names_in(f"{self.root}/{folder}", "", filesystem=self.filesystem)
 
     def files(self) -> Iterator[FileInfo]:
-        """All files below the table."""
+        """Yields all files in the folder of the table."""
         return files_below(self.root, filesystem=self.filesystem)
 
     def modified(self, paths: Iterable[str]) -> dict[str, int]:
-        """When files below the table were written, in milliseconds since 1970."""
+        """Returns the modification times of files of the table, in milliseconds since 1970."""
         wanted = set(paths)
         folder = f"{self.root}/{LOG_FOLDER}"
         found = files_below(folder, filesystem=self.filesystem)
@@ -140,10 +141,10 @@ class TableStorage(FileIO):
         return {path: int(time.timestamp() * 1000) for path, time in known if time is not None}
 
     def put(self, path: str, data: bytes) -> bool:
-        """Writes a file below the table if there is none of that name; whether it did.
+        """Writes a file of the table unless it exists; returns whether it was written.
 
         Raises:
-            UnsupportedError: a filesystem that cannot promise this.
+            UnsupportedError: the filesystem has no conditional writes.
         """
         return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
 
@@ -152,7 +153,7 @@ class TableStorage(FileIO):
         return wait_for_renames(f"{self.root}/{path}", filesystem=self.filesystem)
 
     def remove(self, path: str) -> None:
-        """Removes a file below the table; one that is not there is fine."""
+        """Removes a file of the table if it exists."""
         remove(f"{self.root}/{path}", filesystem=self.filesystem)
 
     # PyIceberg's FileIO ------------------------------------------------------------------------------------
@@ -161,17 +162,17 @@ class TableStorage(FileIO):
         return _Input(self, location)
 
     def new_output(self, location: str) -> Any:
-        raise io.UnsupportedOperation(f"{location}: this is for reading")
+        raise io.UnsupportedOperation(f"{location}: this file access is read-only")
 
     def delete(self, location: Any) -> None:
-        raise io.UnsupportedOperation(f"{location}: this is for reading")
+        raise io.UnsupportedOperation(f"{location}: this file access is read-only")
 
 
 _unquoted = lru_cache(maxsize=1 << 12)(unquote)
 
 
 def decoded_path(path: str) -> str:
-    """A path of the log without its percent-encoding; the many files of a folder share the work for it."""
+    """Decodes the percent-encoding of a path of the log; the result for a folder is cached."""
     if "%" not in path:
         return path
     folder, slash, name = path.rpartition("/")
@@ -179,14 +180,15 @@ def decoded_path(path: str) -> str:
 
 
 def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
-    """The storage of a table.
+    """Returns the storage of a table.
+
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Raises:
-        InvalidInputError: something else, or an empty path.
+        InvalidInputError: the table is another object, or the path is empty.
     """
     if isinstance(table, TableStorage):
         return table
@@ -198,6 +200,6 @@ def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
     text = path_of(table if uri is None else uri).rstrip("/")
     scheme, _, key = split_location(text)
     if filesystem is None and scheme in ("", "file"):
-        resolve(text, None)  # refuses another machine's file
+        resolve(text, None)  # refuses a file of another machine
         text = os.path.abspath(unquote(key) if scheme == "file" and uri is not None else key)
     return TableStorage(text, filesystem)

@@ -1,4 +1,5 @@
-"""Tables kept right: vectors enabled, files verified, orphan files found, tables carried to Iceberg."""
+"""Maintenance: enables deletion vectors, verifies and rewrites files, lists orphan files, converts to and from
+Iceberg."""
 
 from __future__ import annotations
 

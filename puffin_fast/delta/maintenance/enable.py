@@ -1,4 +1,4 @@
-"""Deletion vectors enabled: the protocol raised, the property set, in one commit."""
+"""Enables deletion vectors: raises the protocol and sets the property, in one commit."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def enable(
 ) -> int | None:
     """Enables deletion vectors: reader version 3, writer version 7, `delta.enableDeletionVectors`.
 
-    Features that older versions implied are named from then on. Readers that do not know deletion vectors no longer
-    read the table.
+    Features that older protocol versions implied are then listed by name. Readers without support for deletion vectors
+    can no longer read the table.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        commit_properties: more entries for the commit's `commitInfo`.
-        filesystem: as `delete` takes it.
+        commit_properties: additional entries of the commit's `commitInfo`.
+        filesystem: as `delete`.
 
     Returns:
-        The new version; None where vectors were enabled already.
+        The new version; None if deletion vectors were enabled already.
 
     Raises:
-        NotFoundError: no such table.
-        UnsupportedError: a feature that is not known or forbids vectors; it is named.
-        ConflictError: another commit changed the protocol or the metadata meanwhile.
-        CommitUnknownError: the storage did not say whether the commit happened.
+        NotFoundError: the table does not exist.
+        UnsupportedError: a feature is unknown or forbids deletion vectors; the message names it.
+        ConflictError: a concurrent commit changed the protocol or the metadata.
+        CommitUnknownError: the storage did not answer whether the commit happened.
     """
 
     def check(base: Snapshot) -> None:

@@ -1,6 +1,7 @@
-"""A snapshot of an Iceberg table as version 0 of a new Delta table: the same data files, vectors in `.bin` files.
+"""Creates a Delta table from a snapshot of an Iceberg table: the same data files, with vectors in `.bin` files.
 
-Delta finds the columns by Iceberg's field ids (column mapping by id), so that renamed and dropped columns stay right.
+Delta finds the columns by Iceberg's field ids (column mapping by id), which is correct also for renamed and dropped
+columns.
 """
 
 from __future__ import annotations
@@ -78,27 +79,27 @@ def from_iceberg(
     as_of: int | str | datetime | None = None,
     filesystem: Any = None,
 ) -> str:
-    """Makes a Delta table of a snapshot of an Iceberg table; no data file is copied.
+    """Creates a Delta table from a snapshot of an Iceberg table; no data file is copied.
 
-    Later commits of either table do not reach the other. Both name the same data files: Iceberg's expiry of snapshots
-    and a drop with purge remove data files of the Delta table, and its removal of orphan files the `.bin` files. Where
-    the two share a folder, Delta's vacuum removes all files that the Delta table does not name: Iceberg's metadata too.
-    Run none of them while both are read.
+    Later commits of one table do not change the other. Both refer to the same data files: Iceberg's expiry of
+    snapshots and a drop with purge remove data files of the Delta table, and its removal of orphan files removes the
+    `.bin` files. If both tables are in one folder, Delta's vacuum removes all files that the Delta table does not refer
+    to, also Iceberg's metadata. Do not run any of them while both tables are in use.
 
     Args:
         table: a PyIceberg table of format version 1 to 3.
-        location: folder of the Delta table; by default that of the Iceberg table, so that paths in the log are
-            relative, as some readers of Delta tables need them.
-        snapshot_id, branch, tag, as_of: as `puffin_fast.iceberg.scan` takes them.
-        filesystem: on which `location` lies.
+        location: folder of the Delta table; by default that of the Iceberg table. Paths in the log are then relative,
+            which some readers of Delta tables require.
+        snapshot_id, branch, tag, as_of: as `puffin_fast.iceberg.scan`.
+        filesystem: of `location`.
 
     Returns:
         The location of the Delta table.
 
     Raises:
-        UnsupportedError: a type that Delta does not have, a column whose type changed or with a default, equality
-            deletes, data files that are not Parquet, or columns that are found by a name mapping.
-        InvalidInputError: a Delta table is there already.
+        UnsupportedError: Delta does not have the type of a column, the type of a column was changed, a column has an
+            initial default, or the table has equality deletes, data files that are not Parquet, or a name mapping.
+        InvalidInputError: the Delta table exists.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
     """
     metadata, name = table.metadata, ".".join(table.name())
@@ -138,7 +139,7 @@ def from_iceberg(
 def _check_schemas(table: Table, name: str) -> None:
     metadata, schema = table.metadata, table.metadata.schema()
     if metadata.name_mapping() is not None:
-        raise UnsupportedError(f"{name}: it has a name mapping, and Delta finds columns by field ids only")
+        raise UnsupportedError(f"{name}: the table has a name mapping; Delta finds columns only by field ids")
     known = {field_id: schema.find_type(field_id) for field_id in schema.field_ids}
     for field_id in schema.field_ids:
         if schema.find_field(field_id).initial_default is not None:
@@ -155,7 +156,8 @@ def _check_schemas(table: Table, name: str) -> None:
 
 
 def _partition_fields(table: Table, tasks: Sequence[FileTask]) -> list[NestedField]:
-    """The columns that Delta partitions by; none where a file is partitioned otherwise: files hold these columns."""
+    """Returns the partition columns for Delta; none if a file has another partition spec. The data files have these
+    columns."""
     specs = {task.data.spec_id for task in tasks} or {table.metadata.default_spec_id}
     spec = table.metadata.specs()[min(specs)]
     tops = {field.field_id: field for field in table.metadata.schema().fields}
@@ -230,7 +232,7 @@ def _add(
 
 
 def _path(location: str, root: str) -> str:
-    """A location as the log has it: below the table, or a URI; percent-encoded."""
+    """Returns a location in the form of the log: relative to the table, or a URI; percent-encoded."""
     (scheme, authority, key), (own_scheme, own_authority, own_key) = map(split_location, (location, root))
     local = ("", "file")
     same = scheme == own_scheme or (scheme in local and own_scheme in local)
@@ -242,8 +244,8 @@ def _path(location: str, root: str) -> str:
 class _Converter:
     """Converts columns to Delta's schema.
 
-    A column's physical name is the oldest one that it had: readers that go by names instead of ids see those columns
-    that were renamed after their files were written.
+    The physical name of a column is its oldest name. So readers that find columns by name, not by id, also find columns
+    that were renamed after a file was written.
     """
 
     def __init__(self, table: Table) -> None:
@@ -254,7 +256,7 @@ class _Converter:
                 self._oldest.setdefault(field_id, schema.find_field(field_id).name)
 
     def fields(self, fields: Sequence[NestedField]) -> list[dict[str, Any]]:
-        """The columns of a table or the fields of a struct."""
+        """Converts the columns of a table or the fields of a struct."""
         names = [self._oldest[field.field_id] for field in fields]
         if len(set(names)) < len(names):
             names = [field.name for field in fields]

@@ -1,4 +1,4 @@
-"""Files in a Delta table's folder that no version needs: listed, never removed."""
+"""Lists the files in a Delta table's folder that no version needs; removes none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from puffin_fast.errors import InvalidInputError
 __all__ = ["IN_FLIGHT", "needed_files", "orphan_files"]
 
 IN_FLIGHT = timedelta(days=3)
-"""Younger files may belong to a commit that is still to come."""
+"""Younger files may belong to a commit that has not finished."""
 
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
@@ -28,24 +28,23 @@ SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified",
 def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: Any = None) -> pa.Table:
     """Lists the files below a table's folder that no version of its log needs.
 
-    A file is needed if any commit or checkpoint that is still in the log names it, as a data file or as a file of
-    vectors, added or removed: time travel may come back to it. The listing is for those who remove: nothing is
-    removed here. Left out are hidden files and folders (names that begin with `_` or `.`, as vacuum leaves them out),
-    files whose age the filesystem does not tell, and tables below this one.
+    A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file or file of
+    vectors, because time travel may read it. Not listed are hidden files and folders (names that begin with `_` or
+    `.`, which vacuum also ignores), files without a modification time, and other tables inside the folder.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        older_than: leave out files modified since then.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+        older_than: files that were modified more recently are not listed.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Returns:
-        ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; by path.
+        ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; sorted by path.
 
     Raises:
         InvalidInputError: `older_than` is not a timedelta.
-        NotFoundError: no Delta table.
-        CorruptDataError: a log that cannot be read, or lacks a commit.
-        UnsupportedError: a future protocol, or a feature of readers that is not known.
+        NotFoundError: there is no Delta table.
+        CorruptDataError: the log cannot be read, or a commit is missing.
+        UnsupportedError: the protocol version or a reader feature is unknown.
     """
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
@@ -61,7 +60,8 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
         and not _is_hidden(file.path)
         and not any(file.path.startswith(f"{folder}/") for folder in others)
     ]
-    needed = FileSet(needed_files(storage))  # after the listing: what was committed meanwhile is needed
+    # read after the listing, so that files of concurrent commits are not listed
+    needed = FileSet(needed_files(storage))
     rows = sorted(row for row in old if row[0] not in needed)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -69,10 +69,10 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
 
 
 def needed_files(storage: TableStorage) -> set[str]:
-    """The location of every file that a commit or checkpoint in the log names.
+    """Returns the locations of all files that a commit or checkpoint in the log refers to.
 
     Raises:
-        As `orphan_files`: for a log that does not say what is needed.
+        As `orphan_files`.
     """
     load_snapshot(storage, LogListing.of(storage).segment())
     found: set[str] = set()
@@ -96,6 +96,6 @@ def _actions(storage: TableStorage) -> Iterator[FileActions]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a file or a folder above it is hidden; a folder of a partition is not, whatever its column is called."""
+    """Whether a file or a folder above it is hidden. Partition folders are never hidden."""
     *folders, name = path.split("/")
     return name[0] in "_." or any(folder[0] in "_." and "=" not in folder for folder in folders if folder)

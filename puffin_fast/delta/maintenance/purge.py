@@ -1,4 +1,4 @@
-"""Data files with many deleted rows rewritten without them, file by file; their vectors leave the table."""
+"""Rewrites data files with many deleted rows without these rows, file by file; removes their vectors."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MIN_DELETED = 0.1
 
 @dataclass(frozen=True)
 class PurgeResult:
-    """What a purge did.
+    """The result of a purge.
 
     Attributes:
-        version: the new version; None when no data file had enough deletes.
-        data_files: data files that were rewritten.
-        data_files_written: data files in their place; fewer where no row was left.
-        rows: rows in them.
-        rows_purged: deleted rows that no longer lie in a data file of the version.
+        version: the new version; None if no data file had enough deletes.
+        data_files: number of data files that were rewritten.
+        data_files_written: number of new data files; fewer if a rewritten file had no live row.
+        rows: number of rows in the new data files.
+        rows_purged: number of deleted rows that were removed from the data files.
         seconds: wall time.
-        attempts: versions tried; 1 without a race, 0 without a commit.
-        repeated: the job id was in the log already, and nothing was done.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the log already, and nothing was done.
     """
 
     version: int | None
@@ -66,23 +66,23 @@ def purge(
     dry_run: bool = False,
     filesystem: Any = None,
 ) -> PurgeResult:
-    """Rewrites the data files of which many rows are deleted, in one commit.
+    """Rewrites the data files that have many deleted rows, in one commit.
 
-    No row changes: rows keep their row ids, streams and the change data feed see nothing. One file at a time is held in
-    memory. The old files stay on the storage for time travel until a vacuum removes them.
+    The rows of the table do not change: they keep their row ids, and streams and the change data feed get no change.
+    One file at a time is held in memory. The old files remain in storage for time travel until a vacuum removes them.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        min_deleted: the share of a file's rows that are deleted from which on it is rewritten, above 0 and up to 1;
-            a very small one rewrites every file with a vector.
+        min_deleted: the share of deleted rows from which a file is rewritten, above 0 and up to 1. With a very small
+            share, every file with a vector is rewritten.
         on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
-        dry_run: count, write nothing.
+        dry_run: count rows and data files, write nothing.
 
     Returns:
-        What was done; `version` is None when there was nothing to do.
+        The counts; `version` is None if there was nothing to do.
 
     Raises:
-        InvalidInputError: a share that is none.
+        InvalidInputError: `min_deleted` is not such a share.
         UnsupportedError, CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -162,7 +162,7 @@ class _Planned:
 
 
 def _deleted(task: FileTask) -> float:
-    """The share of a file's rows that its vector deletes."""
+    """Returns the share of a file's rows that its vector deletes."""
     return 0.0 if task.vector is None else task.vector.record_count / max(task.data.record_count, 1)
 
 

@@ -1,8 +1,8 @@
-"""A Delta table registered as an Iceberg table of format version 3: the same data files, the same vectors.
+"""Registers a Delta table as an Iceberg table of format version 3: the same data files, the same vectors.
 
-data files   stay where they are; both tables name them
-vectors      each record is a `deletion-vector-v1` blob as it stands: copied into Puffin files
-columns      found by Delta's ids where column mapping gives them, else by a name mapping
+data files   are not moved; both tables refer to them
+vectors      each record has the bytes of a `deletion-vector-v1` blob; it is copied to a Puffin file
+columns      found by the ids of Delta's column mapping, else by a name mapping
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _WIDENED = {
     ("integer", "long"),
     ("float", "double"),
 }
-"""Changes of a column's type that Iceberg reads too; decimals may gain digits before the point."""
+"""Changes of a column's type that Iceberg supports too; also decimals with more digits before the point."""
 
 
 def to_iceberg(
@@ -78,27 +78,26 @@ def to_iceberg(
 ) -> Table:
     """Registers a version of a Delta table as a new Iceberg table of format version 3; no data file is copied.
 
-    The new table has the rows of that version; later commits of either table do not reach the other. Both name the same
-    data files, so that removing files of one harms the other: Delta's vacuum removes data files that newer versions of
-    the Delta table no longer have; Iceberg's expiry of snapshots and a drop with purge remove data files that the
-    Iceberg table no longer has. Do neither on one table while the other is read. The vectors are copies in the new
-    table's own files, which Delta's vacuum does not see. Rows get new row ids.
+    The new table has the rows of that version; later commits of one table do not change the other. Both refer to the
+    same data files: Delta's vacuum removes data files that newer versions of the Delta table no longer have; Iceberg's
+    expiry of snapshots and a drop with purge remove data files that the Iceberg table no longer has. Do not run any of
+    them while the other table is in use. The vectors are copied to files of the new table. Rows get new row ids.
 
     Args:
-        table, version, as_of, filesystem: as `scan` takes them. The catalog's own file access must reach the files.
+        table, version, as_of, filesystem: as `scan`. The FileIO of the catalog must have access to the files.
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
         location: folder of the Iceberg table's metadata and vectors; by default one in the warehouse.
         properties: table properties.
 
     Returns:
-        The new table, with one snapshot; with none where the version has no file.
+        The new table, with one snapshot; without a snapshot if the version has no data file.
 
     Raises:
-        NotFoundError: no such table or version, or no such namespace.
+        NotFoundError: the table, the version or the namespace does not exist.
         InvalidInputError: the Iceberg table exists.
-        UnsupportedError: a type, or a change of a column's type, that Iceberg does not read.
-        CorruptDataError: a log or a vector that is not what it should be.
+        UnsupportedError: Iceberg does not support the type of a column, or a change of its type.
+        CorruptDataError: the log or a vector is damaged.
     """
     base = (
         table
@@ -128,14 +127,15 @@ def _check_types(fields: list[dict[str, Any]], root: str) -> None:
             decimals = all(str(kind).startswith("decimal") for kind in types) and scales[0] == scales[1]
             if types not in _WIDENED and not decimals:
                 raise UnsupportedError(
-                    f"{root}: column {field['name']} was changed from {types[0]} to {types[1]}: not in Iceberg"
+                    f"{root}: column {field['name']} was changed from {types[0]} to {types[1]}, "
+                    "which Iceberg does not support"
                 )
         if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
             _check_types(field["type"]["fields"], root)
 
 
 def _updates(source: DeltaTable) -> tuple[Any, ...]:
-    """The schema with the ids that the files have, the partitions and the name mapping."""
+    """Returns the updates for the schema with the ids of the files, the partition spec and the name mapping."""
     schema = Schema(*source.schema.schema.fields, schema_id=1)
     reserved = {METADATA_COLUMNS[name].field_id for name in ROW_TRACKING}
     names = NameMapping([mapped for mapped in source.schema.names if mapped.field_id not in reserved])
@@ -190,7 +190,7 @@ def _data_entry(data: ManifestEntry, spec_id: int) -> ManifestEntry:
 
 
 def _records(tasks: Sequence[FileTask], base: Snapshot) -> Iterator[tuple[str, bytes]]:
-    """The location of each data file with a vector, and the record, checked and as it stands."""
+    """Yields the location of each data file with a vector, and the bytes of the checked record."""
     entries = [task.vector for task in tasks if task.vector is not None]
     verbatim: Any = partial(convert, source="delta", target="iceberg")
     ahead = ReadAhead(base.storage, entries, counted=True, decode=verbatim)

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with the vectors of a version and what they are about; nothing is changed."""
+"""Checks the deletion vectors of a version and their data files; changes nothing."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def verify(
     threads: int | None = None,
     filesystem: Any = None,
 ) -> list[Problem]:
-    """Reads and checks all vectors of a version, and what they are about.
+    """Reads and checks all deletion vectors of a version and their data files.
 
-    Checked: each descriptor; each vector's range, magic, checksum, containers and cardinality; its positions against
-    the rows of its data file; the data file itself, there, Parquet, and with as many rows and bytes as the log says;
-    that statistics of files with vectors say how many records there are; that no data file has two vectors.
+    The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
+    positions are below the row count of the data file; that the data file exists, is Parquet, and has the row count and
+    size of the log; that the statistics of files with vectors have `numRecords`; that no data file has two vectors.
 
     Args:
-        table, version, as_of, filesystem: as `scan` takes them.
-        data_files: open the footers of all data files; False trusts the log for them.
-        threads: files read at a time; the number of processors by default.
+        table, version, as_of, filesystem: as `scan`.
+        data_files: whether the footers of all data files are read and compared with the log.
+        threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        What is wrong, in the order of the log; empty when all is right.
+        The problems, in the order of the log; empty if there are none.
 
     Raises:
-        NotFoundError, UnsupportedError, CorruptDataError: a log that cannot be read.
+        NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
     """
     check_threads(threads)
     base = (
@@ -123,5 +123,9 @@ def _check_file(
         wrong(where.path, where.offset, str(error))
         return found
     if n_rows != UNKNOWN and bitmap and bitmap.max() >= n_rows:
-        wrong(where.path, where.offset, f"position {bitmap.max()}, but {location} has {n_rows} rows")
+        wrong(
+            where.path,
+            where.offset,
+            f"{location}: expected positions below {n_rows} (rows), found {bitmap.max()}",
+        )
     return found

@@ -116,7 +116,7 @@ def upsert(
     check_threads(threads)
     check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
     if not (update or insert):
-        raise InvalidInputError("update=False, insert=False: nothing would be done")
+        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
     rows = arrow_rows(data, "data", streamed=False)
     request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     job = start(table, request, oldest=2)

@@ -76,7 +76,7 @@ def test_update_and_insert_can_be_disabled(
     done = upsert(table, of(other), ["id"], insert=False)
     assert (done.rows_updated, done.rows_inserted) == (1, 0)
     check(table, duckdb_iceberg, [*START[:3], other[0], *START[4:], new[1]])
-    with pytest.raises(InvalidInputError, match="nothing would be done"):
+    with pytest.raises(InvalidInputError, match="expected at least one of them"):
         upsert(table, of(new), ["id"], update=False, insert=False)
 
 
