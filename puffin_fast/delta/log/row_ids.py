@@ -1,4 +1,4 @@
-"""Assigns row ids to added files (protocol, "Row Tracking"): the id of a row is its file's `baseRowId` plus its position.
+"""Assigns row ids to added files (protocol, "Row Tracking"): the id of a row is `baseRowId` plus its position.
 
 The domain `delta.rowTracking` has the highest assigned id. Each commit assigns higher ids than the one before it, so
 ids are assigned when the version of the commit is known.

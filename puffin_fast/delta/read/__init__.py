@@ -1,4 +1,4 @@
-"""What a snapshot's files hold: schema, plan, vectors, rows."""
+"""Reads a snapshot: its schema, the plan of its files, deletion vectors and rows."""
 
 from __future__ import annotations
 

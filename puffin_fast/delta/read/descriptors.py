@@ -1,11 +1,11 @@
-"""Where a deletion vector lies: a descriptor of the log as location, offset and length.
+"""Converts a deletion vector's descriptor in the log to location, offset and length.
 
-    u   the last 20 characters are a UUID in Z85, what stands before is a folder: <folder>/deletion_vector_<uuid>.bin
+    u   a folder, and a UUID in Z85 as the last 20 characters: <folder>/deletion_vector_<uuid>.bin
     p   a path or URI, absolute
-    i   the vector itself, in Z85
+    i   an inline vector, in Z85
 
-A record begins at `offset` and is `sizeInBytes` + 8 bytes long. Where a `u` or `p` has no offset, writers meant the
-first byte of the file or the first after its version: the record's own length decides.
+A record begins at `offset` and has `sizeInBytes` + 8 bytes. If a `u` or `p` has no offset, the record begins at the
+first byte of the file or at the byte after the file's version: the length field of the record shows which.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _UUID_CHARACTERS = 20
 
 
 class VectorLocation(NamedTuple):
-    """Where the record of a vector lies.
+    """The location of the record of a deletion vector.
 
     Attributes:
-        path: the file; `inline:…` for a vector that stands in the log.
+        path: the file; `inline:…` for an inline vector.
         offset, length: of the record.
-        cardinality: deleted rows, as the descriptor says.
+        cardinality: the number of deleted rows in the descriptor.
     """
 
     path: str
@@ -41,12 +41,12 @@ class VectorLocation(NamedTuple):
 
 
 def file_name(name: uuid.UUID) -> str:
-    """The name of a file of vectors."""
+    """Returns the name of a file of vectors."""
     return f"deletion_vector_{name}.bin"
 
 
 def descriptor_of(name: uuid.UUID, offset: int, record: bytes, cardinality: int) -> dict[str, Any]:
-    """The descriptor of a record in a file at the table's root."""
+    """Returns the descriptor of a record in a file at the table's root."""
     return {
         "storageType": "u",
         "pathOrInlineDv": codec.z85_encode(name.bytes),
@@ -57,15 +57,15 @@ def descriptor_of(name: uuid.UUID, offset: int, record: bytes, cardinality: int)
 
 
 def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> VectorLocation:
-    """Where a vector lies.
+    """Returns the location of a deletion vector.
 
     Args:
         descriptor: of the log.
-        storage: the table's.
-        name: the data file, which tells inline vectors apart.
+        storage: of the table.
+        name: the data file, which is part of the location of an inline vector.
 
     Raises:
-        CorruptDataError: a descriptor without what it needs, or whose name is no UUID.
+        CorruptDataError: the descriptor lacks a field, or its name is not a UUID.
         UnsupportedError: an unknown storage type.
     """
     where = f"deletion vector of {name}"
@@ -90,15 +90,15 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
 
 
 def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "deletion vector") -> str:
-    """The file in which a vector lies; `inline:` for one that stands in the log.
+    """Returns the path of the file of a deletion vector; `inline:` for an inline vector.
 
     Args:
         descriptor: of the log.
-        storage: the table's.
-        where: what errors call it.
+        storage: of the table.
+        where: the name of the vector in errors.
 
     Raises:
-        CorruptDataError: a name that is no UUID.
+        CorruptDataError: the name is not a UUID.
         UnsupportedError: an unknown storage type.
     """
     kind, text = descriptor["storageType"], descriptor["pathOrInlineDv"]
@@ -108,7 +108,7 @@ def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "
         return f"{storage.root}/{_relative(text, where)}"
     if kind == "p":
         return storage.location(text)
-    raise UnsupportedError(f"{where}: storage type {kind!r}; u, p and i are known")
+    raise UnsupportedError(f"{where}: storage type: expected u, p or i, found {kind!r}")
 
 
 def _relative(text: str, where: str) -> str:
@@ -122,7 +122,7 @@ def _relative(text: str, where: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _file_of(text: str) -> str:
-    """The path that a name in Z85 means; many vectors share a file."""
+    """Returns the path for a name in Z85. The result is cached, because many vectors share a file."""
     folder, encoded = text[:-_UUID_CHARACTERS], text[-_UUID_CHARACTERS:]
     raw = codec.z85_decode(encoded)
     if len(raw) != 16:

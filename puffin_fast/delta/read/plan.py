@@ -1,4 +1,4 @@
-"""Which files of a snapshot a filter leaves, each with its deletion vector: tasks for the data-file reader.
+"""Plans the data files of a snapshot that a filter does not exclude, with their deletion vectors.
 
 Statistics and partition values of all files are compared with the filter at once, by columns; what is left is turned
 into tasks when they are asked for. Statistics may be missing, and may be wider than the rows are (`tightBounds`): they
@@ -52,12 +52,12 @@ _READERS = 8
 
 @dataclass(frozen=True)
 class DeltaTable:
-    """A snapshot with the schema that its files are read by.
+    """A snapshot, and the schema for reading its files.
 
     Attributes:
         snapshot: of the log.
         schema: its schema and names.
-        metadata: what the data-file reader asks for.
+        metadata: in the form that the data-file reader needs.
     """
 
     snapshot: Snapshot
@@ -66,10 +66,10 @@ class DeltaTable:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> DeltaTable:
-        """The schema of a snapshot.
+        """Converts the schema of a snapshot.
 
         Raises:
-            UnsupportedError: a type that is not read.
+            UnsupportedError: the type of a column is not supported.
         """
         schema = TableSchema.of(snapshot)
         return cls(snapshot, schema, schema.metadata(snapshot.root))
@@ -83,7 +83,8 @@ class DeltaTable:
         *,
         case_sensitive: bool = True,
     ) -> FileReader:
-        """The reader of the data files, for columns, metadata columns, a filter and the Arrow schema of the result."""
+        """Returns the reader of the data files for columns, metadata columns, a filter and the Arrow schema of the
+        result."""
         return FileReader(
             self.snapshot.storage,
             self.metadata,
@@ -122,7 +123,7 @@ class DeltaTable:
         )
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool) -> Finder:
-        """What finds the rows of data files that match."""
+        """Returns the object that finds the matching rows of data files."""
         return Finder(
             self.snapshot.storage,
             self.metadata,
@@ -139,7 +140,7 @@ class DeltaTask(FileTask):
     """A data file with its vector.
 
     Attributes:
-        row: its row in the snapshot's `files`.
+        row: its index in the `files` of the snapshot.
     """
 
     row: int = -1
@@ -163,9 +164,9 @@ def plan_files(
 
     Args:
         table: the snapshot.
-        matcher: leaves out files in which no row can match; None: all files.
+        matcher: excludes files in which no row can match; with None, all files are planned.
         case_sensitive: as the matcher was bound.
-        metrics: give the tasks the bounds of the matcher's columns, without a matcher those of all columns.
+        metrics: whether tasks have the bounds of the matcher's columns (without a matcher: of all columns).
 
     Raises:
         CorruptDataError: a descriptor or a partition value that is not what it should be, or a data file that is live
@@ -200,7 +201,7 @@ def plan_files(
 
 
 def _fields(table: DeltaTable, matcher: Matcher | None, metrics: bool) -> list[NestedField]:
-    """The columns whose bounds are wanted: those of the matcher; without one all that have bounds."""
+    """Returns the columns whose bounds are needed: those of the matcher, or without one all that have bounds."""
     if matcher is None:
         leaves = list(_paths(table, list(_leaves(table.schema.schema.fields)))) if metrics else []
         return [table.schema.schema.find_field(field_id) for field_id in leaves]
@@ -208,7 +209,7 @@ def _fields(table: DeltaTable, matcher: Matcher | None, metrics: bool) -> list[N
 
 
 def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
-    """Columns and fields of structs that are no structs, lists or maps."""
+    """Yields the leaves: columns and fields of structs that are not structs, lists or maps."""
     for field in fields:
         if isinstance(field.field_type, StructType):
             yield from _leaves(field.field_type.fields)
@@ -217,7 +218,7 @@ def _leaves(fields: Iterable[NestedField]) -> Iterator[NestedField]:
 
 
 def _paths(table: DeltaTable, fields: Sequence[NestedField]) -> dict[int, tuple[Sequence[str], Any]]:
-    """The physical paths of columns in statistics; partition columns are not in them."""
+    """Returns the physical paths of columns in statistics, without partition columns."""
     partition = {field.field_id for field in table.schema.partition_fields}
     found: dict[int, tuple[Sequence[str], Any]] = {}
 
@@ -235,7 +236,7 @@ def _paths(table: DeltaTable, fields: Sequence[NestedField]) -> dict[int, tuple[
 
 
 def _partitions(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
-    """The partition values of all files by field id, in the columns' types."""
+    """Returns the partition values of all files by field id, in the types of the columns."""
     found = {}
     for field, name in zip(table.schema.partition_fields, table.schema.partition_names, strict=True):
         values = files[partition_column(name)].combine_chunks()
@@ -339,7 +340,7 @@ def _records(structs: pa.StructArray) -> Iterator[dict[str, Any] | None]:
 
 
 def vector_at(where: VectorLocation, data: ManifestEntry) -> ManifestEntry:
-    """A vector as the data-file reader knows it."""
+    """Returns a vector as a manifest entry, as the data-file reader needs it."""
     return ManifestEntry(
         ADDED,
         None,
@@ -365,7 +366,7 @@ def _bounds(
     chosen: pa.Array,
     n_rows: Sequence[int],
 ) -> list[tuple[dict[int, bytes], dict[int, bytes], dict[int, int], dict[int, int]]]:
-    """Lower and upper bounds, value and null counts of some files, as manifests have them."""
+    """Returns lower and upper bounds, value and null counts of some files, in the form of manifest entries."""
     found: list[Any] = [({}, {}, {}, {}) for _ in n_rows]
     for field in fields:
         key, kind = field.field_id, field.field_type

@@ -1,4 +1,4 @@
-"""Which files may hold a row that a filter picks: bounds and partition values of all files, compared by columns."""
+"""Prunes data files: compares the bounds and partition values of all files with a filter, by columns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Pruner"]
 
 
 class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
-    """One flag per file, false only where no row can match, by bounds and partition values.
+    """Computes one flag for each file, false only if its bounds and partition values exclude a match.
 
     Attributes:
-        exact: whether metrics of single files, as `metrics_evaluator` compares them, cannot leave out more files.
+        exact: whether `metrics_evaluator` on single files cannot exclude more files.
     """
 
     def __init__(self, statistics: Statistics, partitions: Mapping[int, pa.Array], n: int) -> None:
@@ -31,7 +31,7 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         self._partitions, self._n = partitions, n
 
     def _unknown(self) -> npt.NDArray[np.bool_]:
-        """All files, where the metrics of single files may say more."""
+        """Returns true for all files; the metrics of single files may exclude more."""
         self.exact = False
         return self._all()
 
@@ -41,7 +41,8 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
     def _holds(
         self, arrays: Mapping[int, pa.Array], term: Any, compare: Callable[..., Any], value: Any
     ) -> npt.NDArray[np.bool_]:
-        """Where a bound compares with a value as it should, or says nothing; a null partition matches no value."""
+        """Returns true where the comparison of a bound with a value holds or the bound is missing; a null partition
+        matches no value."""
         field_id = term.ref().field.field_id
         array = arrays.get(field_id)
         if array is None:
@@ -66,7 +67,7 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         return ~self._all()
 
     def visit_not(self, child_result: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        raise TypeError("NOT is rewritten before")
+        raise TypeError("expected an expression without NOT")
 
     def visit_and(
         self, left_result: npt.NDArray[np.bool_], right_result: npt.NDArray[np.bool_]
@@ -94,7 +95,7 @@ class Pruner(BoundBooleanExpressionVisitor[npt.NDArray[np.bool_]]):
         return self.visit_less_than_or_equal(term, literal) & self.visit_greater_than_or_equal(term, literal)
 
     def visit_in(self, term: Any, literals: set[Any]) -> npt.NDArray[np.bool_]:
-        self.exact = False  # literals below a file and above it, none within
+        self.exact = False  # all literals are below or above the bounds of the file
         low = self._holds(self._lower, term, pc.less_equal, max(literals))
         return low & self._holds(self._upper, term, pc.greater_equal, min(literals))
 

@@ -1,4 +1,4 @@
-"""Rows of a Delta table as Arrow, deletion vectors applied."""
+"""Reads the live rows of a Delta table as Arrow data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DeltaScan(RowScan):
 
     Attributes:
         snapshot: the version.
-        schema: the Arrow schema of the answer.
+        schema: the Arrow schema of the result.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class DeltaScan(RowScan):
         return plan_files(self._table, self._filter, case_sensitive=self._case_sensitive).tasks
 
     def tasks(self) -> Sequence[FileTask]:
-        """The data files to read, each with its vector."""
+        """The data files to read, each with its deletion vector."""
         return self._tasks
 
     def file_reader(self) -> FileReader:
-        """What reads them."""
+        """Returns the reader of these files."""
         return self._table.reader(
             self._fields, self._extra, self._filter, self.schema, case_sensitive=self._case_sensitive
         )
@@ -86,30 +86,32 @@ def scan(
 
     Args:
         table: a path, a URI, deltalake's `DeltaTable`, or a `Snapshot`.
-        row_filter: as `puffin_fast.iceberg.scan` takes it.
+        row_filter: as for `puffin_fast.iceberg.scan`.
         selected_fields: column names, dotted for fields of structs; ``"*"`` is all columns. Besides: ``_file``
             (location of the data file) and ``_pos`` (position in it).
-        version: which version; the newest by default.
-        as_of: the version that was the newest then: milliseconds since 1970, or a datetime or ISO 8601 text with
-            a time zone.
-        limit: at most so many rows; reading stops there.
-        case_sensitive: whether names must agree in case.
+        version: its number; the newest by default.
+        as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
+            text with a time zone.
+        limit: maximum number of rows; no more files are read after them.
+        case_sensitive: whether column names are compared with case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Returns:
         A scan: `to_arrow`, `to_batches`, `to_reader`, and the Arrow C stream interface. Bytes and shorts come as 32-bit
         integers, strings as large strings.
 
     Raises:
-        NotFoundError: no such table, version or column.
-        CorruptDataError: a log or a file that is not what it should be.
-        UnsupportedError: a feature of readers or a type that is not known.
-        InvalidInputError: a filter that does not parse or fit, a negative limit.
+        NotFoundError: the table, the version or a column does not exist.
+        CorruptDataError: the log or a file is damaged.
+        UnsupportedError: a reader feature or the type of a column is unknown.
+        InvalidInputError: the filter cannot be parsed or does not fit its columns, or the limit is negative.
     """
     if isinstance(table, Snapshot):
         if version is not None or as_of is not None:
-            raise InvalidInputError("a snapshot is of one version: give no version and no as_of with it")
+            raise InvalidInputError(
+                "version and as_of: expected neither with a Snapshot, which has a version"
+            )
         base = table
     else:
         base = snapshot(table, version=version, as_of=as_of, filesystem=filesystem)

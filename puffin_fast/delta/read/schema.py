@@ -1,7 +1,7 @@
-"""A Delta schema as PyIceberg's, with the names that data files have: what the data-file reader goes by.
+"""Converts a Delta schema to PyIceberg's, with the column names in data files, for the data-file reader.
 
 Column mapping (Delta Transaction Log Protocol, "Column Mapping"): with mode `id` files are read by field ids, with mode
-`name` by physical names, without mapping by the names themselves. Ids that the log does not give are made up.
+`name` by physical names, without mapping by the logical names. Fields without an id in the log get new ids.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 __all__ = ["DECIMAL", "NAME_MAPPING", "ROW_TRACKING", "TableSchema"]
 
 ROW_TRACKING = ("_row_id", "_last_updated_sequence_number")
-"""The metadata columns of the data-file reader that hold a row's id and the version that committed it."""
+"""The metadata columns of the data-file reader for row ids and row commit versions."""
 
 NAME_MAPPING = "schema.name-mapping.default"
 PARTITION_ID = 1000
-"""Where Iceberg begins to count partition fields."""
+"""The first id of partition fields in Iceberg."""
 
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -73,12 +73,12 @@ _PRIMITIVES: dict[str, IcebergType] = {
 
 @dataclass(frozen=True)
 class TableSchema:
-    """How a snapshot's data files are read.
+    """The schema for reading the data files of a snapshot.
 
     Attributes:
         schema: the table's schema; top-level fields by their logical names.
         names: the physical names.
-        by_name: whether files are read by these names even if they have field ids.
+        by_name: whether columns are found by these names even if the files have field ids.
         partition_fields: the partition columns, in the order of the log.
         partition_names: their physical names.
     """
@@ -91,11 +91,11 @@ class TableSchema:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> TableSchema:
-        """The schema of a snapshot.
+        """Converts the schema of a snapshot.
 
         Raises:
-            UnsupportedError: a type that is not read, or an unknown mode of column mapping.
-            CorruptDataError: a schema that is none, or a partition column that it lacks.
+            UnsupportedError: the type of a column or the mode of column mapping is not supported.
+            CorruptDataError: the schema is invalid, or lacks a partition column.
         """
         mode = snapshot.configuration.get("delta.columnMapping.mode", "none")
         if mode not in ("none", "name", "id"):
@@ -133,7 +133,7 @@ class TableSchema:
         )
 
     def spec(self) -> PartitionSpec:
-        """Identity partitioning by the partition columns."""
+        """The partition spec: identity transforms of the partition columns."""
         fields = [
             PartitionField(field.field_id, PARTITION_ID + at, IdentityTransform(), field.name)
             for at, field in enumerate(self.partition_fields)
@@ -141,7 +141,7 @@ class TableSchema:
         return PartitionSpec(*fields, spec_id=0)
 
     def metadata(self, location: str) -> TableMetadata:
-        """The table as Iceberg's metadata would describe it."""
+        """The metadata of the table in Iceberg's form."""
         return TableMetadataV2.model_validate(
             {
                 "location": location,
@@ -158,7 +158,7 @@ class TableSchema:
 
 
 def _highest(fields: Sequence[Mapping[str, Any]]) -> int:
-    """The highest id that a schema gives, at any depth."""
+    """Returns the highest id in a schema, at any depth."""
 
     def ids(value: Any) -> list[int]:
         if isinstance(value, Mapping):
@@ -176,7 +176,7 @@ def _mapped(field_id: int, name: str, below: list[MappedField]) -> MappedField:
 
 
 class _Converter:
-    """Converts types and collects names; makes up ids where there are none."""
+    """Converts types and collects names; assigns ids to fields without one."""
 
     def __init__(self, root: str, *, mapped: bool, highest: int) -> None:
         self._root, self._mapped = root, mapped
@@ -187,7 +187,7 @@ class _Converter:
         return self._next
 
     def field(self, field: Mapping[str, Any], path: str) -> tuple[NestedField, MappedField]:
-        """A field of a struct, and its physical names."""
+        """Converts a field of a struct; returns it and its physical names."""
         info = field.get("metadata") or {}
         name, physical = field["name"], field["name"]
         if self._mapped:
@@ -206,13 +206,15 @@ class _Converter:
     def type(
         self, kind: Any, path: str, nested: Mapping[str, int], physical: str
     ) -> tuple[IcebergType, list[MappedField]]:
-        """A type, and the names of what is in it."""
+        """Converts a type; returns it and the names of the fields in it."""
         if isinstance(kind, str):
             found = _PRIMITIVES.get(kind)
             if found is None and (match := DECIMAL.fullmatch(kind)) is not None:
                 found = DecimalType(int(match[1]), int(match[2]))
             if found is None:
-                raise UnsupportedError(f"{self._root}: column {path} is of type {kind}, which is not read")
+                raise UnsupportedError(
+                    f"{self._root}: column {path} is of type {kind}, which is not supported"
+                )
             return found, []
         if kind["type"] == "struct":
             parts = [self.field(inner, f"{path}.{inner['name']}") for inner in kind["fields"]]
@@ -231,4 +233,6 @@ class _Converter:
             key_id, key, key_names = inside("key", kind["keyType"])
             value_id, value, value_names = inside("value", kind["valueType"])
             return MapType(key_id, key, value_id, value, False), [key_names, value_names]
-        raise UnsupportedError(f"{self._root}: column {path} is of type {kind['type']}, which is not read")
+        raise UnsupportedError(
+            f"{self._root}: column {path} is of type {kind['type']}, which is not supported"
+        )

@@ -1,7 +1,7 @@
-"""Statistics and partition values of many files, parsed by columns.
+"""Parses the statistics and partition values of many files, by columns.
 
 `stats` is JSON in a string per file: numRecords, and per column minValues, maxValues and nullCount by physical names.
-What does not parse says nothing: a file without statistics is read.
+Statistics that cannot be parsed are ignored: such a file is always read.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from puffin_fast.iceberg.datafile.conversion import storage_type
 __all__ = ["Statistics", "typed"]
 
 UNKNOWN = -1
-"""Number of rows where the log does not say it."""
+"""The number of rows of a file if it is not in the log."""
 
 _NUM_RECORDS = r'^\{"numRecords": ?(?P<n>[0-9]{1,18})[,}]'
 
 _MILLISECOND = 999
-"""Microseconds by which the highest timestamp of a file may be above its statistic, which is cut to milliseconds."""
+"""Microseconds by which a timestamp may exceed its upper bound, because bounds are truncated to milliseconds."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics of files, one row each.
+    """Statistics of files, one row for each file.
 
     Attributes:
-        n_rows: rows of each file, deleted ones included; `UNKNOWN` where the log does not say.
+        n_rows: number of rows of each file, deleted ones included; `UNKNOWN` if it is not in the log.
         lower, upper: bounds of columns by field id; null where there is none.
         nulls: null counts by field id.
     """
@@ -63,12 +63,12 @@ class Statistics:
         """Parses the statistics of files.
 
         Args:
-            stats: the `stats` of each.
-            columns: field id to the physical path and the type of the columns that are wanted.
+            stats: the `stats` of each file.
+            columns: physical path and type of the requested columns, by field id.
             root: the table, for errors.
 
         Raises:
-            CorruptDataError: statistics that are no JSON.
+            CorruptDataError: statistics are not JSON.
         """
         found = cls(_counts(stats, root), {}, {}, {})
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
@@ -78,7 +78,7 @@ class Statistics:
         return found
 
     def _add(self, stats: pa.ChunkedArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]) -> bool:
-        """Parses some columns; whether they could be."""
+        """Parses some columns; returns whether this succeeded."""
         values = _nested([(path, _json_type(kind)) for path, kind in columns.values()])
         nulls = _nested([(path, pa.int64()) for path, _ in columns.values()])
         schema = pa.schema([("minValues", values), ("maxValues", values), ("nullCount", nulls)])
@@ -107,7 +107,7 @@ class Statistics:
 
 
 def _counts(stats: pa.ChunkedArray, root: str) -> npt.NDArray[np.int64]:
-    """The number of rows of each file; writers say it first."""
+    """Returns the number of rows of each file; writers write it first."""
     n_rows = np.full(len(stats), UNKNOWN, np.int64)
     first = pc.struct_field(pc.extract_regex(stats, _NUM_RECORDS), "n")
     known = first.is_valid().to_numpy()
@@ -138,10 +138,10 @@ def _lines(stats: pa.ChunkedArray, *, one_line: bool = False) -> list[pa.LargeSt
 
 
 def typed(values: pa.Array, kind: IcebergType) -> pa.Array:
-    """Values as the log writes them, in the storage type of a column.
+    """Converts values from the form of the log to the storage type of a column.
 
     Raises:
-        pyarrow.ArrowInvalid: one that is no value of the type.
+        pyarrow.ArrowInvalid: a value does not fit the type.
     """
     wanted = storage_type(kind)
     if isinstance(kind, TimestampType | TimestamptzType) and pa.types.is_string(values.type):
@@ -174,7 +174,7 @@ def _json_type(kind: IcebergType) -> pa.DataType:
 
 
 def _nested(paths: Sequence[tuple[Sequence[str], pa.DataType]]) -> pa.DataType:
-    """A struct that holds a value at each path."""
+    """Returns a struct with a value at each path."""
     groups: dict[str, list[tuple[Sequence[str], pa.DataType]]] = {}
     for path, kind in paths:
         groups.setdefault(path[0], []).append((path[1:], kind))

@@ -1,4 +1,4 @@
-"""The deletion vectors of a version as an Arrow table."""
+"""Reads the deletion vectors of a version as an Arrow table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS = pa.schema(
         ("n_rows", pa.int64()),
     ]
 )
-"""What `vectors` gives."""
+"""The schema of the result of `vectors`."""
 
 
 def vectors(
@@ -32,17 +32,18 @@ def vectors(
     as_of: int | str | datetime | None = None,
     filesystem: Any = None,
 ) -> pa.Table:
-    """The deletion vectors of a version, every one of them read and checked.
+    """Reads and checks all deletion vectors of a version.
 
     Args:
-        table, version, as_of, filesystem: as `scan` takes them.
+        table, version, as_of, filesystem: as `scan`.
 
     Returns:
         A row for each data file with a vector: ``file_path``, ``blob`` (`deletion-vector-v1`, as the functions of
-        `puffin_fast.arrow` take it), ``cardinality`` and ``n_rows`` (rows of the file, deleted ones included).
+        `puffin_fast.arrow` accept it), ``cardinality`` and ``n_rows`` (rows of the file, deleted ones included).
 
     Raises:
-        As `scan`; CorruptDataError: a vector that is not what its descriptor says, or a position past the file's end.
+        As `scan`; CorruptDataError: a vector does not agree with its descriptor, or a position is not less than the row
+        count of its data file.
     """
     base = (
         table
