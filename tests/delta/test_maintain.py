@@ -65,7 +65,7 @@ def test_torn_vectors_and_positions_past_the_end_are_said(golden: Callable[[str]
     wrong = {"pathOrInlineDv": text, "sizeInBytes": size, "cardinality": 2}
     change(table, 2, "add", lambda add: add["deletionVector"].update(wrong))
     (problem,) = delta.verify(table)
-    assert "position 5000" in problem.message
+    assert "found 5000" in problem.message
 
 
 def test_a_live_vector_file_is_no_orphan(table: Path) -> None:

@@ -304,7 +304,7 @@ def test_a_type_that_is_not_read_is_named(golden: Callable[[str], Path]) -> None
         (lambda d: d.update(sizeInBytes=77), "length of magic and vector|CRC|beyond the end"),
         (lambda d: d.update(offset=2), "magic|length|beyond the end"),
         (lambda d: d.update(offset=1 << 30), "beyond the end"),
-        (lambda d: d.update(storageType="x"), "storage type 'x'"),
+        (lambda d: d.update(storageType="x"), "found 'x'"),
         (lambda d: d.pop("sizeInBytes"), "descriptor"),
     ],
 )

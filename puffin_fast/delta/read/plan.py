@@ -1,8 +1,7 @@
 """Plans the data files of a snapshot that a filter does not exclude, with their deletion vectors.
 
-Statistics and partition values of all files are compared with the filter at once, by columns; what is left is turned
-into tasks when they are asked for. Statistics may be missing, and may be wider than the rows are (`tightBounds`): they
-prune, and where the bounds allow it they prove; they never stand for rows.
+Statistics and partition values of all files are compared with the filter at once, by columns. Tasks are made for the
+remaining files when they are requested. Statistics may be missing or wider than the rows (`tightBounds`).
 """
 
 from __future__ import annotations
