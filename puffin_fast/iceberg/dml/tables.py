@@ -14,7 +14,6 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_mapping, check_name, check_texts
-from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
@@ -23,8 +22,8 @@ from puffin_fast.iceberg.commit.request import Committed, Request, repeated
 from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
+from puffin_fast.iceberg.compat.new_table import create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
-from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -67,6 +66,8 @@ def create_table(
             names, a property contradicts format version 3, or a transform is unknown or does not accept the
             type of its column.
         ConflictError: the catalog's database is locked.
+        CommitUnknownError: the catalog did not answer; the message names the metadata file that was written.
+        PuffinFastError: the metadata could not be written, or the catalog refused the table.
         UnsupportedError: this version of PyIceberg is not supported.
     """
     if not isinstance(catalog, Catalog):
@@ -84,21 +85,25 @@ def create_table(
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
     partition_spec = checked_partition_spec(partition_spec, schema)
-    with v3_metadata(catalog):
-        try:
-            check_new_location(catalog, name, location, settings)
-            with interruptible():
-                return catalog.create_table(
-                    name, schema, location=location, partition_spec=partition_spec, properties=settings
-                )
-        except NoSuchNamespaceError as error:
-            raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
-        except TableAlreadyExistsError as error:
-            raise InvalidInputError(f"{shown}: {error}") from error
-        except Exception as error:
-            if is_locked(error):
-                raise BusyError.of(shown, error) from error
-            raise
+    try:
+        check_new_location(catalog, name, location, settings)
+        return create_in_catalog(
+            catalog,
+            name,
+            shown,
+            schema=schema,
+            location=location,
+            partition_spec=partition_spec,
+            properties=settings,
+        )
+    except NoSuchNamespaceError as error:
+        raise NotFoundError(f"{shown}: {error}; catalog.create_namespace creates it") from error
+    except TableAlreadyExistsError as error:
+        raise InvalidInputError(f"{shown}: {error}") from error
+    except Exception as error:
+        if is_locked(error):
+            raise BusyError.of(shown, error) from error
+        raise
 
 
 def append(

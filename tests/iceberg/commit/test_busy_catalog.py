@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from puffin_fast import iceberg
-from puffin_fast.errors import ConflictError, PuffinFastError
+from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import RacingCatalog
 from tests.mounts import may_mount
@@ -173,7 +174,30 @@ def test_a_table_that_a_lock_keeps_from_being_made_is_not_there(
     held.close()
     assert database.is_free()
     assert not table.catalog.table_exists("n.new")
+    assert not list(database.folder.glob("wh/n/new/**/*.json"))
     iceberg.create_table(table.catalog, "n.new", ROWS.schema)
+
+
+def test_a_table_that_exists_or_has_no_space_leaves_no_metadata_file(
+    database: Database, table: Table
+) -> None:
+    files = set(database.folder.glob("wh/**/*.json"))
+    with pytest.raises(InvalidInputError, match=r"n\.t already exists"):
+        iceberg.create_table(table.catalog, "n.t", ROWS.schema)
+    assert set(database.folder.glob("wh/**/*.json")) == files
+    with sqlite3.connect(database.path) as connection:
+        (n_pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.close()
+    engine = racing(table).engine
+    engine.dispose()
+    event.listen(engine, "connect", lambda raw, _: raw.execute(f"PRAGMA max_page_count = {n_pages}"))
+    names = (f"n.{'x' * 1000}{number}" for number in range(9))
+    with pytest.raises(PuffinFastError, match=r"the catalog refused the table: database or disk is full"):
+        for name in names:
+            iceberg.create_table(table.catalog, name, ROWS.schema, location=f"file://{database.folder}/new")
+            files = set(database.folder.glob("**/*.json"))
+    assert set(database.folder.glob("**/*.json")) == files
+    assert database.is_free()
 
 
 def test_a_table_that_cannot_be_loaded_is_our_error(database: Database, table: Table) -> None:
