@@ -80,13 +80,14 @@ class MissingExtraError(PuffinFastError, ImportError):
 
     Args:
         package: the package that could not be imported.
-        extra: the extra of puffin-fast that installs it.
+        extra: the extra of puffin-fast that installs it; None if the package is to be installed by itself.
     """
 
-    def __init__(self, package: str, extra: str) -> None:
+    def __init__(self, package: str, extra: str | None) -> None:
         self.package = package
         self.extra = extra
-        super().__init__(f"{package} is not installed: pip install 'puffin-fast[{extra}]'")
+        wanted = package if extra is None else f"'puffin-fast[{extra}]'"
+        super().__init__(f"{package} is not installed: pip install {wanted}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.package, self.extra)

@@ -31,6 +31,8 @@ def typed_values(
 ) -> dict[str, object]:
     """Parses column values as they are printed: ``null``, JSON, hexadecimal digits, and text for all other types.
 
+    ``nan``, ``inf`` and ``-inf`` are numbers in columns of floats.
+
     Raises:
         InvalidInputError: a value does not have the type of its column.
     """
@@ -54,6 +56,8 @@ def _typed_value(text: str, kind: IcebergType | None) -> object:
         return None
     if isinstance(kind, BinaryType | FixedType):
         return bytes.fromhex(text)
+    if isinstance(kind, FloatType | DoubleType) and text in ("nan", "inf", "-inf"):
+        return float(text)
     is_json = isinstance(kind, BooleanType | IntegerType | LongType | FloatType | DoubleType)
     if is_json or isinstance(kind, StructType | ListType | MapType):
         return json.loads(text)

@@ -27,6 +27,12 @@ KNOWN = ".parquet, .arrow, .feather or .csv"
 FIRST_YEAR, LAST_YEAR = "0001", "9999"
 """Years that the CSV reader accepts."""
 
+BLOCK_BYTES = 16 << 20
+"""Maximum bytes of a CSV file that are read at once, and maximum length of a row."""
+
+HEADER_BYTES = 1 << 20
+"""Maximum length of a header without an end of line."""
+
 
 @contextmanager
 def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
@@ -56,8 +62,12 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
                 yield _read_csv(path, schema)
             case suffix:
                 raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path}: {error}") from error
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise InvalidInputError(f"{path}: {error}") from error  # from PyArrow: pages that cannot be decoded
 
 
 def write(path: Path, reader: pa.RecordBatchReader) -> int:
@@ -112,9 +122,18 @@ def _read_csv(path: Path, schema: Schema) -> pa.RecordBatchReader:
         column_types=read, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
     )
 
+    source: Any = path
+    n_bytes = path.stat().st_size
+    if n_bytes < HEADER_BYTES:
+        text = path.read_bytes()
+        if text and b"\n" not in text and b"\r" not in text:
+            source = pa.py_buffer(text + b"\n")  # only a header: the CSV reader wants its end
+
     def opened(**options: Any) -> pa.RecordBatchReader:
         parse = csv.ParseOptions(newlines_in_values=True, **options)
-        return csv.open_csv(path, parse_options=parse, convert_options=convert)
+        read = csv.ReadOptions(block_size=min(max(n_bytes, HEADER_BYTES), BLOCK_BYTES))
+        file = source if source is path else pa.BufferReader(source)
+        return csv.open_csv(file, read_options=read, parse_options=parse, convert_options=convert)
 
     reader = opened()
     if len(reader.schema) == 1:  # an empty line is a row: NULL

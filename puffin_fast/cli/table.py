@@ -115,8 +115,8 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
     summary = {} if done is None or done.repeated else done.summary
     result = _Appended(
         None if done is None else done.snapshot_id,
-        int(summary.get("added-records", 0)),
-        int(summary.get("added-data-files", 0)),
+        None if commit["dry_run"] and done is None else int(summary.get("added-records", 0)),
+        None if commit["dry_run"] and done is None else int(summary.get("added-data-files", 0)),
         done is not None and done.repeated,
     )
     facts = {"data": str(data), "branch": commit["branch"]}
@@ -125,11 +125,11 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
 
 @dataclass(frozen=True)
 class _Appended:
-    """The result of an append, for the output."""
+    """The result of an append, for the output; a dry run reads no row, and so counts none."""
 
     snapshot_id: int | None
-    rows_appended: int
-    data_files_written: int
+    rows_appended: int | None
+    data_files_written: int | None
     repeated: bool
 
 

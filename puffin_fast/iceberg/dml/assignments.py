@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,14 +96,21 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     """A value in Arrow; text is accepted for dates, times and decimals, and a number becomes the nearest float."""
     if isinstance(value, pa.Scalar):
         return value
+    if getattr(value, "nanosecond", 0):  # of a Timestamp of pandas, from which Arrow infers microseconds
+        return pa.scalar(value, pa.timestamp("ns", None if value.tzinfo is None else "UTC"))
     if isinstance(value, uuid.UUID):
         return pa.scalar(str(value))
+    if isinstance(value, str) and pa.types.is_time(kind):  # which Arrow does not parse
+        return pa.scalar(f"1970-01-01 {value}").cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(kind)
     if isinstance(value, str):
         is_parsed = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
         return pa.scalar(value).cast(kind) if is_parsed else pa.scalar(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and pa.types.is_floating(kind):
-        return pa.scalar(float(value), kind)
+        found = pa.scalar(float(value), kind)
+        if math.isinf(found.as_py()) and not math.isinf(value):
+            raise OverflowError(f"expected a value of type {kind}, which ends before it")
+        return found
     if isinstance(value, int) and abs(value) >= 2**63 and pa.types.is_decimal(kind):
         return pa.scalar(value, kind)
     if value is None or isinstance(value, list | tuple | dict):

@@ -178,6 +178,9 @@ def _batches(deletes: Any) -> Iterable[pa.Table]:
         raise InvalidInputError(
             f"deletes: expected columns file_path and pos, found {', '.join(deletes.schema.names)}"
         )
+    for name in ("file_path", "pos"):
+        if (found := len(deletes.schema.get_all_field_indices(name))) > 1:
+            raise InvalidInputError(f"deletes: column {name}: expected once, found {found}")
     if isinstance(deletes, pa.Table):
         return [deletes] if deletes.num_rows else []
     return (pa.Table.from_batches([batch]) for batch in deletes if batch.num_rows)

@@ -152,8 +152,10 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Finds a column by its name, or by its path through structs, separated by dots."""
-    if batch.schema.get_all_field_indices(name):
-        return batch.column(name)
+    if found := batch.schema.get_all_field_indices(name):
+        if len(found) > 1:
+            raise InvalidInputError(f"keys: column {name}: expected once, found {len(found)}")
+        return batch.column(found[0])
     first, *rest = name.split(".")
     if len(batch.schema.get_all_field_indices(first)) == 1 and rest:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import cached_property, partial
+from importlib import import_module
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
 from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import NotFoundError
+from puffin_fast.errors import MissingExtraError, NotFoundError
 from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import plain
@@ -173,13 +174,20 @@ class RowScan:
 
         Args:
             options: of `pyarrow.Table.to_pandas`, by name.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
         """
+        _package("pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
-        """Returns the whole result as a DataFrame of Polars."""
-        import polars
+        """Returns the whole result as a DataFrame of Polars.
 
+        Raises:
+            MissingExtraError: Polars is not installed.
+        """
+        polars = _package("polars")
         return polars.DataFrame(self.to_arrow())
 
     def to_duckdb(
@@ -193,9 +201,11 @@ class RowScan:
 
         Returns:
             The connection.
-        """
-        import duckdb
 
+        Raises:
+            MissingExtraError: DuckDB is not installed.
+        """
+        duckdb = _package("duckdb")
         found = duckdb.connect(":memory:") if connection is None else connection
         return found.register(table_name, self.to_arrow())
 
@@ -276,6 +286,14 @@ class Scan(RowScan):
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
+
+
+def _package(name: str) -> Any:
+    """An optional package, which this package needs for nothing else."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or name, extra=None) from error
 
 
 def _with_views(field: pa.Field) -> pa.Field:

@@ -134,6 +134,9 @@ def remove_job_files(
 
     Returns:
         The paths that were removed.
+
+    Raises:
+        PuffinFastError: the table could not be loaded; nothing was removed.
     """
     found = list(_found(where, job_id, filesystem))
     stays = list(keep)
@@ -149,9 +152,10 @@ def remove_job_files(
 def _needed(where: Any, filesystem: Any) -> set[str]:
     """The files that the snapshots or versions of a table need, as they are now."""
     if _is_table(where):
+        from puffin_fast.iceberg.compat.working_table import refresh
         from puffin_fast.iceberg.maintenance.orphan_files import needed_files
 
-        where.refresh()
+        refresh(where)
         return needed_files(where, where.metadata.snapshots)
     storage = _delta(where, filesystem)
     if storage is None:
