@@ -53,10 +53,12 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
         match path.suffix.lower():
             case ".parquet":
                 with pq.ParquetFile(path) as file:
-                    yield pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+                    batches = _named(path, file.iter_batches())
+                    yield pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
             case ".arrow" | ".feather":
                 with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as ipc:
-                    batches = (ipc.get_batch(number) for number in range(ipc.num_record_batches))
+                    numbers = range(ipc.num_record_batches)
+                    batches = _named(path, (ipc.get_batch(number) for number in numbers))
                     yield pa.RecordBatchReader.from_batches(ipc.schema, batches)
             case ".csv":
                 yield _read_csv(path, schema)
@@ -64,10 +66,14 @@ def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
                 raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path}: {error}") from error
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        raise InvalidInputError(f"{path}: {error}") from error  # from PyArrow: pages that cannot be decoded
+
+
+def _named(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same batches; what PyArrow reports of the file names it, and not the file that is written of them."""
+    try:
+        yield from batches
+    except (ValueError, OSError, NotImplementedError) as error:
+        raise InvalidInputError(f"{path}: {error}") from error
 
 
 def write(path: Path, reader: pa.RecordBatchReader) -> int:

@@ -185,3 +185,17 @@ def test_text_that_is_no_value_of_its_column_is_refused(
     assert result.exit_code == 1
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "time", "timestamp_ns", "binary", "uuid", "decimal"])
+def test_values_are_set_as_scan_prints_them(run: Run, catalog_options: Options, kind: str) -> None:
+    table = made(catalog_options, {kind: VALUES[kind]})
+    scan = ("scan", "ns.k", "--output", "json", *catalog_options)
+    shown = sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"])
+    iceberg.update(table, "true", {kind: None})
+    for row in shown:
+        value = "null" if row[kind] is None else str(row[kind])
+        arguments = ("--row-filter", f"id = {row['id']}", "--set", f"{kind}={value}")
+        result = run("update", "ns.k", *arguments, *catalog_options)
+        assert result.exit_code == 0, result.stderr
+    assert sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"]) == shown

@@ -64,7 +64,7 @@ def test_rows_are_appended_from_files(
     arguments = ("append", "ns.t", path, "--output", "json", *catalog_options)
     before = open_table(catalog_options).metadata_location
     (dry,) = said(run(*arguments, "--dry-run"))
-    assert (dry["rows_appended"], dry["snapshot_id"]) == (0, None)
+    assert (dry["rows_appended"], dry["snapshot_id"]) == (None, None)  # no row was read
     assert open_table(catalog_options).metadata_location == before
     (done,) = said(run(*arguments, "--job-id", "j"))
     assert (done["rows_appended"], done["data_files_written"], done["repeated"]) == (2, 1, False)
@@ -153,6 +153,39 @@ def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options:
     assert open_table(catalog_options).metadata_location == before
 
 
+@pytest.mark.parametrize(
+    ("text", "n_rows"),
+    [
+        ("id,word", 0),
+        ("id,word\n", 0),
+        ("\ufeffid,word\r\n5000,a\r\n", 1),
+        ("id,word\n5000," + "x" * (5 << 20) + "\n5001,y", 2),
+    ],
+    ids=["header", "header and line end", "byte order mark", "long row"],
+)
+def test_csv_files_of_any_form_are_appended(
+    run: Run, catalog_options: Options, tmp_path: Path, text: str, n_rows: int
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(text, newline="")
+    result = run("append", "ns.t", path, *catalog_options)
+    assert result.exit_code == 0, result.stderr
+    assert count(catalog_options) == 1000 + n_rows
+
+
+def test_a_parquet_file_whose_pages_are_damaged_is_named(
+    run: Run, catalog_options: Options, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": range(1000), "word": ["a"] * 1000}), path, compression="zstd")
+    data = bytearray(path.read_bytes())
+    data[40:200] = bytes(160)
+    path.write_bytes(data)
+    result = run("append", "ns.t", path, *catalog_options)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert "rows.parquet" in result.stderr
+
+
 def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id\n1\n")
@@ -170,6 +203,7 @@ def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options
         ("keys.csv", "id\n1\n", ("--on", "nothing"), "no column nothing"),
         ("keys.csv", "id\n1\n", (), "identifier"),
         ("keys.csv", "", ("--on", "id"), "keys.csv"),
+        ("keys.csv", "id,id\n1,2\n", ("--on", "id"), "column id: expected once, found 2"),
         ("keys.parquet", "no parquet", ("--on", "id"), "keys.parquet"),
         ("keys.arrow", "no arrow", ("--on", "id"), "keys.arrow"),
         ("keys.txt", "1", ("--on", "id"), "found .txt"),

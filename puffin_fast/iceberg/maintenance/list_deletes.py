@@ -110,7 +110,8 @@ def _row(entry: ManifestEntry, data_file: str | None, rows: int | None, state: s
     share = deleted / rows if rows and deleted is not None else None
     where = entry.content_offset if entry.is_vector else None
     return (
-        data_file,
+        # bounds hold any bytes, and Arrow only text
+        None if data_file is None else data_file.encode(errors="backslashreplace").decode(),
         rows,
         kind,
         state,

@@ -187,8 +187,8 @@ class RowScan:
         Raises:
             MissingExtraError: Polars is not installed.
         """
-        polars = _package("polars")
-        return polars.DataFrame(self.to_arrow())
+        frame: polars.DataFrame = _package("polars").DataFrame(self.to_arrow())
+        return frame
 
     def to_duckdb(
         self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
@@ -205,8 +205,7 @@ class RowScan:
         Raises:
             MissingExtraError: DuckDB is not installed.
         """
-        duckdb = _package("duckdb")
-        found = duckdb.connect(":memory:") if connection is None else connection
+        found: duckdb.DuckDBPyConnection = connection or _package("duckdb").connect(":memory:")
         return found.register(table_name, self.to_arrow())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

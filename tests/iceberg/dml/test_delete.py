@@ -379,6 +379,9 @@ def test_positions_that_name_no_row_are_refused(shared_catalog: SqlCatalog, name
     refused(InvalidInputError, "pos", [path], [None])
     refused(InvalidInputError, "file_path", [None], [1])
     refused(NotFoundError, "nowhere", [path, "file:///nowhere.parquet"], [1, 1])
+    twice = pa.table([pa.array([path]), pa.array([1]), pa.array([2])], ["file_path", "pos", "pos"])
+    with pytest.raises(InvalidInputError, match="column pos: expected once, found 2"):
+        delete_positions(table, twice)
     with pytest.raises(InvalidInputError, match="expected columns file_path and pos, found a"):
         delete_positions(table, pa.table({"a": [1]}))
     with pytest.raises(InvalidInputError, match="Arrow"):

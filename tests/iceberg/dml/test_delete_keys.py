@@ -226,6 +226,12 @@ REFUSED: dict[str, tuple[Any, Any, type[PuffinFastError], str]] = {
     "no columns": (pa.table({"id": [1]}), [], InvalidInputError, "at least one"),
     "no identifier": (pa.table({"id": [1]}), None, InvalidInputError, "no identifier fields"),
     "twice": (pa.table({"id": [1]}), ["id", "id"], InvalidInputError, "distinct columns"),
+    "twice in the keys": (
+        pa.table([pa.array([1]), pa.array([2])], ["id", "id"]),
+        ["id"],
+        InvalidInputError,
+        "column id: expected once, found 2",
+    ),
     "no arrow": ([1, 2], ["id"], InvalidInputError, "Arrow"),
 }
 

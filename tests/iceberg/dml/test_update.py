@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import hypothesis.strategies as st
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -24,6 +25,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 
@@ -157,6 +159,7 @@ TYPED = Schema(
     NestedField(8, "u", UUIDType(), required=False),
     NestedField(9, "w", DecimalType(38, 0), required=False),
     NestedField(10, "s", StringType(), required=True),
+    NestedField(11, "c", TimeType(), required=False),
 )
 UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
@@ -166,6 +169,10 @@ ACCEPTED: list[tuple[str, Any, Any]] = [
     ("i", pc.field("id").cast(pa.int64()), 1),
     ("f", 0.1, pc.cast(pa.scalar(0.1), pa.float32(), safe=False).as_py()),
     ("f", 3, 3.0),
+    ("f", float("-inf"), float("-inf")),
+    ("c", "10:30", time(10, 30)),
+    ("c", "10:30:00.000001", time(10, 30, 0, 1)),
+    ("t", pd.Timestamp(1000), datetime(1970, 1, 1, 0, 0, 0, 1)),
     ("n", Decimal("1.50"), Decimal("1.50")),
     ("n", "1.5", Decimal("1.50")),
     ("n", 7, Decimal("7.00")),
@@ -188,6 +195,12 @@ REFUSED: list[tuple[str, Any]] = [
     ("i", "5"),
     ("i", True),
     ("f", "x"),
+    ("f", 1e300),
+    ("c", "10:30:00.0000001"),
+    ("c", "10:30Z"),
+    ("c", "24:00"),
+    ("t", pd.Timestamp(1)),
+    ("z", pd.Timestamp(1, tz="UTC")),
     ("n", Decimal("1.555")),
     ("n", 10**9),
     ("d", "not a date"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import random
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,13 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._runtime.streams import CAPACITY, in_order
-from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    MissingExtraError,
+    NotFoundError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.datafile.conversion import ProjectionError, arrow_type, constant
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
@@ -238,6 +245,16 @@ def test_a_scan_becomes_a_frame_of_each_library(table: Table) -> None:
     counts = connection.execute("SELECT (SELECT count(*) FROM few), (SELECT count(*) FROM many)").fetchall()
     assert counts == [(rows.num_rows, scan(table, "id >= 50").count())]
     assert pa.Table.from_batches(list(scan(table, "id < 50"))).equals(pa.table(scan(table, "id < 50")))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "duckdb"])
+def test_a_frame_s_package_that_is_missing_is_named(
+    table: Table, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    make = getattr(scan(table), f"to_{package}")
+    with pytest.raises(MissingExtraError, match=f"^{package} is not installed: pip install {package}$"):
+        make(*["rows"] * (package == "duckdb"))
 
 
 def test_filters_of_all_kinds_agree(table: Table) -> None:
