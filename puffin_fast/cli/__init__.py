@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _options, demo, maintain, puffin, statistics, table
+from puffin_fast.cli import _options, clean, demo, maintain, puffin, statistics, table
 from puffin_fast.cli._common import ErrorReportingGroup
 
 __all__ = ["main"]
@@ -44,9 +44,10 @@ for _command in (
     maintain.compact,
     maintain.rewrite,
     maintain.repair,
-    maintain.orphan_files,
-    maintain.expire_snapshots,
-    maintain.remove_orphan_files,
+    clean.orphan_files,
+    clean.expire_snapshots,
+    clean.remove_orphan_files,
+    clean.maintain,
     statistics.ndv,
     demo.demo,
 ):

@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from typing import Any
 
@@ -25,7 +25,7 @@ from puffin_fast._text import printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "rows_answer"]
+__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "result_grid", "rows_answer"]
 
 INTERRUPTED = 130
 
@@ -129,3 +129,11 @@ def _cell(value: object, null: str) -> Text:
     if isinstance(value, Text):
         return value
     return Text(null, style="dim") if value is None else Text(shown_value(value))
+
+
+def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
+    """The fields of a result, one a line, without some and with other values for some."""
+    shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
+    return grid(
+        {"what": key.replace("_", " "), heading: value} for key, value in shown.items() if key not in without
+    )

@@ -1,13 +1,11 @@
 """Commands that maintain the deletes of a table.
 
-``report``, ``convert``, ``compact``, ``rewrite``, ``repair``, ``orphan_files``, ``expire_snapshots``,
-``remove_orphan_files``.
+``report``, ``convert``, ``compact``, ``rewrite``, ``repair``.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,8 @@ import click
 from rich.console import RenderableType
 
 from puffin_fast.cli import _options
-from puffin_fast.cli._common import Answer, answers, grid, rows_answer
-from puffin_fast.cli._paths import PathTable, delta, name_of, verb
+from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer
+from puffin_fast.cli._paths import PathTable, delta, name_of
 from puffin_fast.cli.table import case_option
 from puffin_fast.errors import UnsupportedError
 
@@ -28,16 +26,7 @@ if TYPE_CHECKING:
 _UNSET = (None, False, "main")
 """Values of the options of a commit that are not given."""
 
-__all__ = [
-    "compact",
-    "convert",
-    "expire_snapshots",
-    "orphan_files",
-    "remove_orphan_files",
-    "repair",
-    "report",
-    "rewrite",
-]
+__all__ = ["compact", "convert", "repair", "report", "rewrite"]
 
 
 def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
@@ -48,16 +37,8 @@ def _text(name: str, job: str, result: RewriteResult) -> list[RenderableType]:
     elif result.snapshot_id is None and not (result.dry_run and _changes(result)):
         text.append(f"{name}: {job}: nothing to do")
     else:
-        text.append(_grid(job, result, "not_rewritten"))
+        text.append(result_grid(job, result, "not_rewritten"))
     return [*text, *(f"not rewritten: {sentence}" for sentence in result.not_rewritten)]
-
-
-def _grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
-    """The fields of a result, one a line, without some and with other values for some."""
-    shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
-    return grid(
-        {"what": key.replace("_", " "), heading: value} for key, value in shown.items() if key not in without
-    )
 
 
 def _changes(result: RewriteResult) -> bool:
@@ -223,7 +204,7 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     elif not result.data_files:
         text = [f"{name}: rewrite: nothing to do"]
     else:
-        text = [_grid("rewrite", result)]
+        text = [result_grid("rewrite", result)]
     return Answer(answer, text)
 
 
@@ -246,107 +227,3 @@ def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
     name, result = ".".join(table.name()), iceberg.repair(table, superseded=not keep_superseded, **commit)
     answer = {"table": name, "job": "repair", **asdict(result)}
     return Answer(answer, _text(name, "repair", result), failed=bool(result.not_rewritten))
-
-
-@click.command()
-@answers
-@_options.on_table
-@click.option(
-    "--older-than",
-    type=click.FloatRange(min=0),
-    default=3,
-    show_default=True,
-    help="Lists only files older than this number of days; younger files may belong to a running commit.",
-)
-@click.option(
-    "--heads-only",
-    is_flag=True,
-    help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
-)
-def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) -> Answer:
-    """Lists the files in the folder of TABLE that no snapshot needs; removes none."""
-    name = name_of(table)
-    found = verb(table, "orphan_files")(
-        older_than=timedelta(days=older_than), keep=[] if heads_only else None
-    )
-    nothing = f"{name}: no orphan files older than {older_than:g} days"
-    return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)
-
-
-@click.command()
-@answers
-@_options.on_table
-@click.option(
-    "--older-than",
-    type=click.FloatRange(min=0),
-    help="Expires snapshots that are at least this number of days old. Default: the table's property, else 5.",
-)
-@click.option(
-    "--retain-last",
-    type=click.IntRange(min=1),
-    help="Number of snapshots that each branch keeps. Default: the table's property, else 1.",
-)
-@click.option(
-    "--snapshot-id", "snapshot_ids", type=int, multiple=True, help="Expires this snapshot; may be repeated."
-)
-@click.option("--dry-run", is_flag=True, help="Changes nothing; shows what would be removed.")
-def expire_snapshots(
-    table: Table, older_than: float | None, snapshot_ids: tuple[int, ...], **options: Any
-) -> Answer:
-    """Removes old snapshots of TABLE, and the files that only they need.
-
-    Example: puffin-fast expire-snapshots shop.orders --older-than 7 --retain-last 10 --dry-run
-    """
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
-    result = iceberg.expire_snapshots(
-        table,
-        older_than=None if older_than is None else timedelta(days=older_than),
-        snapshot_ids=snapshot_ids or None,
-        **options,
-    )
-    answer = {"table": name, "job": "expire snapshots", **asdict(result)}
-    text: list[RenderableType]
-    if not result.snapshot_ids and not result.references:
-        text = [f"{name}: expire snapshots: nothing to do"]
-    else:
-        names = ", ".join(result.references)
-        text = [
-            _grid("expired", result, "not_removed", snapshot_ids=len(result.snapshot_ids), references=names)
-        ]
-    text += [f"not removed: {sentence}" for sentence in result.not_removed]
-    return Answer(answer, text, failed=bool(result.not_removed))
-
-
-@click.command()
-@answers
-@_options.on_table
-@click.option(
-    "--older-than",
-    type=click.FloatRange(min=0),
-    default=3,
-    show_default=True,
-    help="Removes only files older than this number of days; younger files may belong to a running commit.",
-)
-@click.option(
-    "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
-)
-def remove_orphan_files(table: Table, older_than: float, dry_run: bool) -> Answer:
-    """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
-
-    Example: puffin-fast remove-orphan-files shop.orders --older-than 7 --no-dry-run
-    """
-    from puffin_fast import iceberg
-
-    name = ".".join(table.name())
-    result = iceberg.remove_orphan_files(table, older_than=timedelta(days=older_than), dry_run=dry_run)
-    answer = {**asdict(result), "table": name, "files": result.files.to_pylist()}
-    n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
-    if not n_files:
-        did = f"to remove: no orphan files older than {older_than:g} days"
-    text: list[RenderableType] = [f"{name}: {n_files} files ({result.n_bytes} bytes) {did}"]
-    if n_files:
-        text.append(grid(result.files.to_pylist()))
-    text += [f"not removed: {sentence}" for sentence in result.not_removed]
-    return Answer(answer, text, failed=bool(result.not_removed))

@@ -18,6 +18,7 @@ try:
     from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
     from puffin_fast.iceberg.maintenance.list_deletes import deletes
+    from puffin_fast.iceberg.maintenance.maintain import MaintainResult, MaintenancePolicy, maintain
     from puffin_fast.iceberg.maintenance.orphan_files import (
         RemoveOrphanFilesResult,
         orphan_files,
@@ -45,6 +46,8 @@ __all__ = [
     "ExpireSnapshotsResult",
     "FileTask",
     "Finding",
+    "MaintainResult",
+    "MaintenancePolicy",
     "NdvOverlap",
     "NdvResult",
     "Plan",
@@ -67,6 +70,7 @@ __all__ = [
     "delete_positions",
     "deletes",
     "expire_snapshots",
+    "maintain",
     "ndv",
     "ndv_overlap",
     "orphan_files",

@@ -53,7 +53,7 @@ def test_compact_dry_run_then_compact(run: Run, many: Options) -> None:
 
 COMMANDS = [
     "report", "verify", "convert", "compact", "rewrite", "repair", "orphan-files", "expire-snapshots",
-    "remove-orphan-files",
+    "remove-orphan-files", "maintain",
 ]  # fmt: skip
 
 
@@ -138,3 +138,18 @@ def test_snapshots_expire_and_orphan_files_go(run: Run, many: Options) -> None:
     assert "1 files (5 bytes) removed" in run("remove-orphan-files", "ns.t", "--no-dry-run", *at_once).output
     assert not orphan.exists()
     assert said(run("verify", "ns.t", "--output", "json", *many)) == []
+
+
+def test_a_policy_chooses_the_steps(run: Run, many: Options, tmp_path: Path) -> None:
+    policy = tmp_path / "nightly.toml"
+    policy.write_text('steps = ["compact", "expire"]\nexpire_older_than = 0\n')
+    dry = run("maintain", "ns.t", "--policy", str(policy), "--dry-run", *many).output
+    assert "bytes would be freed" in dry
+    done = said(run("maintain", "ns.t", "--policy", str(policy), "--output", "json", *many))
+    assert done["vectors"]["puffin_files_written"] == 1
+    assert done["data_files"] is None
+    assert len(open_table(many).metadata.snapshots) == 1
+    policy.write_text("steps = compact")
+    wrong = run("maintain", "ns.t", "--policy", str(policy), *many)
+    assert wrong.exit_code == 1
+    assert "expected TOML" in wrong.stderr

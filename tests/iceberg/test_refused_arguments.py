@@ -30,6 +30,7 @@ WRONG: dict[str, list[Any]] = {
     "columns": [*NAMES, []],
     "data_files": FLAG,
     "dry_run": FLAG,
+    "policy": [None, 5, "nightly", {}],
     "incremental": ["yes", True, None, 5],
     "insert": FLAG,
     "job_id": NAME,

@@ -1,0 +1,182 @@
+"""Commands that remove what a table does not need any more.
+
+``orphan_files``, ``remove_orphan_files``, ``expire_snapshots``, and ``maintain``, which runs all maintenance.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import RenderableType
+
+from puffin_fast.cli import _options
+from puffin_fast.cli._common import Answer, answers, grid, result_grid, rows_answer
+from puffin_fast.cli._paths import PathTable, name_of, verb
+from puffin_fast.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["expire_snapshots", "maintain", "orphan_files", "remove_orphan_files"]
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    default=3,
+    show_default=True,
+    help="Lists only files older than this number of days; younger files may belong to a running commit.",
+)
+@click.option(
+    "--heads-only",
+    is_flag=True,
+    help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
+)
+def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) -> Answer:
+    """Lists the files in the folder of TABLE that no snapshot needs; removes none."""
+    name = name_of(table)
+    found = verb(table, "orphan_files")(
+        older_than=timedelta(days=older_than), keep=[] if heads_only else None
+    )
+    nothing = f"{name}: no orphan files older than {older_than:g} days"
+    return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    help="Expires snapshots that are at least this number of days old. Default: the table's property, else 5.",
+)
+@click.option(
+    "--retain-last",
+    type=click.IntRange(min=1),
+    help="Number of snapshots that each branch keeps. Default: the table's property, else 1.",
+)
+@click.option(
+    "--snapshot-id", "snapshot_ids", type=int, multiple=True, help="Expires this snapshot; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Changes nothing; shows what would be removed.")
+def expire_snapshots(
+    table: Table, older_than: float | None, snapshot_ids: tuple[int, ...], **options: Any
+) -> Answer:
+    """Removes old snapshots of TABLE, and the files that only they need.
+
+    Example: puffin-fast expire-snapshots shop.orders --older-than 7 --retain-last 10 --dry-run
+    """
+    from puffin_fast import iceberg
+
+    name = ".".join(table.name())
+    result = iceberg.expire_snapshots(
+        table,
+        older_than=None if older_than is None else timedelta(days=older_than),
+        snapshot_ids=snapshot_ids or None,
+        **options,
+    )
+    answer = {"table": name, "job": "expire snapshots", **asdict(result)}
+    text: list[RenderableType]
+    if not result.snapshot_ids and not result.references:
+        text = [f"{name}: expire snapshots: nothing to do"]
+    else:
+        names = ", ".join(result.references)
+        text = [
+            result_grid(
+                "expired", result, "not_removed", snapshot_ids=len(result.snapshot_ids), references=names
+            )
+        ]
+    text += [f"not removed: {sentence}" for sentence in result.not_removed]
+    return Answer(answer, text, failed=bool(result.not_removed))
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option(
+    "--older-than",
+    type=click.FloatRange(min=0),
+    default=3,
+    show_default=True,
+    help="Removes only files older than this number of days; younger files may belong to a running commit.",
+)
+@click.option(
+    "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
+)
+def remove_orphan_files(table: Table, older_than: float, dry_run: bool) -> Answer:
+    """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
+
+    Example: puffin-fast remove-orphan-files shop.orders --older-than 7 --no-dry-run
+    """
+    from puffin_fast import iceberg
+
+    name = ".".join(table.name())
+    result = iceberg.remove_orphan_files(table, older_than=timedelta(days=older_than), dry_run=dry_run)
+    answer = {**asdict(result), "table": name, "files": result.files.to_pylist()}
+    n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
+    if not n_files:
+        did = f"to remove: no orphan files older than {older_than:g} days"
+    text: list[RenderableType] = [f"{name}: {n_files} files ({result.n_bytes} bytes) {did}"]
+    if n_files:
+        text.append(grid(result.files.to_pylist()))
+    text += [f"not removed: {sentence}" for sentence in result.not_removed]
+    return Answer(answer, text, failed=bool(result.not_removed))
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML file with values of iceberg.MaintenancePolicy, ages in days. Default: its defaults.",
+)
+@click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
+@click.option("--dry-run", is_flag=True, help="Changes nothing; shows the plan and what it would save.")
+def maintain(table: Table, policy: Path | None, branch: str, dry_run: bool) -> Answer:
+    """Does all maintenance of TABLE.
+
+    Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
+
+    Example: puffin-fast maintain shop.orders --policy nightly.toml --dry-run
+    """
+    from puffin_fast import iceberg
+
+    chosen = iceberg.MaintenancePolicy()
+    if policy is not None:
+        try:
+            values = tomllib.loads(policy.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInputError(f"{policy}: expected TOML: {error}") from error
+        chosen = iceberg.MaintenancePolicy.of(values)
+    result = iceberg.maintain(table, chosen, branch=branch, dry_run=dry_run)
+    answer = {"table": ".".join(table.name()), **asdict(result)}
+    if result.orphan_files is not None:
+        answer["orphan_files"]["files"] = result.orphan_files.files.to_pylist()
+    steps = {field.name.replace("_", " "): getattr(result, field.name) for field in fields(result)}
+    rows = [{"step": step, "result": _sentence(done)} for step, done in steps.items() if is_dataclass(done)]
+    freed = "would be freed" if dry_run else "freed"
+    return Answer(answer, [grid(rows), f"{answer['table']}: {result.n_bytes_freed} bytes {freed}"])
+
+
+def _sentence(result: Any) -> str:
+    """The counts of a result that are not zero."""
+    found = {field.name: getattr(result, field.name) for field in fields(result)}
+    counts = {
+        name: len(value) if name in ("snapshot_ids", "references", "files") else value
+        for name, value in found.items()
+    }
+    shown = [
+        f"{value} {name.replace('_', ' ').removesuffix(' ids')}"
+        for name, value in counts.items()
+        if type(value) is int and value and name not in ("snapshot_id", "attempts")
+    ]
+    return ", ".join(shown) or "nothing to do"

@@ -1,0 +1,183 @@
+"""All maintenance of a table in one call: convert, rewrite, compact, expire, clean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+
+from puffin_fast._runtime.arguments import check_flags, check_integer, check_name, check_share
+from puffin_fast._runtime.threads import check_threads
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.job import open_table
+from puffin_fast.iceberg.maintenance.compact import compact
+from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
+from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
+from puffin_fast.iceberg.maintenance.expire_snapshots import ExpireSnapshotsResult, expire_snapshots
+from puffin_fast.iceberg.maintenance.orphan_files import (
+    IN_FLIGHT,
+    RemoveOrphanFilesResult,
+    remove_orphan_files,
+)
+from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
+from puffin_fast.iceberg.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
+
+__all__ = ["MaintainResult", "MaintenancePolicy", "maintain"]
+
+STEPS = ("convert", "rewrite", "compact", "expire", "clean")
+VECTOR_STEPS = ("convert", "compact")
+"""Steps for deletion vectors: tables of format version 2 do not have them."""
+DAYS = ("expire_older_than", "clean_older_than")
+
+
+@dataclass(frozen=True)
+class MaintenancePolicy:
+    """What `maintain` does, and from when on it pays.
+
+    Attributes:
+        steps: which of "convert", "rewrite", "compact", "expire", "clean"; they run in this order.
+        min_deleted, min_file_size, min_input_files, target_file_size: as `rewrite_data_files`.
+        expire_older_than, retain_last: as `older_than` and `retain_last` of `expire_snapshots`.
+        clean_older_than: as `older_than` of `remove_orphan_files`.
+
+    Raises:
+        InvalidInputError: a value that the step does not take.
+    """
+
+    steps: tuple[str, ...] = STEPS
+    min_deleted: float = MIN_DELETED
+    min_file_size: int | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    target_file_size: int | None = None
+    expire_older_than: timedelta | None = None
+    retain_last: int | None = None
+    clean_older_than: timedelta = IN_FLIGHT
+
+    def __post_init__(self) -> None:
+        steps = self.steps
+        if isinstance(steps, str) or not isinstance(steps, tuple | list) or not set(steps) <= set(STEPS):
+            raise InvalidInputError(f"steps: expected some of {', '.join(STEPS)}, found {steps!r}")
+        check_share("min_deleted", self.min_deleted)
+        check_integer("min_file_size", self.min_file_size, least=0)
+        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
+        check_integer("target_file_size", self.target_file_size, least=1)
+        check_integer("retain_last", self.retain_last, least=1)
+        for name in DAYS:
+            value = getattr(self, name)
+            if value is None and name == "expire_older_than":
+                continue
+            if not isinstance(value, timedelta) or value < timedelta():
+                raise InvalidInputError(f"{name}: expected a timedelta that is not negative, found {value!r}")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> MaintenancePolicy:
+        """Makes a policy from the values of a configuration file; ages are numbers of days.
+
+        Raises:
+            InvalidInputError: an unknown name, or a value that the step does not take.
+        """
+        known = {field.name for field in fields(cls)}
+        if unknown := values.keys() - known:
+            raise InvalidInputError(f"policy: no {min(unknown)}: expected some of {', '.join(sorted(known))}")
+        given = dict(values)
+        for name in DAYS:
+            if name in given:
+                days = given[name]
+                if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 100_000:
+                    raise InvalidInputError(f"{name}: expected a number of days, found {days!r}")
+                given[name] = timedelta(days=days)
+        return cls(**given)
+
+
+@dataclass(frozen=True)
+class MaintainResult:
+    """The results of the steps; None for a step that the policy or the table's format version leaves out.
+
+    Attributes:
+        position_deletes, equality_deletes: of the conversion.
+        data_files: of the rewrite.
+        vectors: of the compaction.
+        snapshots: of the expiry.
+        orphan_files: of the clean-up.
+        n_bytes_freed: size in bytes of the files that expiry and clean-up removed, or would remove.
+        seconds: wall time.
+        dry_run: True if nothing was changed. Each step is then counted for the table as it is, without the effect of
+            the steps before it.
+    """
+
+    position_deletes: RewriteResult | None = None
+    equality_deletes: RewriteResult | None = None
+    data_files: RewriteDataFilesResult | None = None
+    vectors: RewriteResult | None = None
+    snapshots: ExpireSnapshotsResult | None = None
+    orphan_files: RemoveOrphanFilesResult | None = None
+    n_bytes_freed: int = 0
+    seconds: float = 0.0
+    dry_run: bool = False
+
+
+def maintain(
+    table: Table,
+    policy: MaintenancePolicy = MaintenancePolicy(),
+    *,
+    branch: str = MAIN_BRANCH,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> MaintainResult:
+    """Does all maintenance of a table.
+
+    Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
+
+    Each step is a commit of its own, or several; it does nothing if there is nothing to do. A step that fails leaves
+    the steps before it committed, and a repetition goes on from there.
+
+    Args:
+        table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
+        policy: which steps, and from when on they pay.
+        branch: the branch whose files are rewritten. Snapshots of all branches expire.
+        threads: as `delete`.
+        dry_run: change nothing, and count what would be done.
+
+    Raises:
+        PuffinFastError: as the functions of the steps.
+    """
+    started = time.perf_counter()
+    if not isinstance(policy, MaintenancePolicy):
+        raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {policy!r}")
+    check_threads(threads)
+    check_flags(dry_run=dry_run)
+    check_name("branch", branch, optional=False)
+    version = open_table(table, oldest=2).metadata.format_version
+    steps = [step for step in policy.steps if version > 2 or step not in VECTOR_STEPS]
+    job: dict[str, Any] = {"threads": threads, "dry_run": dry_run}
+    found: dict[str, Any] = {}
+    if "convert" in steps:
+        found["position_deletes"] = convert_position_deletes(table, branch=branch, **job)
+        found["equality_deletes"] = convert_equality_deletes(table, branch=branch, **job)
+    if "rewrite" in steps:
+        found["data_files"] = rewrite_data_files(
+            table,
+            min_deleted=policy.min_deleted,
+            min_file_size=policy.min_file_size,
+            min_input_files=policy.min_input_files,
+            target_file_size=policy.target_file_size,
+            branch=branch,
+            **job,
+        )
+    if "compact" in steps:
+        found["vectors"] = compact(table, branch=branch, **job)
+    if "expire" in steps:
+        found["snapshots"] = expire_snapshots(
+            table, older_than=policy.expire_older_than, retain_last=policy.retain_last, **job
+        )
+    if "clean" in steps:
+        found["orphan_files"] = remove_orphan_files(table, older_than=policy.clean_older_than, **job)
+    freed = sum(found[name].n_bytes for name in ("snapshots", "orphan_files") if name in found)
+    return MaintainResult(
+        **found, n_bytes_freed=freed, seconds=time.perf_counter() - started, dry_run=dry_run
+    )
