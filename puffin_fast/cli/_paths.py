@@ -200,10 +200,7 @@ class DeltaPath(PathTable):
 
     def upgrade(self, *, dry_run: bool) -> bool:
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
-        if not dry_run:
-            return delta().enable(self.path) is None
-        enabled: str | None = delta().snapshot(self.path).configuration.get("delta.enableDeletionVectors")
-        return enabled == "true"
+        return delta().enable(self.path, dry_run=dry_run) is None
 
     def update(self, row_filter: Any, values: Mapping[str, Any], **commit: Any) -> Any:
         """`puffin_fast.delta.update`."""
@@ -237,9 +234,7 @@ class DeltaPath(PathTable):
 
     def _commit(self, commit: Mapping[str, Any]) -> dict[str, Any]:
         self._refuse(commit, "branch")
-        options = {name: value for name, value in commit.items() if name != "branch"}
-        options["commit_properties"] = options.pop("snapshot_properties")
-        return options
+        return {name: value for name, value in commit.items() if name != "branch"}
 
 
 class PaimonPath(PathTable):
@@ -286,7 +281,7 @@ class PaimonPath(PathTable):
         from puffin_fast import paimon
 
         self._refuse(snapshot, "branch", "tag", "as_of")
-        return paimon.vectors(self.path, snapshot=snapshot["snapshot_id"])
+        return paimon.vectors(self.path, snapshot_id=snapshot["snapshot_id"])
 
 
 class LancePath(PathTable):

@@ -1,4 +1,4 @@
-"""Lance datasets through pylance: their deletion files, and rows deleted by position; needs the extra ``lance``."""
+"""Lance datasets through pylance: reads deletion files, and deletes rows by position. Needs the extra ``lance``."""
 
 from __future__ import annotations
 

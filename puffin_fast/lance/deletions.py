@@ -1,4 +1,4 @@
-"""Deletion files of a Lance dataset, and rows deleted by fragment and offset through pylance's own commit."""
+"""Reads the deletion files of a Lance dataset, and deletes rows by fragment and offset through pylance's commit."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ VECTORS = pa.schema(
         ("deletion_file", pa.string()),
     ]
 )
-"""What `vectors` gives."""
+"""The schema of the result of `vectors`."""
 
 
 def vectors(dataset: Any) -> pa.Table:
-    """The deleted rows of each fragment, every deletion file read and checked.
+    """Reads and checks all deletion files; returns the deleted rows of each fragment.
 
     Args:
-        dataset: pylance's dataset, or its URI; files are read from the local filesystem or by their URI.
+        dataset: a dataset of pylance, or its URI; files are read from the local filesystem or by their URI.
 
     Returns:
         A row for each fragment with deletions: ``fragment``, ``blob`` (`deletion-vector-v1`, as the functions of
-        `puffin_fast.arrow` take it), ``cardinality``, ``n_rows`` (rows of the fragment, deleted ones included) and
+        `puffin_fast.arrow` accept it), ``cardinality``, ``n_rows`` (rows of the fragment, deleted ones included) and
         ``deletion_file``.
 
     Raises:
-        CorruptDataError: a deletion file that is not what it should be, holds another number of rows, or an offset that
-            the fragment does not have.
-        NotFoundError: no such dataset, or a deletion file that no longer exists.
+        CorruptDataError: a deletion file is damaged, has another number of rows than the manifest, or has an offset
+            that is not less than the row count of the fragment.
+        NotFoundError: the dataset or a deletion file does not exist.
     """
     dataset = _opened(dataset)
     root = str(dataset.uri).rstrip("/")
@@ -79,21 +79,23 @@ def vectors(dataset: Any) -> pa.Table:
     )
 
 
-def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
-    """Deletes rows by fragment and offset, in one commit of pylance's.
+def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool = False) -> Any:
+    """Deletes rows by fragment and offset, in one commit of pylance.
 
     Args:
-        dataset: pylance's dataset, or its URI.
-        deletes: fragment id to offsets (a `PositionBitmap`, or what it is made of).
+        dataset: a dataset of pylance, or its URI.
+        deletes: maps fragment ids to offsets: a `PositionBitmap`, or an argument of `PositionBitmap.from_positions`.
+        dry_run: check the fragments and offsets, write nothing.
 
     Returns:
-        The dataset at its new version; the same where there is nothing to delete.
+        The dataset at its new version; the same dataset if there is nothing to delete, or in a dry run.
 
     Raises:
-        NotFoundError: no such dataset or fragment.
-        InvalidInputError: an offset that the fragment does not have, or storage that must not be written.
-        ConflictError: another commit changed a fragment meanwhile; the dataset is as it was. The deletion file that was
-            written stays until pylance's cleanup.
+        NotFoundError: the dataset or a fragment does not exist.
+        InvalidInputError: an offset is not less than the row count of its fragment, or the permission to write is
+        missing.
+        ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
+            until pylance's cleanup.
     """
     dataset = _opened(dataset)
     lance = _lance()
@@ -108,8 +110,10 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any]) -> Any:
             continue
         if bitmap.max() >= fragment.physical_rows:
             raise InvalidInputError(
-                f"fragment {number}: offset {bitmap.max()}, but it has {fragment.physical_rows} rows"
+                f"fragment {number}: expected offsets below {fragment.physical_rows} (rows), found {bitmap.max()}"
             )
+        if dry_run:
+            continue
         with _writing(dataset.uri):
             found = fragment.delete_rows(bitmap.to_numpy().tolist())
         if found is None:

@@ -1,6 +1,6 @@
-"""Paimon tables: deletion vectors read, written and converted; pypaimon's own scans accelerated.
+"""Paimon tables: reads, writes and converts deletion vectors, and accelerates pypaimon's scans.
 
-`vectors` needs the extra ``paimon``, everything else the extra ``pypaimon``, whose PyArrow is older.
+`vectors` needs the extra ``paimon``; all other functions need the extra ``pypaimon``, which needs an older PyArrow.
 """
 
 from __future__ import annotations

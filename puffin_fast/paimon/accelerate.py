@@ -1,4 +1,4 @@
-"""pypaimon's own scans with deletion vectors read through this package; can be undone."""
+"""Makes pypaimon's scans read deletion vectors with this package; can be undone."""
 
 from __future__ import annotations
 

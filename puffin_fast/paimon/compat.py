@@ -1,7 +1,7 @@
-"""pypaimon's private parts, and nothing else: planning, index files, commits, and what its scans do with vectors.
+"""The private parts of pypaimon that this package uses: planning, index files, commits, and deletion vectors in scans.
 
-pypaimon (`KNOWN_VERSIONS`) has no public API for deletion vectors. What other modules here need of it goes through
-`WorkingTable` and `patches`. All those lines are in one file, because a new pypaimon changes this file only.
+pypaimon (`KNOWN_VERSIONS`) has no public API for deletion vectors. Other modules use `WorkingTable` and `patches`, so
+that a new version of pypaimon requires changes in this file only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.time
 
 
 def _part(module: str, name: str) -> Any:
-    """A class or function of pypaimon.
+    """Imports a class or function of pypaimon.
 
     Raises:
         MissingExtraError: pypaimon is not installed.
@@ -59,11 +59,11 @@ def _part(module: str, name: str) -> Any:
 
 
 def check_version() -> str:
-    """The version of pypaimon.
+    """Returns the version of pypaimon.
 
     Raises:
         MissingExtraError: it is not installed.
-        UnsupportedError: its private parts are not known.
+        UnsupportedError: this version is not supported.
     """
     _part("", "CatalogFactory")
     version = metadata.version("pypaimon")
@@ -83,10 +83,10 @@ class DataFile:
     """A data file of a plan.
 
     Attributes:
-        key: where it lies.
-        n_rows: its rows, deleted ones included.
+        key: its partition, bucket and name.
+        n_rows: its number of rows, deleted ones included.
         path: its location.
-        split: that reads the whole of it, and applies no vector.
+        split: reads all its rows, without deletion vectors.
     """
 
     key: Key
@@ -141,9 +141,9 @@ class WorkingTable:
         version: of the vectors that the table's options ask for.
 
     Raises:
-        UnsupportedError: a table to which vectors must not be written; the reason is named.
-        NotFoundError: no table at the path.
-        InvalidInputError: neither a table nor a path.
+        UnsupportedError: deletion vectors must not be written to the table; the message names the reason.
+        NotFoundError: there is no table at the path.
+        InvalidInputError: the argument is neither a table nor a path.
     """
 
     def __init__(self, table: Any) -> None:
@@ -184,17 +184,17 @@ class WorkingTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns in Arrow's types."""
+        """The columns in Arrow types."""
         found: pa.Schema = _part("schema.data_types", "PyarrowFieldParser").from_paimon_schema(
             self._table.fields
         )
         return found
 
     def parse(self, text: str) -> Any:
-        """The predicate of a condition in SQL.
+        """Parses a condition in SQL to a predicate.
 
         Raises:
-            InvalidInputError: it does not parse.
+            InvalidInputError: the condition cannot be parsed.
         """
         try:
             predicate = _part("common.where_parser", "parse_where_clause")(text, self._table.fields)
@@ -205,7 +205,7 @@ class WorkingTable:
         return predicate
 
     def files(self, predicate: Any = None) -> list[DataFile]:
-        """The data files of the newest snapshot that may hold matches."""
+        """Returns the data files of the newest snapshot that may have matching rows."""
         if self.snapshot is None:
             return []
         builder = self._frozen().new_read_builder()
@@ -224,10 +224,10 @@ class WorkingTable:
         return self._table.copy({"scan.snapshot-id": str(self.snapshot.id)})
 
     def rows(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
-        """All rows of a data file, deleted ones included, in their order.
+        """Reads all rows of a data file, deleted ones included, in order.
 
         Raises:
-            CorruptDataError: another number of rows than the manifest says.
+            CorruptDataError: the number of rows is not that of the manifest.
         """
         builder = self._frozen().new_read_builder().with_projection(list(columns))
         rows: pa.Table = builder.new_read().to_arrow([file.split])
@@ -243,7 +243,7 @@ class WorkingTable:
     # Index files ---------------------------------------------------------------------------------------------
 
     def index_files(self) -> list[IndexFile]:
-        """The index files of deletion vectors of the newest snapshot."""
+        """Returns the index files of deletion vectors of the newest snapshot."""
         if self.snapshot is None or not self.snapshot.index_manifest:
             return []
         manifest = _part("manifest.index_manifest_file", "IndexManifestFile")
@@ -260,7 +260,7 @@ class WorkingTable:
         ]
 
     def vectors(self, index: IndexFile, names: Iterable[str]) -> dict[str, StoredVector]:
-        """Vectors of an index file, checked."""
+        """Reads and checks vectors of an index file."""
         found = {}
         with _reading(self._table.file_io, index.path) as source:
             for name in names:
@@ -310,14 +310,14 @@ class WorkingTable:
     # Commit --------------------------------------------------------------------------------------------------
 
     def commit(self, added: Sequence[IndexFile], removed: Sequence[IndexFile]) -> int:
-        """Commits index files in one snapshot; if that fails for sure, the added files are removed.
+        """Commits index files in one snapshot; if it is certain that the commit failed, the added files are removed.
 
         Returns:
             The new snapshot.
 
         Raises:
-            ConflictError: another commit changed the same vectors or data files; the table is as it was.
-            CommitUnknownError: it is not known whether the commit happened; nothing was removed.
+            ConflictError: another commit changed the same vectors or data files; the table is unchanged.
+            CommitUnknownError: it is unknown whether the commit happened; no file was removed.
             InvalidInputError: the storage must not be written; the table is as it was.
         """
         make = _part("write.commit_message", "CommitMessage")
@@ -359,7 +359,7 @@ class WorkingTable:
         return files.written or int(self._table.snapshot_manager().get_latest_snapshot().id)
 
     def _failed(self, added: Sequence[IndexFile], error: Exception) -> None:
-        """Says what a commit's failure means; returns if the commit happened."""
+        """Raises the error for a failed commit; returns if the commit happened."""
         if error.__cause__ is None and "conflict" in str(error).lower():
             self.discard(added)
             raise ConflictError(f"{self.path}: snapshot {self.snapshot.id} is outdated: {error}") from error
@@ -377,7 +377,7 @@ class WorkingTable:
         ) from error
 
     def discard(self, added: Iterable[IndexFile]) -> None:
-        """Removes index files that no snapshot names."""
+        """Removes index files that no snapshot refers to."""
         for index in added:
             self._table.file_io.delete_quietly(index.path)
 
@@ -422,7 +422,7 @@ def _reading(file_io: Any, path: str) -> Iterator[Source]:
 
 
 def patches() -> Sequence[Patch]:
-    """What `accelerate` replaces."""
+    """Returns the patches of `accelerate`."""
     vector = _part("deletionvectors.deletion_vector", "DeletionVector")
     base = _part("deletionvectors.bitmap_deletion_vector", "BitmapDeletionVector")
     reader = _part("deletionvectors.apply_deletion_vector_reader", "ApplyDeletionVectorReader")
@@ -430,7 +430,7 @@ def patches() -> Sequence[Patch]:
     before = reader.read_arrow_batch
 
     class Vector(base):  # type: ignore[misc,valid-type]
-        """A deletion vector of either version; pypaimon's own bitmap is made only for those who change it."""
+        """A deletion vector of either version; pypaimon's own bitmap is made only if it is changed."""
 
         def __init__(self, positions: PositionBitmap, version: int, path: str) -> None:
             self.positions, self._version, self._path, self._made = positions, version, path, None
@@ -456,7 +456,7 @@ def patches() -> Sequence[Patch]:
             return len(self.positions if self._made is None else self._made)
 
         def live(self, start: int, n_rows: int) -> Any:
-            """Which of some rows are live; None if pypaimon's own bitmap counts."""
+            """Returns a mask of the live rows; None if pypaimon's own bitmap must be used."""
             return None if self._made is not None else self.positions.mask(n_rows, start=start, invert=True)
 
         __eq__, __hash__ = object.__eq__, object.__hash__

@@ -1,11 +1,11 @@
-"""Rows of Paimon's append tables deleted without rewriting data files; their vectors in another version.
+"""Deletes rows of Paimon's append tables without rewriting data files, and converts the version of vectors.
 
 snapshot N  ->  positions of each data file  ->  index files  ->  one commit of pypaimon on N
                                                                      | done
                                                                      | another commit changed the same: ConflictError
                                                                      | no answer: CommitUnknownError, nothing is removed
 
-An index file is replaced as a whole: vectors in it that stay as they are are copied byte for byte.
+An index file is replaced as a whole: the bytes of its unchanged vectors are copied.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _POSITION = "__position"
 
 @dataclass(frozen=True)
 class DeleteResult:
-    """What a delete or a conversion did.
+    """The result of a delete or a conversion.
 
     Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, and so nothing was committed.
-        rows_deleted: rows that were not deleted before.
-        data_files: data files that lost rows.
-        vectors_written: deletion vectors written.
-        vectors_merged: those of them that took over earlier deletes of their data file.
-        n_bytes: bytes of the new index files.
+        snapshot_id: the new snapshot; None if there was nothing to do, and nothing was committed.
+        rows_deleted: number of newly deleted rows.
+        data_files: number of data files with newly deleted rows.
+        vectors_written: number of deletion vectors written.
+        vectors_merged: number of data files whose new deletes include earlier ones.
+        n_bytes: size of the new index files.
         seconds: wall time.
     """
 
@@ -53,32 +53,35 @@ class DeleteResult:
     seconds: float = 0.0
 
 
-def delete(table: Any, predicate: Any, *, dry_run: bool = False) -> DeleteResult:
-    """Deletes the rows of an append table for which a predicate is true, in one commit.
+def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResult:
+    """Deletes the rows of an append table for which a filter is true, in one commit.
 
-    Rows for which it is unknown, as a comparison with NULL is, stay. Data files that statistics exclude are not read.
+    Rows for which the filter is unknown, such as a comparison with NULL, are not deleted. Data files whose statistics
+    exclude a match are not read.
 
     Args:
         table: of pypaimon, or the path of a table in a warehouse.
-        predicate: of pypaimon's `PredicateBuilder`, or its text in SQL.
+        row_filter: a predicate of pypaimon's `PredicateBuilder`, or text in pypaimon's SQL.
         dry_run: count rows and data files, write nothing.
 
     Returns:
-        What was done; `snapshot_id` is None when no row matched.
+        The counts; `snapshot_id` is None if no row matched.
 
     Raises:
-        NotFoundError: no such table or column, or a data file that is gone.
-        InvalidInputError: a predicate that does not parse or fit its columns, or storage that must not be written.
-        UnsupportedError: a primary-key table, one without deletion vectors, or a predicate that is not known.
-        CorruptDataError: a file that is not what it should be.
-        ConflictError: another commit changed the same data files or vectors; the table is as it was.
-        CommitUnknownError: it is not known whether the commit happened; nothing was removed.
+        NotFoundError: the table, a column or a data file does not exist.
+        InvalidInputError: the filter cannot be parsed or does not fit its columns, or the permission to write is
+        missing.
+        UnsupportedError: a primary-key table, a table without deletion vectors, or an unknown method of a predicate.
+        CorruptDataError: a file is damaged.
+        ConflictError: another commit changed the same data files or vectors; the table is unchanged.
+        CommitUnknownError: it is unknown whether the commit happened; no file was removed.
     """
     started, working = time.perf_counter(), WorkingTable(table)
-    if isinstance(predicate, str):
-        predicate = working.parse(predicate)
+    predicate = working.parse(row_filter) if isinstance(row_filter, str) else row_filter
     if not hasattr(predicate, "method"):
-        raise InvalidInputError(f"predicate: expected pypaimon's or text, found {type(predicate).__name__}")
+        raise InvalidInputError(
+            f"row_filter: expected a predicate of pypaimon or text, found {type(predicate).__name__}"
+        )
     expression, columns = expression_of(predicate, working.schema), sorted(columns_of(predicate))
     found = {}
     for file in working.files(predicate):
@@ -86,7 +89,7 @@ def delete(table: Any, predicate: Any, *, dry_run: bool = False) -> DeleteResult
         try:
             matches = rows.filter(expression)[_POSITION]
         except pa.ArrowException as error:
-            raise InvalidInputError(f"predicate on {', '.join(columns)}: {error}") from error
+            raise InvalidInputError(f"row_filter on {', '.join(columns)}: {error}") from error
         if len(matches):
             found[file.key] = file, PositionBitmap.from_positions(matches)
     return _delete(working, found, started, dry_run=dry_run)
@@ -96,14 +99,14 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
     """Deletes rows of an append table by data file and position, in one commit.
 
     Args:
-        table: as `delete` takes it.
-        deletes: name (or path) of a data file to positions: a `PositionBitmap`, or what it is made of. Repeats and
-            rows that are deleted already do no harm.
-        dry_run: as there.
+        table: as for `delete`.
+        deletes: maps names (or paths) of data files to positions: a `PositionBitmap`, or an argument of
+            `PositionBitmap.from_positions`. Repeated and deleted positions are ignored.
+        dry_run: as for `delete`.
 
     Raises:
-        NotFoundError: a name that is no live data file.
-        InvalidInputError: a position that the data file does not have.
+        NotFoundError: a name is not a live data file.
+        InvalidInputError: a position is not less than the row count of its data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     started, working = time.perf_counter(), WorkingTable(table)
@@ -113,7 +116,7 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
         positions = given if isinstance(given, PositionBitmap) else PositionBitmap.from_positions(given)
         file = files.get(os.path.basename(path))
         if file is None:
-            raise NotFoundError(f"{path}: no data file of {working.path} now")
+            raise NotFoundError(f"{path}: expected a live data file of {working.path}, found none")
         if positions and positions.max() >= file.n_rows:
             raise InvalidInputError(
                 f"{path}: expected positions below {file.n_rows} (rows), found {positions.max()}"
@@ -123,19 +126,20 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
     return _delete(working, found, started, dry_run=dry_run)
 
 
-def convert_vectors(table: Any, *, version: int = 2) -> DeleteResult:
+def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> DeleteResult:
     """Rewrites the deletion vectors of an append table that are of another version, in one commit.
 
-    Paimon in Java refuses to merge into a vector of the version that the table's option
-    `deletion-vectors.bitmap64` does not ask for. This cures such a table.
+    Paimon in Java only merges into vectors of the version that the table option `deletion-vectors.bitmap64` selects.
+    After this function, all vectors have this version.
 
     Args:
-        table: as `delete` takes it.
-        version: 2 where `deletion-vectors.bitmap64` is true, else 1.
+        table: as for `delete`.
+        version: 2 if `deletion-vectors.bitmap64` is true, else 1.
+        dry_run: count vectors, write nothing.
 
     Raises:
-        InvalidInputError: no such version.
-        UnsupportedError: the table's option asks for the other version; or as `delete`.
+        InvalidInputError: the version is not 1 or 2.
+        UnsupportedError: the table option selects the other version; or as `delete`.
         LimitExceededError: a position above 2^31 - 1 for version 1.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
@@ -158,7 +162,7 @@ def convert_vectors(table: Any, *, version: int = 2) -> DeleteResult:
                         (index.partition, index.bucket, name), index.entry.partition, vector.positions
                     )
     written = changes.n_vectors
-    snapshot, n_bytes = changes.commit()
+    snapshot, n_bytes = (None, 0) if dry_run else changes.commit()
     return DeleteResult(
         snapshot, vectors_written=written, n_bytes=n_bytes, seconds=time.perf_counter() - started
     )
@@ -214,17 +218,17 @@ class _Changes:
         self.n_vectors = 0
 
     def put(self, key: Key, partition: Any, positions: PositionBitmap) -> None:
-        """The new vector of a data file."""
+        """Adds the new vector of a data file."""
         self._put.setdefault(key[:2], {})[key[2]] = positions
         self._partitions[key[:2]] = partition
         self.n_vectors += 1
 
     def replace(self, index: IndexFile, vectors: Mapping[str, StoredVector] | None = None) -> None:
-        """An index file goes; vectors in it without a new one are carried over."""
+        """Replaces an index file; the vectors of its other data files are copied."""
         self._replaced.setdefault(index.path, (index, vectors))
 
     def commit(self) -> tuple[int | None, int]:
-        """The new snapshot and the bytes of its index files; None where there is nothing to do."""
+        """Commits; returns the new snapshot (None if there is nothing to do) and the size of its index files."""
         if not self._put:
             return None, 0
         working = self._working

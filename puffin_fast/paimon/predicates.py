@@ -1,6 +1,6 @@
-"""pypaimon's predicates as PyArrow's expressions: exact, or refused.
+"""Translates pypaimon's predicates to PyArrow's expressions; a predicate without an exact translation is refused.
 
-pypaimon's own translation lets through every row where it knows no better, because it evaluates a second time.
+pypaimon's own translation may select too many rows, because pypaimon evaluates the predicate again.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _MATCH: dict[str, Callable[[Any, str], Any]] = {
 
 
 def columns_of(predicate: Any) -> set[str]:
-    """The columns that a predicate asks about."""
+    """Returns the columns of a predicate."""
     if predicate.method in ("and", "or"):
         return set().union(*map(columns_of, predicate.literals))
     return {predicate.field}
 
 
 def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
-    """The expression that is true for the rows that a predicate matches.
+    """Returns the expression that is true for the rows that a predicate matches.
 
     Args:
         predicate: of pypaimon.
         schema: of the table.
 
     Raises:
-        NotFoundError: no such column.
-        InvalidInputError: a literal that the column cannot hold.
-        UnsupportedError: a method that is not known.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a literal does not fit the type of its column.
+        UnsupportedError: the method of a predicate is unknown.
     """
     method, literals = predicate.method, list(predicate.literals or ())
     if method in ("and", "or"):

@@ -1,8 +1,8 @@
-"""A table's file access whose snapshots are put if absent, among processes too.
+"""A file access for tables that writes snapshots only if absent, also with several processes.
 
-pypaimon writes a snapshot under a temporary name, looks whether there is one of that number, and renames. A lock keeps
-the two steps together within a process only, and a local rename replaces what another process wrote in between: its
-commit is lost, and it was told that it succeeded. Here a hard link gives the snapshot its name.
+pypaimon writes a snapshot under a temporary name, checks that its number is free, and renames it. A lock makes these
+steps atomic only within one process. A local rename replaces a snapshot that another process wrote in between: the
+commit of that process is lost, although it was reported as successful. Here, a hard link gives the snapshot its name.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class SnapshotRefusedError(BaseException):
 
 
 class SnapshotFiles:
-    """File access of pypaimon, in which a snapshot on a local disk is written only where there is none.
+    """File access of pypaimon that writes a snapshot on a local disk only if it does not exist.
 
     Args:
-        file_io: pypaimon's; everything else goes through it.
+        file_io: of pypaimon; used for all other files.
 
     Attributes:
         written: the number of the snapshot that was written; None if there is none.
@@ -52,7 +52,7 @@ class SnapshotFiles:
         return getattr(self._file_io, name)
 
     def try_to_write_atomic(self, path: str, content: str) -> bool:
-        """Writes a file unless it exists; whether it did.
+        """Writes a file unless it exists; returns whether it was written.
 
         Raises:
             SnapshotRefusedError: the storage is read-only.

@@ -1,9 +1,10 @@
-"""The deletion vectors of a Paimon table.
+"""Reads the deletion vectors of a Paimon table.
 
     snapshot/snapshot-N (JSON) -> indexManifest -> manifest/<name> (Avro) -> index/<file>, the range of each vector
 
-A vector's `length` in the index manifest is that of magic and bitmap for V1, of the whole record for V2; the record's
-own length decides what is read. Primary-key tables have vectors that compaction makes; they are read the same way.
+The `length` of a vector in the index manifest is that of magic and bitmap for V1, and of the whole record for V2. The
+length field of the record determines what is read. The vectors of primary-key tables, which compaction writes, are read
+in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ VECTORS = pa.schema(
         ("index_file", pa.string()),
     ]
 )
-"""What `vectors` gives."""
+"""The schema of the result of `vectors`."""
 
 _FIELDS = {
     "_VERSION": "long",
@@ -50,7 +51,7 @@ _FIELDS = {
     "_DELETIONS_VECTORS_RANGES": "list<record>",
     **dict.fromkeys(("_EXTERNAL_PATH", "_CARDINALITY", "f0", "f1", "f2")),
 }
-"""Fields of an index manifest, and the types of those that each has."""
+"""The fields of an index manifest, and the types of the required ones."""
 
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 _VECTORS_INDEX = "DELETION_VECTORS"
@@ -61,27 +62,27 @@ _FRAME_BYTES = 8
 
 
 def vectors(
-    table: str | os.PathLike[str], *, snapshot: int | None = None, filesystem: Any = None
+    table: str | os.PathLike[str], *, snapshot_id: int | None = None, filesystem: Any = None
 ) -> pa.Table:
-    """The deletion vectors of a snapshot, every one of them read and checked; V1 and V2, mixed or not.
+    """Reads and checks all deletion vectors of a snapshot, of version 1 and 2.
 
     Args:
         table: the table's folder, a path or a URI.
-        snapshot: which one; the newest by default.
-        filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem on which the path lies.
+        snapshot_id: the number of the snapshot; the newest by default.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
 
     Returns:
-        A row for each data file with a vector: ``partition`` (Paimon's bytes of it), ``bucket``, ``file_name``,
-        ``blob`` (`deletion-vector-v1`, as the functions of `puffin_fast.arrow` take it), ``cardinality``, ``version``
+        A row for each data file with a vector: ``partition`` (in Paimon's binary form), ``bucket``, ``file_name``,
+        ``blob`` (`deletion-vector-v1`, as the functions of `puffin_fast.arrow` accept it), ``cardinality``, ``version``
         of the stored record and ``index_file``.
 
     Raises:
-        NotFoundError: no Paimon table, no such snapshot, or a file that no longer exists.
-        CorruptDataError: a file that is not what the metadata says.
-        UnsupportedError: an index manifest of another version.
+        NotFoundError: the table, the snapshot or a file does not exist.
+        CorruptDataError: a file does not agree with the metadata.
+        UnsupportedError: the version of the index manifest is unknown.
     """
     root = os.fspath(table).rstrip("/")
-    path = f"{root}/snapshot/snapshot-{_chosen(root, snapshot, filesystem)}"
+    path = f"{root}/snapshot/snapshot-{_chosen(root, snapshot_id, filesystem)}"
     try:
         found = json.loads(_read(path, filesystem))
         manifest = found.get("indexManifest")
@@ -106,7 +107,7 @@ def vectors(
 
 
 def _vectors_of(entry: dict[str, Any], root: str, filesystem: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows of an index file."""
+    """Yields the rows for an index file."""
     name = entry["_FILE_NAME"]
     index = entry.get("_EXTERNAL_PATH") or f"{root}/index/{name}"
     with open_source(index, filesystem=filesystem) as source:
@@ -125,7 +126,9 @@ def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
     if not known:
         raise NotFoundError(f"{root}: no Paimon table with snapshots")
     if snapshot is not None and snapshot not in known:
-        raise NotFoundError(f"{root}: no snapshot {snapshot}, there are {min(known)} to {max(known)}")
+        raise NotFoundError(
+            f"{root}: expected a snapshot from {min(known)} to {max(known)}, found {snapshot}"
+        )
     return max(known) if snapshot is None else snapshot
 
 
@@ -138,7 +141,7 @@ def _read(path: str, filesystem: Any) -> bytes:
 
 
 def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
-    """The live index files of deletion vectors."""
+    """Returns the live index files of deletion vectors."""
     file = parse_avro(_read(path, filesystem), path, dict(enumerate(_FIELDS)))
     types = {field["name"]: value_type(field["type"]) for field in file.schema["fields"]}
     for name, expected in _FIELDS.items():
@@ -163,15 +166,15 @@ def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
 
 
 def read_record(source: Source, offset: int, length: int, path: str) -> bytes:
-    """A whole record of an index file.
+    """Reads a whole record of an index file.
 
     Args:
         source: the file.
-        offset, length: its range in the index manifest; the length may leave out length field and checksum.
+        offset, length: its range in the index manifest; the length may exclude the length field and the checksum.
         path: of the file, for errors.
 
     Raises:
-        CorruptDataError: the range is not that of a record.
+        CorruptDataError: the range is not a record.
     """
     if offset < 0 or length < 0:
         raise CorruptDataError(

@@ -194,7 +194,7 @@ def test_adds_repeat_the_old_ones_and_removes_have_the_old_vector(
     table = golden(name)
     old = delta.snapshot(table)
     olds = {add["path"]: add for add in old.adds(range(old.files.num_rows))}
-    done = delta.delete(table, "id < 30", commit_properties={"why": "a test"})
+    done = delta.delete(table, "id < 30", snapshot_properties={"why": "a test"})
     actions = commit_of(table, 4)
     assert len(actions["add"]) == len(actions["remove"]) == done.vectors_written == 3
     for add in actions["add"]:
@@ -310,7 +310,7 @@ def test_wrong_options_are_refused(golden: Callable[[str], Path]) -> None:
     with pytest.raises(errors.InvalidInputError, match="on_conflict"):
         delta.delete(table, "id < 3", on_conflict="hope")  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidInputError, match="operation"):
-        delta.delete(table, "id < 3", commit_properties={"operation": "x"})
+        delta.delete(table, "id < 3", snapshot_properties={"operation": "x"})
     with pytest.raises(errors.NotFoundError, match="nothing"):
         delta.delete(table, "nothing < 3")
 
@@ -472,7 +472,7 @@ def test_a_job_id_is_a_string_that_is_not_blank(golden: Callable[[str], Path], j
 WRONG: dict[str, list[Any]] = {
     "as_of": ["x", 1.5],
     "case_sensitive": ["false", None, 1],
-    "commit_properties": [5, "x", {"a": 1}],
+    "snapshot_properties": [5, "x", {"a": 1}],
     "dry_run": ["false", None, 1],
     "insert": ["false", None],
     "job_id": [42, "", " "],
@@ -617,6 +617,8 @@ def test_enabling_vectors_names_what_older_protocols_implied(golden: Callable[[s
         (table / "_delta_log" / f"{version:020d}.json").unlink()
     with pytest.raises(errors.UnsupportedError, match="enable"):
         delta.delete(table, "id < 5")
+    assert delta.enable(table, dry_run=True) == 1
+    assert delta.snapshot(table).version == 0
     assert delta.enable(table) == 1
     protocol = delta.snapshot(table).protocol.action()
     assert protocol == {
@@ -626,7 +628,7 @@ def test_enabling_vectors_names_what_older_protocols_implied(golden: Callable[[s
         "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
     }
     assert delta.snapshot(table).configuration == {"delta.enableDeletionVectors": "true"}
-    assert delta.enable(table) is None
+    assert delta.enable(table) is delta.enable(table, dry_run=True) is None
     assert delta.delete(table, "id < 5").rows_deleted == 5
     assert ids(table) == list(range(5, 1000))
 
@@ -642,3 +644,5 @@ def test_enabling_vectors_is_refused_where_they_are_forbidden(golden: Callable[[
     )
     with pytest.raises(errors.UnsupportedError, match="CompatV2"):
         delta.enable(table)
+    with pytest.raises(errors.UnsupportedError, match="CompatV2"):
+        delta.enable(table, dry_run=True)

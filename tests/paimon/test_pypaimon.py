@@ -267,6 +267,9 @@ def test_conversion_leaves_the_rows_and_one_version(catalog: Any, accelerated: N
     table = catalog.get_table("d.app_mix")
     before, old = ids(table), paimon.vectors(table.table_path)
     assert sorted(old["version"].to_pylist()) == [1, 2]
+    dry = paimon.convert_vectors(table, dry_run=True)
+    assert (dry.vectors_written, dry.snapshot_id) == (1, None)
+    assert paimon.vectors(table.table_path) == old
     done = paimon.convert_vectors(table)
     assert (done.vectors_written, done.rows_deleted) == (1, 0)
     new = paimon.vectors(table.table_path)
@@ -289,7 +292,7 @@ def test_conversion_leaves_the_rows_and_one_version(catalog: Any, accelerated: N
         ("app_v2", "nothing = 1", errors.PuffinFastError, "nothing"),
         ("app_v2", "id =", errors.InvalidInputError, "id ="),
         ("app_v2", "", errors.InvalidInputError, "empty"),
-        ("app_v2", 5, errors.InvalidInputError, "predicate"),
+        ("app_v2", 5, errors.InvalidInputError, "row_filter"),
         ("app_v9", "id = 1", errors.NotFoundError, "app_v9"),
     ],
 )

@@ -65,15 +65,15 @@ def test_the_vectors_of_each_golden_table_are_the_answers(name: str) -> None:
         for file, answer in ANSWERS[name]["files"].items()
         if answer["deleted"]
     }
-    (newest,) = [paimon.vectors(folder(name), snapshot=ANSWERS[name]["snapshot"])]
+    (newest,) = [paimon.vectors(folder(name), snapshot_id=ANSWERS[name]["snapshot"])]
     assert newest == found
 
 
 def test_what_is_no_table_or_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="no Paimon table"):
         paimon.vectors(tmp_path)
-    with pytest.raises(errors.NotFoundError, match="no snapshot 99"):
-        paimon.vectors(folder("app_v2"), snapshot=99)
+    with pytest.raises(errors.NotFoundError, match=r"expected a snapshot from .* found 99"):
+        paimon.vectors(folder("app_v2"), snapshot_id=99)
 
 
 @pytest.mark.parametrize("name", ["app_v1_part", "app_v2", "app_mix"])

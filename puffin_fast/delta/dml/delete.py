@@ -34,7 +34,7 @@ def delete(
     case_sensitive: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -52,7 +52,7 @@ def delete(
         on_conflict: what to do if a concurrent commit changed the same data files: ``"refuse"`` raises, ``"merge"``
             runs the delete again on top of it.
         job_id: recorded in the log as a transaction. A job whose id is in the log is not repeated.
-        commit_properties: additional entries of the commit's `commitInfo`.
+        snapshot_properties: additional entries of the commit's `commitInfo`.
         threads: number of files read at a time; the number of processors by default.
         dry_run: count rows and data files, write nothing.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
@@ -82,7 +82,7 @@ def delete(
         case_sensitive=case_sensitive,
         on_conflict=on_conflict,
         job=Job("delete", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
         threads=threads,
         dry_run=dry_run,
         filesystem=filesystem,
@@ -97,7 +97,7 @@ def delete_keys(
     null_safe: bool = False,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -111,7 +111,7 @@ def delete_keys(
         keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface).
         on: the key column or columns: names in the table, dotted for a field of a struct, and the same in `keys`.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
-        on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
         The counts; `version` is None if no row matched.
@@ -130,7 +130,7 @@ def delete_keys(
         case_sensitive=True,
         on_conflict=on_conflict,
         job=Job("delete_keys", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
         threads=threads,
         dry_run=dry_run,
         filesystem=filesystem,
@@ -143,7 +143,7 @@ def delete_positions(
     *,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -154,7 +154,7 @@ def delete_positions(
         table: a path, a URI, or deltalake's `DeltaTable`.
         deletes: Arrow rows with columns ``file_path`` (as in ``_file`` of a scan, or relative to the table) and
             ``pos`` (integer), in any order.
-        on_conflict, job_id, commit_properties, threads, dry_run, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as `delete`.
 
     Returns:
         The counts; `version` is None if all the rows were deleted already.
@@ -201,7 +201,7 @@ def delete_positions(
         threads=threads,
         on_conflict=on_conflict,
         job=Job("delete_positions", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
         dry_run=dry_run,
         filesystem=filesystem,
     )
@@ -247,7 +247,7 @@ def _run(
     looks_at_rows: bool,
     on_conflict: OnConflict,
     job: Job,
-    commit_properties: Mapping[str, str] | None,
+    snapshot_properties: Mapping[str, str] | None,
     filesystem: Any,
     threads: int | None,
     dry_run: bool,
@@ -264,6 +264,6 @@ def _run(
         return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)
 
     planned, committed = commit(
-        storage, plan, on_conflict=on_conflict, job=job, commit_properties=commit_properties
+        storage, plan, on_conflict=on_conflict, job=job, snapshot_properties=snapshot_properties
     )
     return DeleteResult.of(planned or DeletePlan(), committed, started)

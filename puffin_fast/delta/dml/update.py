@@ -60,7 +60,7 @@ def update(
     case_sensitive: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -75,7 +75,7 @@ def update(
         row_filter: a PyIceberg expression, its text, or a PyArrow expression.
         values: for each column that is set, a value of Python or Arrow, or a PyArrow expression over the old row
             (``{"n": pc.field("n") + 1}``).
-        case_sensitive, on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
         dry_run: count rows and compute their new values, write nothing.
 
     Returns:
@@ -121,7 +121,7 @@ def update(
         plan,
         on_conflict=on_conflict,
         job=Job("update", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
     )
     replaced = planned or Replaced()
     written = replaced.written

@@ -73,7 +73,7 @@ def upsert(
     skip_unchanged: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -91,7 +91,7 @@ def upsert(
         update: whether existing rows are replaced.
         insert: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared, and equal rows are not written.
-        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
         dry_run: count rows, write nothing.
 
     Returns:
@@ -156,7 +156,7 @@ def upsert(
         plan,
         on_conflict=on_conflict,
         job=Job("upsert", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
     )
     planned = planned or _Planned()
     counts, written = planned.counts, planned.replaced.written

@@ -176,7 +176,7 @@ def commit(
     *,
     on_conflict: OnConflict = "refuse",
     job: Job | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     check: Callable[[Snapshot], None] | None = None,
 ) -> tuple[Plan | None, Committed]:
     """Plans changes on the newest version and commits them.
@@ -187,7 +187,7 @@ def commit(
         on_conflict: what to do if another commit changed the same data files: ``"refuse"`` raises, ``"merge"`` plans
         again.
         job: recorded as transactions; a job whose id is in the log is not repeated.
-        commit_properties: additional entries of `commitInfo`.
+        snapshot_properties: additional entries of `commitInfo`.
         check: raises if the table must not be written to; by default `check_writable`.
 
     Returns:
@@ -197,15 +197,15 @@ def commit(
         UnsupportedError: the table must not be written to.
         ConflictError: another commit changed the same data files, or the table's metadata; the table is unchanged.
         CommitUnknownError: the storage did not answer whether the commit happened.
-        InvalidInputError: a name in `commit_properties` is reserved, or the job id was used by another verb.
+        InvalidInputError: a name in `snapshot_properties` is reserved, or the job id was used by another verb.
     """
     if on_conflict not in ("refuse", "merge"):
         raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
-    check_mapping("commit_properties", commit_properties)
-    properties = dict(commit_properties or {})
+    check_mapping("snapshot_properties", snapshot_properties)
+    properties = dict(snapshot_properties or {})
     if taken := sorted(_OWN_NAMES & set(properties)):
         raise InvalidInputError(
-            f"commit_properties: expected names that are not reserved in commitInfo, found {', '.join(taken)}"
+            f"snapshot_properties: expected names that are not reserved in commitInfo, found {', '.join(taken)}"
         )
     attempts = 0
     while True:

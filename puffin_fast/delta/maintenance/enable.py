@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.delta.log.commit import Changes, commit
 from puffin_fast.delta.log.protocol import (
     DELETION_VECTORS,
@@ -15,14 +16,18 @@ from puffin_fast.delta.log.protocol import (
     is_set,
     with_vectors,
 )
-from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 
 __all__ = ["enable"]
 
 
 def enable(
-    table: Any, *, commit_properties: Mapping[str, str] | None = None, filesystem: Any = None
+    table: Any,
+    *,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
 ) -> int | None:
     """Enables deletion vectors: reader version 3, writer version 7, `delta.enableDeletionVectors`.
 
@@ -31,11 +36,12 @@ def enable(
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
-        commit_properties: additional entries of the commit's `commitInfo`.
+        snapshot_properties: additional entries of the commit's `commitInfo`.
+        dry_run: check the table, write nothing.
         filesystem: as `delete`.
 
     Returns:
-        The new version; None if deletion vectors were enabled already.
+        The new version, in a dry run the version after the newest one; None if deletion vectors were enabled already.
 
     Raises:
         NotFoundError: the table does not exist.
@@ -60,8 +66,13 @@ def enable(
         parameters = {"properties": json.dumps({ENABLE_VECTORS: "true"})}
         return _Planned(Changes(actions, "SET TBLPROPERTIES", parameters=parameters))
 
+    check_flags(dry_run=dry_run)
+    if dry_run:
+        base = snapshot(table, filesystem=filesystem)
+        check(base)
+        return None if plan(base).changes is None else base.version + 1
     _, committed = commit(
-        storage_of(table, filesystem), plan, commit_properties=commit_properties, check=check
+        storage_of(table, filesystem), plan, snapshot_properties=snapshot_properties, check=check
     )
     return committed.version
 

@@ -61,7 +61,7 @@ def purge(
     min_deleted: float = MIN_DELETED,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
-    commit_properties: Mapping[str, str] | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
@@ -75,7 +75,7 @@ def purge(
         table: a path, a URI, or deltalake's `DeltaTable`.
         min_deleted: the share of deleted rows from which a file is rewritten, above 0 and up to 1. With a very small
             share, every file with a vector is rewritten.
-        on_conflict, job_id, commit_properties, threads, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -135,7 +135,7 @@ def purge(
         plan,
         on_conflict=on_conflict,
         job=Job("purge", job_id),
-        commit_properties=commit_properties,
+        snapshot_properties=snapshot_properties,
     )
     planned = planned or _Planned()
     return PurgeResult(

@@ -122,7 +122,7 @@ class DeltaDelete:
             attempt,
             on_conflict=on_conflict,
             job=self._job,
-            commit_properties=self.request.snapshot_properties,
+            snapshot_properties=self.request.snapshot_properties,
         )
         planned = planned or DeletePlan()
         result = DeltaDeleteResult.of(planned, committed, self.started)
