@@ -1,7 +1,7 @@
 """The private parts of pypaimon that this package uses: planning, index files, commits, and deletion vectors in scans.
 
-pypaimon (`KNOWN_VERSIONS`) has no public API for deletion vectors. Other modules use `WorkingTable` and `patches`, so
-that a new version of pypaimon requires changes in this file only.
+pypaimon (`KNOWN_VERSIONS`) has no public API for deletion vectors. Other modules use `WorkingTable` and `patches`. More
+than 400 lines, so that a new version of pypaimon requires changes in this file only.
 """
 
 from __future__ import annotations
