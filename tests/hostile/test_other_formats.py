@@ -179,29 +179,52 @@ refuses(errors.LimitExceededError, lambda: puffin_fast.delta.snapshot(path), pat
     assert confined(action, limit_mib=256, path=str(tmp_path)) < 16
 
 
-@pytest.mark.parametrize("kind", ["bomb", "another type", "no struct"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "bomb",
+        "longer bomb",
+        "bomb in a map",
+        "one long value",
+        "bomb of actions",
+        "another type",
+        "no struct",
+    ],
+)
 def test_a_delta_checkpoint_takes_memory_that_follows_from_its_bytes(
     tmp_path: Path, confined: Callable[..., int], kind: str
 ) -> None:
     log = tmp_path / "_delta_log"
     log.mkdir()
     checkpoint = log / f"{0:020}.checkpoint.parquet"
-    path = pa.repeat(pa.scalar("p" * 100_000), 1 << 14).dictionary_encode()
+    path, longer = (
+        pa.DictionaryArray.from_arrays(pa.array([0] * times, pa.int32()), ["p" * length])
+        for times, length in ((1 << 14, 100_000), (1 << 12, 10_000_000))
+    )
+    offsets = pa.array([0, len(longer)], pa.int32())  # all values in one row
     columns: dict[str, pa.Array] = {
         "bomb": pa.StructArray.from_arrays([path], ["path"]),
+        "longer bomb": pa.StructArray.from_arrays([longer], ["path"]),
+        "bomb in a map": pa.StructArray.from_arrays(
+            [pa.MapArray.from_arrays(offsets, longer, longer)], ["partitionValues"]
+        ),
+        "one long value": pa.StructArray.from_arrays([pa.array(["p" * 200_000_000])], ["path"]),
+        "bomb of actions": pa.StructArray.from_arrays([path], ["schemaString"]),
         "another type": pa.StructArray.from_arrays([pa.array([1.5])], ["path"]),
         "no struct": pa.array([5]),
     }
-    pq.write_table(pa.table({"add": columns[kind]}), checkpoint, store_schema=False, compression="zstd")
+    action = "metaData" if kind == "bomb of actions" else "add"
+    pq.write_table(pa.table({action: columns[kind]}), checkpoint, store_schema=False, compression="zstd")
     assert checkpoint.stat().st_size < 1 << 20
     (log / f"{0:020}.json").write_bytes(b"\n".join(ACTIONS))
     (log / "_last_checkpoint").write_text('{"version":0,"size":1}')
-    action = """
+    bomb = kind not in ("another type", "no struct")
+    kinds = "errors.LimitExceededError" if bomb else "(errors.CorruptDataError, errors.InvalidInputError)"
+    action = f"""
 import puffin_fast.delta
-kinds = (errors.CorruptDataError, errors.LimitExceededError, errors.InvalidInputError)
-refuses(kinds, lambda: puffin_fast.delta.snapshot(path), path)
+refuses({kinds}, lambda: puffin_fast.delta.snapshot(path), path)
 """
-    confined(action, limit_mib=1536, path=str(tmp_path))
+    confined(action, limit_mib=256, path=str(tmp_path))
 
 
 # Sketches --------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from puffin_fast.delta.log.actions import (
     physical_partition_columns,
     read_commits,
 )
+from puffin_fast.delta.log.decoded_size import check_decoded
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.iceberg.datafile.files import reading
@@ -46,7 +47,9 @@ class _Parquet:
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
-        with pq.ParquetFile(pa.BufferReader(self._storage.read(self._path))) as file:
+        data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
+        with reading(where), pq.ParquetFile(pa.BufferReader(data)) as file:
+            check_decoded(file, data, ["add"], _limit(data), where)
             first = 0
             for group in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(group).num_rows
@@ -173,8 +176,14 @@ def _read_parquet(
             ]
             if schema.get_field_index("add") >= 0:
                 wanted.append("add.stats_parsed.numRecords")
-            table = _read_rows(file, wanted, max(_LEAST_DECODED, most_inflated(len(data))), where)
+            check_decoded(file, data, wanted, _limit(data), where)
+            table = _read_rows(file, wanted, _limit(data), where)
         return _actions_of(storage, path, version, columns, source, table)
+
+
+def _limit(data: bytes) -> int:
+    """Bytes that columns of a checkpoint may become."""
+    return max(_LEAST_DECODED, most_inflated(len(data)))
 
 
 def _read_rows(file: pq.ParquetFile, columns: Sequence[str], limit: int, where: str) -> pa.Table:

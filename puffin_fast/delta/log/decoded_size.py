@@ -1,0 +1,115 @@
+"""How many bytes the strings of a Parquet file become, without decoding them.
+
+A dictionary page holds a value once, and data pages refer to it as often as they like: some kilobytes become gigabytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from puffin_fast._runtime import open_source
+from puffin_fast.errors import LimitExceededError
+from puffin_fast.iceberg.datafile.footer_check import check_footer
+
+__all__ = ["check_decoded"]
+
+_BATCH_ROWS = 1 << 16
+
+
+def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], limit: int, path: str) -> None:
+    """Refuses a file in which columns are decoded to more bytes than a limit.
+
+    A value that is in its data page takes its bytes there. Of a dictionary, the longest value is an upper bound; if the
+    bound of a row group is above the limit, the values are counted.
+
+    Args:
+        file: the open file.
+        data: its bytes.
+        columns: paths of columns, whose leaves are meant.
+        limit: in bytes.
+        path: of the file, for messages.
+
+    Raises:
+        LimitExceededError: the stored pages, or the strings, are larger than the limit.
+        CorruptDataError: the footer contradicts itself.
+    """
+    footer = file.metadata
+    check_footer(footer, open_source(pa.BufferReader(data)), path)
+    paths = [footer.schema.column(at).path for at in range(footer.num_columns)]
+    wanted = [
+        at
+        for at, leaf in enumerate(paths)
+        if any(leaf == one or leaf.startswith(f"{one}.") for one in columns)
+    ]
+    n_bytes = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        chunks = [group.column(at) for at in wanted]
+        n_bytes += sum(chunk.total_uncompressed_size for chunk in chunks)
+        _check(n_bytes, limit, path)
+        texts = {
+            paths[at]: chunk.num_values
+            for at, chunk in zip(wanted, chunks, strict=True)
+            if chunk.physical_type == "BYTE_ARRAY"
+            and chunk.num_values * chunk.total_uncompressed_size > limit
+        }
+        if texts:
+            with pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(texts)) as again:
+                if n_bytes + _most(again, number, texts) > limit:
+                    for n_batch in _counts(again, number, list(texts)):
+                        n_bytes += n_batch
+                        _check(n_bytes, limit, path)
+
+
+def _check(n_bytes: int, limit: int, path: str) -> None:
+    if n_bytes > limit:
+        raise LimitExceededError(
+            f"{path}: checkpoint of more than {limit} decoded bytes, the limit for its size"
+        )
+
+
+def _most(file: pq.ParquetFile, group: int, texts: dict[str, int]) -> float:
+    """Upper bound of the bytes of a row group's strings, by leaf and number of values; infinite if it is unknown.
+
+    The dictionary is there with the first value. One entry may be a value of a first page without dictionary, which
+    says nothing about later pages.
+    """
+    n_bytes = 0
+    for leaf, n_values in texts.items():
+        for batch in file.iter_batches(1, row_groups=[group], columns=[leaf]):
+            for found in _dictionaries(batch):
+                if len(found.dictionary) < 2:
+                    return float("inf")
+                n_bytes += n_values * pc.max(pc.binary_length(found.dictionary)).as_py()
+            break
+    return n_bytes
+
+
+def _counts(file: pq.ParquetFile, group: int, leaves: Sequence[str]) -> Iterator[int]:
+    """The bytes of a row group's strings, batch by batch."""
+    for leaf in leaves:
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[group], columns=[leaf]):
+            for found in _dictionaries(batch):
+                lengths = pc.binary_length(found.dictionary).cast(pa.int64())
+                yield pc.sum(lengths.take(found.indices), min_count=0).as_py()
+
+
+def _dictionaries(batch: pa.RecordBatch) -> Iterator[Any]:
+    """The arrays with dictionaries in a batch, at any depth."""
+    arrays: list[Any] = list(batch.columns)
+    while arrays:
+        array = arrays.pop()
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            yield array
+        elif pa.types.is_struct(kind):
+            arrays += [array.field(at) for at in range(kind.num_fields)]
+        elif pa.types.is_map(kind):
+            arrays += [array.keys, array.items]
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            arrays.append(array.values)
