@@ -16,6 +16,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast._runtime import split_location
+from puffin_fast._runtime.location import PLAIN_FILE_IO
 from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,9 +47,16 @@ def check_new_location(
     """The same for a table that is to be created.
 
     Raises:
-        InvalidInputError: as `check_locations`.
+        InvalidInputError: as `check_locations`, or a given location is relative: other processes and engines would
+            look for the files below their own current directories. The catalog's warehouse may be relative.
     """
     given = [location, *(properties.get(name) for name in (DATA_PATH, METADATA_PATH))]
+    for path in given:
+        if path is not None:
+            io = load_file_io(dict(catalog.properties), path)
+            scheme, _, key = split_location(path)
+            if scheme in ("", "file") and not key.startswith("/") and type(io).__module__ in PLAIN_FILE_IO:
+                raise InvalidInputError(f"location {path!r}: expected an absolute path or a URI")
     if isinstance(catalog, MetastoreCatalog):
         identifier = Catalog.identifier_to_tuple(name)
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))

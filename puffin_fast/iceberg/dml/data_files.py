@@ -154,10 +154,9 @@ class DataFileWriter:
         values, codes = [], np.zeros(len(batch), np.int64)
         for field in self._spec.fields:
             kind = self._schema.find_type(field.source_id)
-            source = column_of(batch, self._schema.find_column_name(field.source_id) or "")
-            encoded = pc.dictionary_encode(
-                partition_values(field.transform, kind, source), null_encoding="encode"
-            )
+            name = self._schema.find_column_name(field.source_id) or ""
+            found = partition_values(field.transform, kind, column_of(batch, name), name)
+            encoded = pc.dictionary_encode(found, null_encoding="encode")
             values.append(encoded)
             codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
             codes = np.unique(codes, return_inverse=True)[1]

@@ -23,7 +23,15 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from pyiceberg.types import TimestampNanoType, TimestampType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.types import (
+    DecimalType,
+    IntegerType,
+    LongType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
 
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -100,12 +108,19 @@ def checked_partition_spec(given: PartitionSpec | Sequence[str], schema: Schema)
     return given
 
 
-def partition_values(transform: Transform[Any, Any], kind: IcebergType, source: pa.Array) -> pa.Array:
+def partition_values(
+    transform: Transform[Any, Any], kind: IcebergType, source: pa.Array, name: str
+) -> pa.Array:
     """Applies a transform to a column; returns the values as manifests have them: dates and times are integers.
 
     Nanoseconds are transformed as the microseconds that they are in, which the specification demands of buckets;
     PyIceberg has no hours of nanoseconds.
+
+    Raises:
+        InvalidInputError: a truncated number is below the range of its type; no reader would find its partition.
     """
+    if isinstance(transform, TruncateTransform) and isinstance(kind, IntegerType | LongType | DecimalType):
+        _check_truncated(transform, kind, source, name)
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and not isinstance(
         transform, IdentityTransform | VoidTransform
     ):
@@ -117,6 +132,26 @@ def partition_values(transform: Transform[Any, Any], kind: IcebergType, source: 
     if pa.types.is_temporal(found.type):
         return found.view(pa.int32() if found.type.bit_width == 32 else pa.int64())
     return found
+
+
+def _check_truncated(
+    transform: TruncateTransform[Any], kind: IntegerType | LongType | DecimalType, source: pa.Array, name: str
+) -> None:
+    """Checks the lowest value: truncation keeps the order."""
+    lowest = pc.min(source).as_py()
+    if lowest is None:
+        return
+    if isinstance(kind, DecimalType):
+        sign, digits, exponent = lowest.as_tuple()  # its methods round to 28 digits
+        whole = int("".join(map(str, digits))) * 10 ** (int(exponent) + kind.scale)
+        value, end = -whole if sign else whole, 1 - 10**kind.precision
+    else:
+        value, end = lowest, -(2**31) if isinstance(kind, IntegerType) else -(2**63)
+    if value - value % transform.width < end:
+        raise InvalidInputError(
+            f"data: column {name}: {transform} of {lowest} is below the range of {kind}, so that the row has no "
+            "partition"
+        )
 
 
 def _field(number: int, text: str, schema: Schema) -> PartitionField:

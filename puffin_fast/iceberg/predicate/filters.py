@@ -128,7 +128,7 @@ class RowFilter:
         names = {field.name: field.field_id for field in schema.fields}
         empty = pa.schema([pa.field(f.name, schema_to_pyarrow(f.field_type)) for f in schema.fields])
         try:
-            scanner = ds.dataset(empty.empty_table()).scanner(columns={"match": row_filter})
+            scanner = ds.dataset(pa.Table.from_batches([], empty)).scanner(columns={"match": row_filter})
             found = scanner.projected_schema.field("match").type
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
             wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
@@ -238,7 +238,7 @@ def _mentions(row_filter: pc.Expression, name: str, schema: pa.Schema) -> bool:
     """Whether a PyArrow expression reads a column: if so, it does not bind to a schema without the column."""
     without = schema.remove(schema.get_field_index(name))
     try:
-        ds.dataset(without.empty_table()).scanner(columns={"match": row_filter})
+        ds.dataset(pa.Table.from_batches([], without)).scanner(columns={"match": row_filter})
     except pa.ArrowInvalid:
         return True
     return False

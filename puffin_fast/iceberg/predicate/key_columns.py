@@ -147,7 +147,7 @@ def _unique(parts: list[pa.Table]) -> pa.Table:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     """An empty batch of a schema."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:

@@ -280,7 +280,7 @@ class Scan(RowScan):
             for schema, group in groupby(batches, lambda batch: batch.schema)
         ]
         if len(tables) <= 1:
-            return tables[0] if tables else self.schema.empty_table()
+            return tables[0] if tables else pa.Table.from_batches([], self.schema)
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this

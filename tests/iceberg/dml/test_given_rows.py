@@ -25,7 +25,9 @@ from pyiceberg.types import (
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_type
 from puffin_fast.iceberg.dml.delete import delete
+from puffin_fast.iceberg.dml.delete_keys import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
+from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.scan.scan import scan
 from tests.conftest import require_module
@@ -440,3 +442,43 @@ def test_names_that_files_spell_differently_keep_their_values_at_all_depths(raci
     wanted = [*rows.to_pylist(), *rows.slice(1, 2).to_pylist()]
     assert sorted(map(repr, found)) == sorted(map(repr, wanted))
     assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == sorted(map(repr, wanted))
+
+
+def test_frames_without_rows_are_accepted_whatever_their_null_types(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    pandas, polars = require_module("pandas"), require_module("polars")
+    kinds = [
+        pa.int64(),
+        pa.string(),
+        pa.decimal128(9, 2),
+        pa.list_(pa.struct([("x", pa.uuid())])),
+        pa.binary(3),
+    ]
+    schema = pa.schema([(f"c{at}", kind) for at, kind in enumerate(kinds)])
+    for at, spec in enumerate(([], ["c0", "truncate[2](c2)"])):
+        table = create_table(shared_catalog, f"{namespace}.t{at}", schema, partition_spec=spec)
+        frames = (
+            pandas.DataFrame(columns=schema.names),
+            polars.DataFrame({name: [] for name in schema.names}),
+        )
+        for frame in frames:
+            assert append(table, frame) is None
+            assert upsert(table, frame, ["c0", "c2"]).snapshot_id is None
+            assert delete_keys(table, frame, ["c0", "c1", "c4"]).snapshot_id is None
+        assert table.refresh().metadata.snapshots == []
+
+
+def test_a_table_of_nested_uuids_without_rows_is_scanned_and_changed(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    """Arrow has no empty arrays of these types, except of nulls."""
+    schema = pa.schema([("id", pa.int64()), ("l", pa.list_(pa.struct([("u", pa.uuid())])))])
+    table = create_table(shared_catalog, f"{namespace}.t", schema)
+    append(table, pa.table({"id": [1, 2], "l": pa.nulls(2, schema.field("l").type)}))
+    for row_filter in ("id > 5", pc.field("id") > 5, pc.field("l").is_null() & (pc.field("id") > 5)):
+        assert scan(table, row_filter).to_arrow().num_rows == 0
+        assert delete(table, row_filter).rows_deleted == 0
+        assert update(table, row_filter, {"id": 9}).rows_updated == 0
+    assert delete_keys(table, scan(table).to_arrow(), "id").rows_deleted == 2
+    assert scan(table).to_arrow().num_rows == 0

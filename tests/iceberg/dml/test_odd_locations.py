@@ -56,6 +56,18 @@ def test_a_table_is_refused_where_pyiceberg_writes_elsewhere(
     assert not racing.table_exists("n.t")
 
 
+@pytest.mark.parametrize("location", ["t", "./t", "file:t"])
+def test_a_relative_location_is_refused(
+    racing: RacingCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str
+) -> None:
+    """Another process would look for the table below its own current directory."""
+    monkeypatch.chdir(tmp_path)
+    for options in ({"location": location}, {"properties": {"write.data.path": location}}):
+        with pytest.raises(InvalidInputError, match="expected an absolute path"):
+            iceberg.create_table(racing, "n.t", ROWS.schema, **options)  # type: ignore[arg-type]
+    assert files(tmp_path) == set()
+
+
 @pytest.mark.parametrize("name", ENDING)
 def test_names_and_warehouses_are_part_of_the_location(tmp_path: Path, name: str) -> None:
     for warehouse, table in ((f"file://{tmp_path}/{name}", "n.t"), (f"file://{tmp_path}/wh", f"n.{name}")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pyiceberg.types import LongType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog
+from tests.iceberg.conftest import RacingCatalog, files_of
 
 ROWS = pa.table(
     {
@@ -150,3 +151,28 @@ def test_partitions_of_nanoseconds(
     assert iceberg.delete(table, pc.field("ns") == rows["ns"][4]).rows_deleted == 1
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 5]
     assert iceberg.verify(table) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest"),
+    [
+        (pa.int32(), -(2**31)),
+        (pa.int64(), -(2**63)),
+        (pa.decimal128(4, 2), Decimal("-99.99")),
+        (pa.decimal128(38, 2), Decimal("-" + "9" * 36 + ".99")),
+    ],
+    ids=str,
+)
+def test_a_number_whose_truncation_is_below_its_type_is_refused(
+    racing: RacingCatalog, kind: pa.DataType, lowest: Any
+) -> None:
+    """Its partition would be the highest one, and no filter would find the row."""
+    table = iceberg.create_table(
+        racing, "n.t", pa.schema([("x", kind)]), partition_spec=["truncate[1000](x)"]
+    )
+    iceberg.append(table, pa.table({"x": pa.array([abs(lowest) // 10**40, None], kind)}))
+    before = files_of(table)
+    said = rf"column x: truncate\[1000\] of {lowest} is below the range of "
+    with pytest.raises(InvalidInputError, match=said):
+        iceberg.append(table, pa.table({"x": pa.array([lowest], kind)}))
+    assert files_of(table) == before
