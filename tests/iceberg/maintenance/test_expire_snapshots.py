@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
@@ -28,7 +29,11 @@ AT_ONCE = timedelta(seconds=-5)
 
 
 def files(table: Table) -> set[Path]:
-    return {path for path in local(table.location()).rglob("*") if path.is_file() and path.suffix != ".json"}
+    return {
+        path
+        for path in local(table.location()).rglob("*")
+        if path.is_file() and path.suffix not in (".json", ".crc")
+    }
 
 
 def ids(table: Table) -> list[int]:
@@ -283,3 +288,24 @@ def test_beside_writers_no_live_file_is_removed(table: Table) -> None:
     assert set(rows(table)) == expected
     iceberg.expire_snapshots(table, older_than=NOW)
     assert set(rows(table)) == expected
+
+
+@pytest.mark.jar
+def test_a_rest_catalog_expires_snapshots_with_their_statistics(
+    rest_catalog: RestCatalog, rest_namespace: str
+) -> None:
+    table = iceberg.create_table(rest_catalog, f"{rest_namespace}.t", pa.schema([("id", pa.int64())]))
+    for first in (0, 100, 200):
+        iceberg.append(table, pa.table({"id": range(first, first + 100)}))
+        iceberg.collect_ndv(table, ["id"])
+    with table.manage_snapshots() as manage:
+        manage.create_tag(ids(table)[0], "first")
+    before = files(table)
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    fresh = rest_catalog.load_table(f"{rest_namespace}.t")
+    assert len(done.snapshot_ids) == 1
+    assert len(fresh.metadata.snapshots) == len(fresh.metadata.statistics) == 2
+    assert (done.statistics_files, done.manifest_lists, done.data_files) == (1, 1, 0)
+    assert len(before) - len(files(fresh)) == 2
+    assert iceberg.scan(fresh, tag="first").count() == 100
+    assert iceberg.verify(fresh) == []
