@@ -1,4 +1,4 @@
-"""The functions of whole Arrow arrays, and calls from two threads, each job beside its peers."""
+"""Benchmarks of the functions on whole Arrow arrays, and of calls from two threads, compared with other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables with deletion vectors, side by side: a script of its own, JSON on standard output.
+"""Benchmarks of Delta tables with deletion vectors, compared with other engines. Run as a script; prints JSON.
 
     python -m benchmarks.bench_delta                     all jobs at full size
     python -m benchmarks.bench_delta --only plan         the jobs whose name holds this; given twice, both

@@ -1,4 +1,4 @@
-"""Iceberg tables side by side with the engines that do the same: a script of its own, JSON on standard output.
+"""Benchmarks of Iceberg tables, compared with other engines. Run as a script; prints JSON.
 
     python -m benchmarks.bench_iceberg convert              20M position deletes in 1000 files -> vectors
     python -m benchmarks.bench_iceberg convert --with java  beside Iceberg's rewrite_position_delete_files

@@ -1,4 +1,4 @@
-"""The public functions of single bitmaps, each job beside its peers.
+"""Benchmarks of the public functions on single bitmaps, compared with other libraries.
 
 `cases` lists them for the runner (``python -m benchmarks.run``); under pytest-benchmark ours and a peer of each
 case are tests. The letters of the workloads are explained in `bench_data.positions`.

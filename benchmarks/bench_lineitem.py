@@ -1,4 +1,4 @@
-"""Scans of TPC-H's lineitem under deletes, side by side: a script of its own, JSON on standard output.
+"""Benchmarks of scans of TPC-H's lineitem with deletes, compared with other engines. Run as a script; prints JSON.
 
     python -m benchmarks.bench_lineitem                              12M rows of 16 columns in 48 files
     python -m benchmarks.bench_lineitem --scale 0.5 --files 12       3M rows

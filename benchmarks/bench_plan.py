@@ -1,4 +1,4 @@
-"""Planning side by side with PyIceberg: a script of its own, JSON on standard output.
+"""Benchmarks of planning, compared with PyIceberg. Run as a script; prints JSON.
 
     python -m benchmarks.bench_plan                    100,000 data files with as many vectors
     python -m benchmarks.bench_plan --files 1000

@@ -1,4 +1,4 @@
-"""Footers of Puffin files, beside PyIceberg's `PuffinFile`."""
+"""Benchmarks of the footers of Puffin files, compared with PyIceberg's `PuffinFile`."""
 
 from __future__ import annotations
 

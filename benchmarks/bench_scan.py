@@ -1,4 +1,4 @@
-"""Scans of one large data file under deletes, side by side: a script of its own, JSON on standard output.
+"""Benchmarks of scans of one large data file with deletes, compared with other engines. Run as a script; prints JSON.
 
     python -m benchmarks.bench_scan                       10M rows with 0, 100k, 1M and 5M deletes
     python -m benchmarks.bench_scan --with pyiceberg      beside PyIceberg and Polars, plain and accelerated

@@ -1,4 +1,4 @@
-"""The DataFrame pipeline beside the naive one, in turn in one warm Spark session of this process; prints JSON.
+"""Benchmarks of the DataFrame transforms, compared with `applyInArrow`, in one warm Spark session; prints JSON.
 
     python -m benchmarks.bench_spark                       20M rows, three distributions, ours and the naive
     python -m benchmarks.bench_spark --shapes even --rounds 3 --into benchmarks/results/spark.json

@@ -1,4 +1,4 @@
-"""Jobs on tables beside Iceberg's own, in turn in one warm Spark session with its runtime; prints JSON.
+"""Benchmarks of jobs on tables, compared with those of Iceberg's Spark runtime, in one warm Spark session; prints JSON.
 
     python -m benchmarks.bench_spark_tables                        all jobs, 1000 files of 40,000 rows
     python -m benchmarks.bench_spark_tables --rounds 3 --into benchmarks/results/spark.json

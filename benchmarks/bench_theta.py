@@ -1,4 +1,4 @@
-"""Theta sketches: columns in memory, and NDV statistics of lineitem beside Java's job and DuckDB; prints JSON.
+"""Benchmarks of theta sketches of columns in memory, and of NDV statistics compared with Java and DuckDB; prints JSON.
 
     python -m benchmarks.bench_theta                         12M rows of 16 columns, written by Spark
     python -m benchmarks.bench_theta --scale 0.2 --rounds 1  a smoke run

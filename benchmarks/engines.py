@@ -1,4 +1,4 @@
-"""The engines that the benchmarks compare with, and a stopwatch that counts their processes."""
+"""The engines that the benchmarks compare with, and a timer of CPU time that includes their processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The growth of cost: by positions for encoding and decoding, by containers for set operations."""
+"""Measures how the cost grows with the number of positions (encode, decode) and of containers (set operations)."""
 
 from __future__ import annotations
 

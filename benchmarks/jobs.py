@@ -1,4 +1,4 @@
-"""Jobs that take seconds: contenders in turn in one process, wall and CPU time."""
+"""Measures jobs that take seconds: the contenders run in turn in one process; wall and CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we are measured against: pyroaring as its users call it, CRoaring's C functions, NumPy idioms.
+"""The libraries that the kernels are compared with: pyroaring, the C functions of CRoaring, and NumPy.
 
 CRoaring is the library inside pyroaring's extension module, called through ctypes on whole arrays, so that
 none of the time is Python's.

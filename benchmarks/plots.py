@@ -1,4 +1,4 @@
-"""The README's plots from a report of the runner."""
+"""Draws the plots of the README from a report of the runner."""
 
 from __future__ import annotations
 

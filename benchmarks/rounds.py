@@ -1,4 +1,4 @@
-"""The timing loop of all benchmarks: contenders take turns, round by round; medians; ratios beside their targets."""
+"""The timing loop of all benchmarks: contenders run in turn in each round; computes medians and ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs all cases beside their peers, prints each target with met or missed, writes JSON and plots.
+"""Runs all cases and their peers, prints whether each target is met, writes JSON and plots.
 
     python -m benchmarks.run                 everything, with the targets, into build/bench
     python -m benchmarks.run --quick         a smoke run: middle sizes, no targets

@@ -1,4 +1,4 @@
-"""Cases of short calls: one job on one workload, ours and its peers.
+"""Benchmark cases of short calls: one job on one workload, by this package and by its peers.
 
 Time is CPU time of the process unless a case asks for wall time: on a busy machine a long call is interrupted more
 often than a short one, so wall-clock ratios favour the faster contender. Cases about threads measure wall time,

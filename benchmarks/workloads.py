@@ -1,4 +1,4 @@
-"""The workloads of the kernels' benchmarks, and the check that all contenders agree."""
+"""The workloads of the kernel benchmarks, and the check that all contenders have the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests share: one Spark session, one catalog for three worlds, a REST catalog, DuckDB, profiles.
+"""Fixtures of all tests: a Spark session, a catalog shared by Java, PyIceberg and this package, a REST catalog, DuckDB.
 
 A part that is missing on this machine skips with a reason that says how to get it; with ``CI=true`` it fails.
 """

@@ -1,4 +1,4 @@
-"""Builds the kernels a second time, with a sanitizer or with coverage counters, beside the ordinary ones.
+"""Builds the kernels with a sanitizer or with coverage counters, in addition to the ordinary build.
 
 A copy of the package and its tests under ``build/<name>`` is compiled in place there, so that the tree's own
 modules stay as they are.

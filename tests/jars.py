@@ -1,4 +1,4 @@
-"""The Java jars that the interop needs, fetched once by Maven into a cache outside the source tree.
+"""Downloads the jars of the interoperability tests with Maven, once, to a cache outside the source tree.
 
 ``python tests/jars.py`` (``make jars``) fills it; tests only look. Layout of the cache::
 

@@ -1,4 +1,4 @@
-"""Iceberg's own Java classes, called through Spark's JVM: what they write and what they accept.
+"""Calls Iceberg's Java classes in the JVM of a Spark session, to write and read files.
 
 ``python -m tests.java`` writes the golden blobs of ``tests/golden/dv`` again; tests only read them.
 """

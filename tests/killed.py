@@ -1,4 +1,4 @@
-"""A job killed by SIGKILL before each of its changes of a folder: a script imports this, and then only forks.
+"""Kills a job by SIGKILL before each of its changes of a folder; each run is a forked process.
 
 Each run has a copy of the folder and is killed one step later than the one before; the last run finishes. Steps are
 what Python's audit events show: files opened to be written, renamed, linked and removed, folders made and removed. If

@@ -1,4 +1,4 @@
-"""Malformed and non_canonical bytes of the other formats, made of those of `strategies` where these fit."""
+"""Malformed and non-canonical bytes of the other formats, made from those of `strategies`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a piece of code needs: measured in a process of its own."""
+"""Measures the memory that a piece of code needs, in a separate process."""
 
 from __future__ import annotations
 

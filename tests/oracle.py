@@ -1,4 +1,4 @@
-"""A slow and simple implementation of what the kernels do: portable Roaring and `deletion-vector-v1`, in plain Python.
+"""A slow and simple implementation of the kernels in plain Python: portable Roaring and `deletion-vector-v1`.
 
 ::
 

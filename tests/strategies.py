@@ -1,4 +1,4 @@
-"""Hypothesis strategies of position sets, and builders of bytes that are malformed or merely non_canonical.
+"""Hypothesis strategies of position sets, and builders of malformed and non-canonical bytes.
 
 The builders assemble bitmaps field by field, so that each of them breaks exactly one thing.
 """

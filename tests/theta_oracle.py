@@ -1,4 +1,5 @@
-"""Theta sketches the slow, obvious way: MurmurHash3 x64-128, Iceberg's single values, and Java's Alpha sketch."""
+"""A slow and simple implementation of theta sketches: MurmurHash3 x64-128, Iceberg's single values, Java's Alpha
+sketch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proves a built wheel: ``python tests/wheel.py DIST SCRATCH`` installs it in a fresh environment outside the
+"""Tests a built wheel: ``python tests/wheel.py DIST SCRATCH`` installs it in a fresh environment outside the
 checkout, with nothing but its declared dependencies, and runs what is below ``SMOKE`` there."""
 
 from __future__ import annotations

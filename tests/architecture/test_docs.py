@@ -1,4 +1,4 @@
-"""What the documents say really runs: README's Python blocks, one after the other, and every doctest."""
+"""The Python blocks of the README, in order, and all doctests run without an error."""
 
 from __future__ import annotations
 

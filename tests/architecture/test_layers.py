@@ -1,4 +1,4 @@
-"""The architecture, read from the imports: they only go down, and each foreign package has its places."""
+"""The imports follow the layers: they only go down, and each dependency is imported only in its packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it costs, its version, its lazy names."""
+"""The package as a whole: the cost of its import, its version, its lazily loaded names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A way to call the command line in this process, and one small catalog."""
+"""Fixtures that call the command line in this process, and a small catalog."""
 
 from __future__ import annotations
 

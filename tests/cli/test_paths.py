@@ -1,4 +1,4 @@
-"""Commands on tables that a path names: Delta's, and what is there for Paimon's and Lance's."""
+"""Commands on tables that are given by a path: Delta, Paimon and Lance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``inspect`` and ``verify``: what they say of whole, foreign and damaged files."""
+"""``inspect`` and ``verify`` on valid and damaged files, and on files of other formats."""
 
 from __future__ import annotations
 

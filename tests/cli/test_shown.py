@@ -1,4 +1,5 @@
-"""What is printed: values that can be typed back, no control characters, one line where nothing was done."""
+"""The output of commands: values can be used in a filter, control characters are escaped, one line if nothing was
+done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``delete`` from the shell: what it does to a table, and what it says when it cannot."""
+"""The command ``delete``: its effect on a table, and its errors."""
 
 from __future__ import annotations
 

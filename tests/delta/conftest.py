@@ -1,4 +1,4 @@
-"""What the tests of Delta tables share: golden tables and what they hold."""
+"""Fixtures of the tests of Delta tables: golden tables and their rows."""
 
 from __future__ import annotations
 

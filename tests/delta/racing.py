@@ -1,4 +1,4 @@
-"""One of several processes that delete rows of one table: each its own."""
+"""One of several processes that delete different rows of one table at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits beside writers that do as they like: logs listed while they grow, commits renamed over."""
+"""Commits during writes of others: listings of a growing log, and commit files replaced by a rename."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables carried between Delta and Iceberg: the same data files, the same vectors, the same rows in every reader."""
+"""Conversion between Delta and Iceberg: the same data files, vectors and rows in all readers."""
 
 from __future__ import annotations
 

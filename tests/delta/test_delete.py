@@ -1,4 +1,4 @@
-"""Rows of Delta tables deleted: what the log then says, what other readers read, races, refusals."""
+"""Deletes from Delta tables: the log, the rows that other readers return, concurrent commits, refused calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables on Spark's executors: the same rows as on one machine, one commit, read by others. No jar is needed."""
+"""Delta tables on Spark executors: the same rows as on one machine, in one commit that other readers accept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other engines read of the tables that we wrote to: DuckDB's extension, deltalake, Polars."""
+"""Other engines read the Delta tables that this package changed: DuckDB, deltalake, Polars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables verified, and orphan files found."""
+"""`verify` and `orphan_files` of Delta tables."""
 
 from __future__ import annotations
 

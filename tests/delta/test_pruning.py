@@ -1,4 +1,4 @@
-"""Which files a filter leaves: bounds compared by columns leave out what those of single files leave out."""
+"""Pruning by columns of bounds excludes the same files as pruning file by file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta tables read: golden tables of delta-spark and others, exactly."""
+"""Scans of golden Delta tables, which delta-spark and others wrote, return exactly their rows."""
 
 from __future__ import annotations
 

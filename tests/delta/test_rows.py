@@ -1,4 +1,4 @@
-"""Rows of Delta tables updated, upserted and purged: what the log then says and what every reader reads."""
+"""Updates, upserts and purges of Delta tables: the log, and the rows that all readers return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""delta-spark on the tables that we write to, and we on its: the cases of `with_spark`, each in a JVM of its own."""
+"""delta-spark and this package read and change the same tables: the cases of `with_spark`, each in its own JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Delta tables lie: files written only where there is none, and filesystems other than the local one."""
+"""The storage of Delta tables: conditional writes, and filesystems other than the local one."""
 
 from __future__ import annotations
 

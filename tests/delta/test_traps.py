@@ -1,4 +1,4 @@
-"""What real and damaged Delta tables hold: read as the protocol says, or refused by every function alike."""
+"""Unusual and damaged Delta tables: read by the rules of the protocol, or refused by all functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""delta-spark and we on the same tables, in a process of its own: its session has other jars than the tests' session.
+"""Cases in which delta-spark and this package use the same tables; run in a process with a Spark session of its own.
 
 ``python -m tests.delta.with_spark CASE FOLDER`` runs one case, or all of them with ``all``.
 """

@@ -1,4 +1,4 @@
-"""What is mutated: the files of a table, by kind; each is put in the place of the table's own and read.
+"""The files of a table that are mutated, by kind; each mutation replaces the file and is read.
 
 A table of each format version is made once a process. Reading may raise errors of this package and nothing else.
 """

@@ -1,4 +1,4 @@
-"""What is fuzzed: a function of bytes per decoder and per family of identities.
+"""The functions that are fuzzed: one for each decoder and each group of identities.
 
 Each accepts any bytes; an exception that escapes, or a crash, is a bug. Decoders may raise what their
 documentation says and nothing else, and the oracle must agree with the verdict.

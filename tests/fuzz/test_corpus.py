@@ -1,4 +1,4 @@
-"""The corpus as ordinary tests: no fuzzer is needed to run what fuzzers found."""
+"""The fuzzing corpus as ordinary tests, without a fuzzer."""
 
 from __future__ import annotations
 

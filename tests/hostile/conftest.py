@@ -1,4 +1,4 @@
-"""A table whose files a test damages, and a process of its own that reads it.
+"""Fixtures: a table whose files a test damages, and a separate process that reads it.
 
 ``HOSTILE_COSTS=1 pytest tests/hostile`` prints the memory and time of each case at the end.
 """

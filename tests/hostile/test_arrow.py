@@ -1,4 +1,4 @@
-"""Arrow arrays that lie about their buffers, and buffers that another thread writes to."""
+"""Arrow arrays with invalid buffers, and buffers that another thread writes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of Delta, Paimon and Lance tables and sketches that claim more than they hold."""
+"""Files of Delta, Paimon and Lance tables, and sketches, that declare wrong sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files and position-delete files that claim more than they hold, or are damaged."""
+"""Data files and position-delete files that declare wrong sizes, or are damaged."""
 
 from __future__ import annotations
 

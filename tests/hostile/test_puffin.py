@@ -1,4 +1,4 @@
-"""Puffin files whose footer or blobs become much more than they are."""
+"""Puffin files whose footer or blobs decompress to very many bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One way to ask every engine for a table's rows."""
+"""Fixtures: the engines, with one interface to read the rows of a table."""
 
 from __future__ import annotations
 

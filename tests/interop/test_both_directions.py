@@ -1,4 +1,4 @@
-"""Our vectors before foreign readers and writers, and theirs before us, on one shared catalog."""
+"""Other engines read and change the vectors of this package, and the reverse, on one shared catalog."""
 
 from __future__ import annotations
 

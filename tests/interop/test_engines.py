@@ -1,4 +1,4 @@
-"""The interop itself: each foreign engine starts, and they agree on a table that none of ours touched."""
+"""All other engines start, and agree on a table that this package did not write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tables with a past, evolved, upgraded, branched, upserted, that only we wrote: everyone reads and writes on."""
+"""Tables with evolved schemas, upgrades, branches and upserts, written by this package: other engines read and change
+them."""
 
 from __future__ import annotations
 

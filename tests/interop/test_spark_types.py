@@ -1,4 +1,4 @@
-"""Tables that Spark wrote, with every type that it has: `to_arrow` gives PyIceberg's rows and types."""
+"""Tables that Spark wrote with all of its types: `to_arrow` returns PyIceberg's rows and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign implementations accept iff we do, or the test says why not."""
+"""Other implementations accept the same bytes as this package; the tests explain each exception."""
 
 from __future__ import annotations
 

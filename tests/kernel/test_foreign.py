@@ -1,4 +1,4 @@
-"""What callers and other libraries hand over that cannot be: refused by our own errors, without a crash."""
+"""Invalid arguments of callers and other libraries raise errors of this package, without a crash."""
 
 from __future__ import annotations
 

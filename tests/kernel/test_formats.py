@@ -1,4 +1,4 @@
-"""Deletion vectors of Delta, Paimon, Lance and the Mumbling draft: foreign bytes, inline forms, conversion."""
+"""Deletion vectors of Delta, Paimon, Lance and the Mumbling draft: bytes of other writers, inline forms, conversion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to a bitmap, against the oracle and Python's own."""
+"""Queries of a bitmap, compared with the oracle and Python's `set`."""
 
 from __future__ import annotations
 

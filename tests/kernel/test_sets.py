@@ -1,4 +1,4 @@
-"""The laws of sets, and what each operation gives against Python's own."""
+"""The laws of sets, and each operation compared with Python's `set`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`PositionBitmap.split`: disjoint, ordered, whole, and within its limits."""
+"""The parts of `PositionBitmap.split` are disjoint, ordered, complete, and within the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bitmap through any sequence of operations, beside Python's `set`."""
+"""Random sequences of operations on a bitmap, compared with Python's `set`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of theta sketches: the same bytes as the oracle's, whatever the order, chunks, types and SIMD level."""
+"""Laws of theta sketches: the same bytes as the oracle's, for any order, chunks, types and SIMD level."""
 
 from __future__ import annotations
 

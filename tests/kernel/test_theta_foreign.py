@@ -1,4 +1,4 @@
-"""Theta sketches of others: `datasketches` reads ours and agrees; hostile bytes are refused; Alpha's are read."""
+"""Theta sketches of other libraries: `datasketches` agrees, Alpha sketches are read, invalid bytes are refused."""
 
 from __future__ import annotations
 

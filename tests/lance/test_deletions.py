@@ -1,4 +1,4 @@
-"""Lance's deletion files through pylance: read, and written by its own commit."""
+"""Lance's deletion files through pylance: read, and written by pylance's commit."""
 
 from __future__ import annotations
 

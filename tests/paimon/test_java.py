@@ -1,4 +1,4 @@
-"""Paimon in Java reads what was written here, and deletes on top of it; all tables in one JVM."""
+"""Paimon in Java reads tables that this package changed, and deletes more rows; all tables in one JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paimon tables through pypaimon: its scans accelerated, rows deleted, vectors converted.
+"""Paimon tables through pypaimon: accelerated scans, deletes, conversion of vectors.
 
 pypaimon needs an older PyArrow than the other tests: ``make test-paimon`` runs these in an environment of their own.
 """

@@ -1,4 +1,4 @@
-"""Files that count what is read of them, and raw Puffin bytes that our writer would refuse to write."""
+"""Fixtures: files that count the bytes that are read, and Puffin bytes that the writer refuses to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two codecs: one frame with its content size, nothing before or after, never more than declared."""
+"""The two codecs: one frame with its content size, without other bytes, and never more bytes than declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file is found again by any spelling of its location."""
+"""A `FileSet` finds a file by any spelling of its location."""
 
 from __future__ import annotations
 

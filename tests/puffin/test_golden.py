@@ -1,4 +1,4 @@
-"""Files that Iceberg's Java classes wrote; tests/golden/puffin/PROVENANCE.md says how."""
+"""Reads files that Iceberg's Java classes wrote (see tests/golden/puffin/PROVENANCE.md)."""
 
 from __future__ import annotations
 

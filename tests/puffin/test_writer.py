@@ -1,4 +1,4 @@
-"""Writing files sequentially, completely or not at all."""
+"""Files are written sequentially, and completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite catalog that others lock, or whose disk is full: what is reported is what the catalog holds."""
+"""A SQLite catalog that is locked, or whose disk is full: the reported outcome agrees with the catalog."""
 
 from __future__ import annotations
 

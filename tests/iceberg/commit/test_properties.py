@@ -1,4 +1,4 @@
-"""What a caller may say about a commit: strings, under names that the summary has not for itself."""
+"""Properties of a commit: strings, with names that are not reserved in the summary."""
 
 from __future__ import annotations
 

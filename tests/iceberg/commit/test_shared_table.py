@@ -1,4 +1,4 @@
-"""Threads that share one `Table`, and processes that share one table: every change that was reported is there."""
+"""Threads that share one `Table`, and processes that share one table: all reported changes are in the table."""
 
 from __future__ import annotations
 

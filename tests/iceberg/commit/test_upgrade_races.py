@@ -1,4 +1,4 @@
-"""Jobs that meet an upgrade: the delete files that are committed are those of the table's format version."""
+"""Jobs during an upgrade: the committed delete files are those of the table's format version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns decoded from their pages are what PyArrow reads, to the bit, whatever rows are wanted."""
+"""Columns decoded from their pages are bit-identical to those that PyArrow reads, for any selection of rows."""
 
 from __future__ import annotations
 

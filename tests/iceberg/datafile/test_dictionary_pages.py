@@ -1,4 +1,4 @@
-"""Dictionary pages: the values of a chunk where its encodings leave no doubt, and nothing elsewhere."""
+"""Dictionary pages are used only if all data pages of the chunk are certainly dictionary-encoded."""
 
 from __future__ import annotations
 

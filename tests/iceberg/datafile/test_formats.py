@@ -1,4 +1,4 @@
-"""Data and delete files in Parquet, ORC and Avro, as other writers make them: read alike, deleted from alike."""
+"""Data and delete files in Parquet, ORC and Avro of other writers: equal results of reads and deletes."""
 
 from __future__ import annotations
 

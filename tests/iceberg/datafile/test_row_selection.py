@@ -1,4 +1,4 @@
-"""Rows that a mask leaves: the same as Arrow's filter leaves, whichever way is taken."""
+"""Both ways of selecting rows by a mask have the same result as Arrow's filter."""
 
 from __future__ import annotations
 

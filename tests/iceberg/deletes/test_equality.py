@@ -1,4 +1,4 @@
-"""Equality deletes: a list of rows is the judge, and DuckDB and Spark where they can read them."""
+"""Equality deletes, compared with a list of rows, and with DuckDB and Spark if they can read the table."""
 
 from __future__ import annotations
 

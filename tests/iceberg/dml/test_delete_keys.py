@@ -1,4 +1,4 @@
-"""Deletes by keys: the rows that a join finds, however the keys are typed, and refusals that change nothing."""
+"""Deletes by keys: the rows that a join finds, for all types of keys, and refusals that change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of other people's data frames and Arrow layouts: stored as PyIceberg stores them, read back by others."""
+"""Rows of all data frames and Arrow layouts are stored as PyIceberg stores them, and read by other engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random operations on small tables against a list of rows: each snapshot reads as the list was then.
+"""Random operations on small tables: each snapshot has the same rows as a list at that time.
 
 Tables are partitioned or not, and change that and their columns in between.
 

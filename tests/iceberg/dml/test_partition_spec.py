@@ -1,4 +1,4 @@
-"""Partition specs of new tables: both spellings of transforms, and refusals before a table is there."""
+"""Partition specs of new tables: both spellings of transforms, and refusals before the table is created."""
 
 from __future__ import annotations
 

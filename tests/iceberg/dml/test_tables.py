@@ -1,4 +1,4 @@
-"""Tables of format version 3: made and filled by us, read and continued by others."""
+"""Tables of format version 3 that this package creates, and that other engines read and change."""
 
 from __future__ import annotations
 

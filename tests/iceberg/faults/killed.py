@@ -1,4 +1,4 @@
-"""Runs a job again and again, killed at the first, second, third … step that changes a file or the catalog.
+"""Runs a job repeatedly and kills it at each step that changes a file or the catalog.
 
 A process of its own that imports and then only forks: the jobs run in forks, so that none of them starts an
 interpreter. It is asked in lines ``<job> <folder>`` on standard input and answers each with a line of JSON. The

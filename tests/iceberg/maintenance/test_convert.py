@@ -1,4 +1,4 @@
-"""Converting deletes: all readers see the same rows, and only deletion vectors remain."""
+"""Conversion of deletes: all readers return the same rows, and only deletion vectors remain."""
 
 from __future__ import annotations
 

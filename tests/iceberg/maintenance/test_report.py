@@ -1,4 +1,4 @@
-"""Reports: numbers that the table bears out, advice that follows from them, a picture."""
+"""Reports: their numbers agree with the table, and their advice with the numbers; charts."""
 
 from __future__ import annotations
 

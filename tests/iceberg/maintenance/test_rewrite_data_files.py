@@ -1,4 +1,4 @@
-"""Rewrites of data files: no row and no row id changes; deletes, appends, updates and rewrites race in."""
+"""Rewrites of data files do not change rows and row ids, also with concurrent commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts without rows, and texts as views: the same as the rows of a scan."""
+"""Counts without reading rows, and strings as views, agree with the rows of a scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on an object store: S3 as moto serves it on loopback, every request counted."""
+"""Tables on an object store (S3 by moto); the requests are counted."""
 
 from __future__ import annotations
 

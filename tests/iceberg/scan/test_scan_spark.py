@@ -1,4 +1,4 @@
-"""Tables that Spark with Iceberg's own runtime wrote, read by us as Spark reads them."""
+"""Scans of tables that Spark with Iceberg's runtime wrote return the same rows as Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many small data files: read several by one worker, their vectors together, in the order of the plan."""
+"""Many small data files: one worker reads several of them and prefetches their vectors, in the order of the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of NDV statistics beside other commits: they belong to the snapshot that was counted, and nothing is lost."""
+"""Laws of NDV statistics with concurrent commits: they belong to the snapshot that was counted, and none is lost."""
 
 from __future__ import annotations
 
