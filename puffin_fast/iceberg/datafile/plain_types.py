@@ -16,6 +16,17 @@ import pyarrow.compute as pc
 
 __all__ = ["list_parts", "map_parts", "null_mask", "is_view", "plain", "plain_schema", "plain_type"]
 
+_PLAIN_IDS = frozenset(
+    kind.id
+    for kind in (
+        *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
+        *(pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.date32(), pa.date64(), pa.time32("s")),
+        *(pa.time64("us"), pa.timestamp("us"), pa.decimal128(1), pa.string(), pa.large_string()),
+        *(pa.binary(), pa.large_binary(), pa.binary(1)),
+    )
+)
+"""The ids of types that are plain and have no types inside them."""
+
 _BOOL8 = getattr(pa, "Bool8Type", ())
 
 
@@ -26,6 +37,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The plain type of a type: the type itself if it and all types inside it are plain."""
+    if kind.id in _PLAIN_IDS:
+        return kind
     if isinstance(kind, _BOOL8):
         return pa.bool_()
     if isinstance(kind, pa.BaseExtensionType):
@@ -52,6 +65,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 def plain(array: pa.Array) -> pa.Array:
     """The same values as an array of the plain type."""
     kind = array.type
+    if kind.id in _PLAIN_IDS:
+        return array
     wanted = plain_type(kind)
     if wanted == kind:
         return array
