@@ -254,9 +254,9 @@ def test_orphan_files_are_removed_only_when_asked(table: Table) -> None:
 
 
 def until_done(job: Callable[[], Any]) -> None:
-    """Repeats a job that fails because a manifest list that it reads expires: nothing was committed."""
+    """Repeats a job that lost all races, or that reads a manifest list that expires: nothing was committed."""
     while True:
-        with suppress(NotFoundError):
+        with suppress(ConflictError, NotFoundError):
             job()
             return
 
