@@ -121,3 +121,33 @@ def test_statistics_may_have_line_feeds_and_may_be_missing_in_any_chunk(indent: 
     assert found.lower[1].to_pylist() == expected
     assert found.upper[1].to_pylist() == [None if n is None else n + 5 for n in expected]
     assert (found.n_rows == UNKNOWN).all()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_partition_values_are_read_wherever_a_commit_has_its_metadata(first: bool, tmp_path: Path) -> None:
+    """Metadata is looked for in the first 64 KiB of a commit, then among its actions."""
+    fields = [{"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in ("i", "p")]
+    metadata = {
+        "id": "x",
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": ["p"],
+        "configuration": {},
+    }
+    actions: list[dict[str, Any]] = [
+        {
+            "add": {
+                "path": f"{n:0200}",
+                "size": 5,
+                "partitionValues": {"p": str(n % 3)},
+                "stats": '{"numRecords":1}',
+            }
+        }
+        for n in range(600)
+    ]
+    actions.insert(0 if first else len(actions), {"metaData": metadata})
+    actions.append({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
+    (tmp_path / "_delta_log").mkdir()
+    log = tmp_path / "_delta_log" / f"{0:020d}.json"
+    log.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    found = [int(Path(task.data.file_path).name) for task in delta.scan(tmp_path, "p = 2").tasks()]
+    assert found == list(range(2, 600, 3))

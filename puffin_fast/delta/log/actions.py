@@ -20,6 +20,7 @@ import pyarrow.json as pj
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.datafile.row_selection import flags_of
 
 __all__ = [
     "COLUMNS",
@@ -67,6 +68,8 @@ RARE_ACTIONS = (
     "checkpointMetadata",
 )
 _METADATA = b'"metaData"'
+_FIRST_BYTES, _FIRST_LINES = 1 << 16, 8
+"""Of a commit: where its metadata usually is."""
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 20, (1 << 31) - 1
 _GROUP_BYTES = 4 << 20
 """Number of bytes of commits that one thread parses at a time."""
@@ -117,7 +120,7 @@ class _Lines:
             (version, path, data if data.endswith(b"\n") or not data else data + b"\n")
             for version, path, data in files
         ]
-        self.counts = [(version, path, data.count(b"\n")) for version, path, data in self.files]
+        self.counts = [(version, path, _n_lines(data)) for version, path, data in self.files]
         self._firsts = np.cumsum([0, *(count for _, _, count in self.counts)])
         self._split: dict[int, list[bytes]] = {}
 
@@ -136,8 +139,11 @@ class _Lines:
     def __getitem__(self, at: int) -> bytes:
         number = int(np.searchsorted(self._firsts, at, "right")) - 1
         data, line = self.files[number][2], at - int(self._firsts[number])
-        if line == 0:
-            return data[: data.index(b"\n")]
+        if line < _FIRST_LINES:
+            start = 0
+            for _ in range(line):
+                start = data.index(b"\n", start) + 1
+            return data[start : data.index(b"\n", start)]
         if number not in self._split:
             self._split[number] = data.split(b"\n")
         return self._split[number][line]
@@ -155,7 +161,7 @@ class _Lines:
                 line = int(self._firsts[number]) + data.count(b"\n", 0, at)
                 if isinstance(found := self.load(line).get("metaData"), dict):
                     yield from physical_partition_columns(found)
-                at = data.find(_METADATA, data.index(b"\n", at))
+                at = data.find(_METADATA, data.index(b"\n", at), _FIRST_BYTES)
 
     def load(self, at: int) -> dict[str, Any]:
         """Parses one line.
@@ -196,17 +202,29 @@ def read_commits(
     """
     groups = [_Lines(list(group)) for group in split_by_size(files, _GROUP_BYTES, lambda file: len(file[2]))]
     groups = groups or [_Lines([])]
-    names = dict.fromkeys(name for lines in groups for name in lines.partition_columns())
-    columns = list(names) or partition_columns()
-    parts = list(
-        on_threads(lambda at: _read(groups[at], columns, source + at), range(len(groups)), pa.cpu_count())
-    )
+    names = [name for lines in groups for name in lines.partition_columns()]
+    columns = list(dict.fromkeys(names)) or partition_columns()
+    parts = _read_all(groups, columns, source)
+    metadata = [other for part in parts for _, name, other in part.others if name == "metaData"]
+    names = [name for one in metadata for name in physical_partition_columns(one)]
+    if not set(names) <= set(columns):
+        parts = _read_all(groups, list(dict.fromkeys(names)), source)
     return FileActions(
         pa.concat_tables([part.adds for part in parts]),
         pa.concat_tables([part.removes for part in parts]),
         [other for part in parts for other in part.others],
         [one for part in parts for one in part.sources],
     )
+
+
+def _read_all(groups: Sequence[_Lines], columns: Sequence[str], source: int) -> list[FileActions]:
+    return list(
+        on_threads(lambda at: _read(groups[at], columns, source + at), range(len(groups)), pa.cpu_count())
+    )
+
+
+def _n_lines(data: bytes) -> int:
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
 
 
 def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
@@ -229,7 +247,7 @@ def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
         )
     versions = lines.versions()
     add, remove = (parsed[name].combine_chunks() for name in ("add", "remove"))
-    is_add, is_remove = (column.is_valid().to_numpy(zero_copy_only=False) for column in (add, remove))
+    is_add, is_remove = (flags_of(column.is_valid()) for column in (add, remove))
     others: list[tuple[int, str, dict[str, Any]]] = []
     for at in np.flatnonzero(~(is_add | is_remove)).tolist():
         action = lines.load(at)
