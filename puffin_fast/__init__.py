@@ -1,7 +1,7 @@
-"""Deletion vectors at memory speed: positions -> Roaring bytes -> blobs -> Puffin files -> tables, and back.
+"""Deletion vectors: positions -> Roaring bytes -> blobs -> Puffin files -> tables, and the reverse.
 
-Names and modules are loaded when first used, so that ``import puffin_fast`` is quick and never loads PyIceberg or
-PySpark. Where an optional dependency of a module is missing, the module is a stand-in, and each use of it raises a
+Names and modules are loaded when they are first used, so that ``import puffin_fast`` is fast and does not import
+PyIceberg or PySpark. If an optional dependency of a module is missing, each use of the module raises a
 `MissingExtraError` that names the extra.
 """
 
@@ -63,14 +63,14 @@ _NAMES = {
 
 
 class _MissingModule(ModuleType):
-    """Stands for a module whose optional dependency is not installed."""
+    """Replaces a module whose optional dependency is not installed."""
 
     def __init__(self, name: str, error: MissingExtraError) -> None:
         super().__init__(name, doc=str(error))
         self._error = error
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what `help` and `inspect` ask of every module
+        if name.startswith("_"):  # attributes that `help` and `inspect` read from every module
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         raise MissingExtraError(self._error.package, self._error.extra) from self._error
 

@@ -1,4 +1,4 @@
-"""Whatever holds positions, as one contiguous array of 8-byte integers, without a copy where possible."""
+"""Converts positions of any kind to one contiguous array of 8-byte integers, without a copy if possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MAX_POSITION = 0x7FFFFFFE80000000
-"""The largest position that may be written: key 2^31 - 2, so that Java's reader takes it too."""
+"""The largest position that may be written. Its key is 2^31 - 2, the largest that Java's reader accepts."""
 
 _ARROW = (pa.Array, pa.ChunkedArray)
 _DICTIONARY = pa.lib.Type_DICTIONARY
@@ -34,13 +34,13 @@ _POINTING = frozenset(
         pa.lib.Type_BINARY_VIEW, pa.lib.Type_STRING_VIEW, pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING,
     )
 )  # fmt: skip
-"""Types whose values say where memory is read, which only Arrow's full validation checks."""
+"""Types whose values are offsets into memory, which only Arrow's full validation checks."""
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 Integers = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 
 def refuse_masked(array: np.ndarray[Any, Any], what: str) -> None:
-    """Raises an error for the first masked item, which is NumPy's kind of null.
+    """Raises an error for the first masked item of a NumPy masked array.
 
     Raises:
         InvalidInputError: an item is masked.
@@ -52,10 +52,10 @@ def refuse_masked(array: np.ndarray[Any, Any], what: str) -> None:
 
 
 def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
-    """A one-dimensional integer array as contiguous, aligned int64 or uint64; narrower ones are widened.
+    """Converts a one-dimensional integer array to contiguous, aligned int64 or uint64.
 
     Raises:
-        InvalidInputError: not one-dimensional, not of an integer dtype (bool is none), or with masked items.
+        InvalidInputError: the array is not one-dimensional, not of an integer dtype (bool is not), or has masked items.
     """
     refuse_masked(array, what)
     dtype, flags = array.dtype, array.flags
@@ -64,7 +64,7 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
     if array.ndim != 1:
         raise InvalidInputError(f"{what}: expected one dimension, found shape {array.shape}")
     if dtype.kind not in "iu":
-        if array.size == 0 and dtype == np.float64:  # what NumPy makes of an empty list
+        if array.size == 0 and dtype == np.float64:  # the dtype of an empty list in NumPy
             return np.empty(0, np.uint64)
         raise InvalidInputError(f"{what}: expected integers, found dtype {dtype}")
     if dtype.itemsize != 8 or not dtype.isnative:
@@ -73,13 +73,13 @@ def integers_of(array: np.ndarray[Any, Any], what: str) -> Integers:
 
 
 def checked_array(array: pa.Array | pa.ChunkedArray, what: str) -> pa.Array | pa.ChunkedArray:
-    """The same array, whose buffers hold what its length, offsets, views and indices say.
+    """Checks that the buffers of an array agree with its length, offsets, views and indices; returns the array.
 
-    Arrow reads where these point to, and may crash. They are not checked when an array is made. The offsets of lists
-    and of binary values are left out: they are checked where they are read.
+    Arrow reads the memory at these places and may crash; it does not check them when an array is made. The offsets of
+    lists and binary values are checked by the functions that read them.
 
     Raises:
-        InvalidInputError: Arrow's validation fails, or an index points past the dictionary.
+        InvalidInputError: Arrow's validation fails, or an index is outside of the dictionary.
     """
     kind = array.type
     try:
@@ -110,7 +110,7 @@ def _of_arrow(array: pa.Array | pa.ChunkedArray, what: str) -> Integers:
     array = checked_array(array, what)
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):  # no chunk at all
+        if isinstance(array, pa.ChunkedArray):  # there is no chunk
             array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
@@ -125,15 +125,15 @@ def _of_arrow(array: pa.Array | pa.ChunkedArray, what: str) -> Integers:
 
 
 def as_positions(source: Any, what: str = "positions") -> Integers:
-    """Positions of any kind as contiguous int64 or uint64.
+    """Converts positions of any kind to contiguous int64 or uint64.
 
     Args:
         source: a NumPy array, an Arrow array or chunked array, any object with the Arrow C interface, a range,
             or an iterable of Python integers.
-        what: its name in errors.
+        what: the name of the argument in errors.
 
     Raises:
-        InvalidInputError: not integers, nulls, or integers that 64 bits do not hold.
+        InvalidInputError: the values are not integers, have nulls, or do not fit 64 bits.
     """
     if isinstance(source, np.ndarray):
         return integers_of(source, what)
@@ -156,9 +156,9 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
     except (OverflowError, ValueError) as error:
         if isinstance(error, InvalidInputError):
             bad = next((i for i, value in enumerate(values) if not isinstance(value, int | np.integer)), None)
-            if bad is None:  # integers that NumPy could hold only as floats or objects
+            if bad is None:  # integers that NumPy can only represent as floats or objects
                 bad = next((i for i, value in enumerate(values) if not 0 <= value <= MAX_POSITION), None)
-            if bad is None:  # NumPy's own, of different types
+            if bad is None:  # NumPy integers of different types
                 return np.array([int(value) for value in values], np.uint64)
             raise InvalidInputError(
                 f"{what}: element {bad}: expected a position from 0 to {MAX_POSITION}, found {values[bad]!r}"
@@ -167,10 +167,10 @@ def as_positions(source: Any, what: str = "positions") -> Integers:
 
 
 def as_position(value: int, what: str) -> int:
-    """One position that fits 63 bits.
+    """Converts one position, which must fit 63 bits.
 
     Raises:
-        InvalidInputError: negative, or above 2^63 - 1.
+        InvalidInputError: the position is negative or above 2^63 - 1.
     """
     if not 0 <= operator.index(value) < 1 << 63:
         raise InvalidInputError(f"{what}: expected a position from 0 to 2^63 - 1, found {value}")
@@ -178,10 +178,10 @@ def as_position(value: int, what: str) -> int:
 
 
 def as_bytes(data: Any, what: str) -> bytes:
-    """The bytes of any buffer of bytes; `bytes` themselves, a copy of others (they may change under us).
+    """Returns the bytes of a buffer: `bytes` objects as they are, others as a copy, because they may change.
 
     Raises:
-        InvalidInputError: no buffer, or one of other items.
+        InvalidInputError: the argument is not a buffer, or its items are not bytes.
     """
     if isinstance(data, bytes):
         return data

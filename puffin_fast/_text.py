@@ -1,4 +1,4 @@
-"""Text that comes from files and is shown on a terminal."""
+"""Escapes text from files for printing on a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ JOINERS = "\u200c\u200d"
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters as Python's escapes: they would clear the screen or set its title.
+    r"""Replaces control characters, which could clear the screen or set its title, by Python's escapes.
 
     Escaped are the characters that `str.isprintable` does not count as printable: C0 and C1 controls, line
     ends, direction marks, unpaired surrogates.

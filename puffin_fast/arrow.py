@@ -1,8 +1,9 @@
-"""Columns of positions and columns of blobs: whole Arrow arrays in and out, one native call each.
+"""Functions on Arrow arrays of positions and of blobs, with one native call for each array.
 
-Every function takes any object with the Arrow C interface (pyarrow, polars, pandas, DuckDB, arro3), chunked, sliced
-or dictionary-encoded, and refuses nulls by name and row. Blobs are `deletion-vector-v1` of the Puffin specification.
-Results are `binary` arrays, or `large_binary` where the blobs together pass 2 GiB.
+Each function accepts any object with the Arrow C interface (pyarrow, polars, pandas, DuckDB, arro3), chunked, sliced or
+dictionary-encoded. For nulls it raises an error with the name and row. Blobs are `deletion-vector-v1` of the Puffin
+specification.
+Results are `binary` arrays, or `large_binary` if the blobs together exceed 2 GiB.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _MOST_ROWS = (1 << 60) - 1
 
 
 def _column(source: Any, what: str) -> pa.Array:
-    """Any object with the Arrow C interface, or a sequence, as one array without nulls. Dictionaries stay encoded."""
+    """Converts an object with the Arrow C interface, or a sequence, to one array without nulls; dictionaries are not
+    decoded."""
     if isinstance(source, (pa.Array, pa.ChunkedArray)):  # a union would be made in each call
         column = source
     elif hasattr(source, "__arrow_c_array__"):
@@ -88,7 +90,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _lists(source: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The items of a column of lists, and n + 1 offsets into them that start at 0."""
+    """Returns the items of a column of lists, and n + 1 offsets into them that start at 0."""
     column = _plain(_column(source, what))
     if pa.types.is_null(column.type) and len(column) == 0:
         return pa.array([], pa.int64()), np.zeros(1, np.int64)
@@ -116,7 +118,7 @@ def _refuse_null_item(items: pa.Array, offsets: npt.NDArray[np.int64], what: str
 
 
 def _blobs(source: Any, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
-    """(bytes, n + 1 offsets into them, n) of a column of binary values."""
+    """Returns (bytes, n + 1 offsets into them, n) of a column of binary values."""
     return _blobs_of(_plain(_column(source, what)), what)
 
 
@@ -160,7 +162,7 @@ def _row(what: str) -> Callable[[int], str]:
 
 
 def encode(lists: Any) -> pa.Array:
-    """A blob for each list of positions; an empty list gives the empty vector.
+    """Encodes each list of positions as a blob; an empty list becomes the empty vector.
 
     Args:
         lists: a list array of any integer type, positions in any order, with or without repeats.
@@ -169,7 +171,7 @@ def encode(lists: Any) -> pa.Array:
         A binary array as long as `lists`.
 
     Raises:
-        InvalidInputError: another type, a null list or item, a negative or too large position.
+        InvalidInputError: the array has another type, a null list or item, or a negative or too large position.
     """
     items, offsets = _lists(lists, "lists")
     _refuse_null_item(items, offsets, "lists")
@@ -182,11 +184,11 @@ def encode(lists: Any) -> pa.Array:
 
 
 def decode(blobs: Any) -> pa.LargeListArray:
-    """The positions of each blob, ascending, as large_list<int64>.
+    """Decodes each blob to its positions, ascending, as large_list<int64>.
 
     Raises:
-        InvalidInputError: not binary, or a null.
-        CorruptDataError: a blob that is not well-formed; the message names its row.
+        InvalidInputError: the array is not binary, or has a null.
+        CorruptDataError: a blob is not well-formed; the message names its row.
     """
     data, offsets, n = _blobs(blobs, "blobs")
     values, ends = batch.decode_blobs(data, offsets, n, _row("blobs"))
@@ -195,7 +197,7 @@ def decode(blobs: Any) -> pa.LargeListArray:
 
 
 def cardinality(blobs: Any) -> pa.Int64Array:
-    """How many positions each blob holds; every blob is checked whole.
+    """Returns the number of positions of each blob, which is checked completely.
 
     Raises:
         InvalidInputError, CorruptDataError: as `decode`.
@@ -205,7 +207,7 @@ def cardinality(blobs: Any) -> pa.Int64Array:
 
 
 def union(lists: Any) -> pa.Array:
-    """The union of each list of blobs, as one blob; an empty list gives the empty vector.
+    """Unites each list of blobs to one blob; an empty list becomes the empty vector.
 
     Raises:
         InvalidInputError, CorruptDataError: as `decode`.
@@ -223,16 +225,16 @@ def union(lists: Any) -> pa.Array:
 
 
 def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
-    """Whether each position is in the blob of its row. Negative positions never are.
+    """Returns whether each position is in the blob of its row; false for negative positions.
 
-    A dictionary-encoded column of blobs (rows beside the vector of their file) decodes each blob once.
+    Each blob of a dictionary-encoded column (such as the vector of a file, for each of its rows) is decoded once.
 
     Args:
         blobs: binary values, or one `bytes` for all positions.
         positions: as many integers, or one for all blobs.
 
     Raises:
-        InvalidInputError: lengths differ, wrong types, nulls.
+        InvalidInputError: the lengths differ, or an array has a wrong type or nulls.
         CorruptDataError: as `decode`.
     """
     if isinstance(blobs, bytes | bytearray | memoryview | pa.Buffer):
@@ -265,7 +267,7 @@ def _contains_by_dictionary(column: pa.DictionaryArray, asked: npt.NDArray[Any])
 
 
 def mask(blobs: Any, n_rows: Any) -> pa.Array:
-    """One flag for each row of each blob's data file: true where the row is deleted.
+    """Returns a flag for each row of each blob's data file: true if the row is deleted.
 
     Args:
         blobs: binary values, or one `bytes`.
@@ -287,7 +289,9 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
         rows = as_positions(n_rows, "n_rows")
     if len(rows) != n:
         raise InvalidInputError(f"n_rows: expected {n}, one for each blob, found {len(rows)}")
-    wrong = np.flatnonzero((rows < 0) | (rows > _MOST_ROWS // max(n, 1)))  # so that their sum does not wrap
+    wrong = np.flatnonzero(
+        (rows < 0) | (rows > _MOST_ROWS // max(n, 1))
+    )  # so that their sum does not overflow
     if len(wrong):
         row = int(wrong[0])
         raise InvalidInputError(
@@ -300,7 +304,7 @@ def mask(blobs: Any, n_rows: Any) -> pa.Array:
 
 
 def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
-    """One blob for each distinct file path, of all positions beside it.
+    """Encodes the positions of each distinct file path as one blob.
 
     Args:
         file_path: strings. pos: as many integers, in any order, with or without repeats.
@@ -309,7 +313,8 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
         A batch of (file_path: string, blob: binary, cardinality: int64), in the order of the paths' dictionary.
 
     Raises:
-        InvalidInputError: lengths differ, wrong types, nulls, a negative or too large position.
+        InvalidInputError: the lengths differ, an array has a wrong type or nulls, or a position is negative or too
+        large.
     """
     paths = _column(file_path, "file_path")
     kind = paths.type.value_type if pa.types.is_dictionary(paths.type) else paths.type
@@ -337,7 +342,8 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
 
 
 def _groups(encoded: pa.DictionaryArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """A group id for each row, and the groups' names; a foreign dictionary may hold repeats and unused values."""
+    """Returns a group id for each row, and the names of the groups. A dictionary of the caller may have repeated and
+    unused values."""
     ids = np.ascontiguousarray(encoded.indices.to_numpy(), np.int32)
     names = encoded.dictionary
     distinct = names.dictionary_encode()
@@ -354,7 +360,7 @@ def _groups(encoded: pa.DictionaryArray) -> tuple[npt.NDArray[np.int32], pa.Arra
 def _gather(
     ids: npt.NDArray[np.int32], positions: npt.NDArray[Any], n_groups: int
 ) -> tuple[Any, npt.NDArray[np.int64]]:
-    """The positions of each group together, and offsets into them; rows that come grouped are not moved."""
+    """Returns the positions ordered by group, and offsets into them; rows that are already grouped are not copied."""
     if len(ids) == 0 or bool((ids[1:] >= ids[:-1]).all()):
         return positions, np.searchsorted(ids, np.arange(n_groups + 1)).astype(np.int64)
     items, offsets = batch.group(ids, positions, n_groups)
@@ -362,18 +368,18 @@ def _gather(
 
 
 def theta_sketch(values: Any, iceberg_type: Any = None) -> ThetaSketch:
-    """The sketch of a column's distinct values, as `ThetaSketch.from_arrow`."""
+    """Returns the sketch of a column's distinct values, as `ThetaSketch.from_arrow`."""
     return ThetaSketch.from_arrow(values, iceberg_type)
 
 
 def theta_union(sketches: Any) -> ThetaSketch:
-    """The sketch of the values of all sketches of a column of serialised ones.
+    """Returns the union of all sketches of a column of serialised sketches.
 
     Args:
         sketches: binary values, each a compact theta sketch (`apache-datasketches-theta-v1`).
 
     Raises:
-        InvalidInputError: not binary, or a null.
+        InvalidInputError: the array is not binary, or has a null.
         CorruptDataError, UnsupportedError: as `ThetaSketch.from_bytes`; the message names the row.
     """
     data, offsets, n = _blobs(sketches, "sketches")

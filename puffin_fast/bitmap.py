@@ -1,6 +1,6 @@
-"""`PositionBitmap`: an immutable set of row positions, held as its serialised bytes.
+"""`PositionBitmap`: an immutable set of row positions, stored as its serialised bytes.
 
-More than 400 lines, since it is one class: what it does is in the kernels.
+More than 400 lines, because it is one class; the kernels implement its methods.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from puffin_fast.errors import InvalidInputError
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
 _new = object.__new__
-_SLICE = 1 << 16  # positions that iteration turns into Python integers at a time
+_SLICE = 1 << 16  # number of positions that iteration converts to Python integers at a time
 
 
 def _out(
     out: npt.NDArray[Any] | None, n: int, dtypes: tuple[npt.DTypeLike, ...], what: str
 ) -> npt.NDArray[Any]:
-    """A new array of n items of the first dtype, or the first n items of the caller's own."""
+    """Returns a new array of n items of the first dtype, or the first n items of `out`."""
     if not 0 <= operator.index(n) < 1 << 60:
         raise InvalidInputError(f"{what}: expected a number of rows from 0 to 2^60, found {n}")
     if out is None:
@@ -59,7 +59,7 @@ def _is_eight_bytes(dtype: npt.DTypeLike) -> bool:
 
 
 def _flags_of(mask: Any) -> Any:
-    """A series of Polars or pandas as an Arrow array; what is neither stays as it is."""
+    """Converts a series of Polars or pandas to an Arrow array; other objects are returned unchanged."""
     try:
         if hasattr(mask, "__arrow_c_stream__"):
             return pa.chunked_array(mask)
@@ -73,7 +73,7 @@ def _flags_of(mask: Any) -> Any:
 
 
 class ContainerCounts(NamedTuple):
-    """How many containers of each kind a bitmap has."""
+    """The numbers of containers of each kind in a bitmap."""
 
     array: int
     bitmap: int
@@ -83,13 +83,13 @@ class ContainerCounts(NamedTuple):
 class PositionBitmap:
     """An immutable set of positions, 0 … MAX_POSITION, as portable 64-bit Roaring bytes.
 
-    The serialised bytes are the data structure: every operation reads them in place and writes new ones, in the
-    form that a set built point by point has in Java and CRoaring. Bytes that came from elsewhere are checked once
-    and kept as they are.
+    The serialised bytes are the data structure: each operation reads them in place and writes new bytes, in the form in
+    which Java and CRoaring write a set that is built position by position. Bytes of other writers are checked once and
+    not changed.
 
-    Any number of threads may use one at the same time. Arrays and buffers that are passed in must not change during
-    the call that takes them: if another thread writes to them nevertheless, no memory but the result's is written
-    to, and the call raises `InvalidInputError` or gives a set of some other positions.
+    Several threads may use a bitmap at the same time. Arrays and buffers that are passed as arguments must not change
+    during the call. If another thread writes to them, only the memory of the result is written to, and the call raises
+    `InvalidInputError` or returns a set of other positions.
 
     Source: the Puffin specification, `deletion-vector-v1`; the Roaring format specification, "portable".
 
@@ -132,18 +132,18 @@ class PositionBitmap:
 
     @classmethod
     def from_positions(cls, positions: Any) -> PositionBitmap:
-        """The set of the given positions, in any order, with or without repeats.
+        """Makes the set of the given positions, which may be in any order and repeated.
 
-        Memory beside the result: for n sorted 8-byte positions 64 KiB and 4 bytes a container; unsorted, 4 bytes a
-        position and the containers once more, or 16 bytes a position where they are few or very sparse. Other dtypes
-        are copied first.
+        Memory in addition to the result: for sorted 8-byte positions, 64 KiB and 4 bytes per container; for unsorted
+        ones, 4 bytes per position and a copy of the containers, or 16 bytes per position if they are few or very
+        sparse. Arrays of other dtypes are copied first.
 
         Args:
             positions: a NumPy array of any integer dtype, an Arrow array or chunked array (or any object with the
                 Arrow C interface), a range, or an iterable of Python integers.
 
         Raises:
-            InvalidInputError: a null, a negative or too large position, or something that is no integer.
+            InvalidInputError: a null, a negative or too large position, or a value that is not an integer.
         """
         if isinstance(positions, range) and positions.step == 1:
             return cls.from_range(positions.start, positions.stop)
@@ -151,10 +151,10 @@ class PositionBitmap:
 
     @classmethod
     def from_range(cls, start: int, stop: int) -> PositionBitmap:
-        """The positions start … stop - 1; empty when stop <= start.
+        """Makes the set of the positions start … stop - 1; empty if stop <= start.
 
         Raises:
-            InvalidInputError: the range leaves 0 … MAX_POSITION.
+            InvalidInputError: the range is not inside of 0 … MAX_POSITION.
         """
         start, stop = operator.index(start), operator.index(stop)
         if stop <= start:
@@ -165,14 +165,14 @@ class PositionBitmap:
 
     @classmethod
     def from_mask(cls, mask: Any) -> PositionBitmap:
-        """The rows whose flag is set.
+        """Makes the set of the rows whose flag is set.
 
         Args:
-            mask: one flag a row: a NumPy bool (or uint8) array, or a boolean array of Arrow or series of Polars
-                or pandas, in which null counts as not set (as in SQL's WHERE).
+            mask: one flag per row: a NumPy bool (or uint8) array, or a boolean array of Arrow or series of Polars or
+                pandas, in which null means not set (as in SQL's WHERE).
 
         Raises:
-            InvalidInputError: something else.
+            InvalidInputError: the mask is another object.
         """
         if not isinstance(mask, np.ndarray | pa.Array | pa.ChunkedArray):
             mask = _flags_of(mask)
@@ -199,34 +199,35 @@ class PositionBitmap:
 
     @classmethod
     def from_bytes(cls, data: Any, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
-        """Portable 64-bit Roaring bytes, checked whole; `bytes` are kept, other buffers copied.
+        """Makes a set of portable 64-bit Roaring bytes, which are checked completely; buffers other than `bytes` are
+        copied.
 
-        Refused: truncation, trailing bytes, keys out of order or of 2^31 - 1 and more, foreign cookies, an offset
-        table that disagrees, arrays or runs out of order or overlapping, any cardinality that disagrees. Accepted and
-        written anew in the form that is written: empty inner bitmaps, run containers that another form would hold in
-        fewer bytes, runs that touch, the run cookie without a run container.
+        Refused are: truncated bytes, trailing bytes, keys that do not ascend or are 2^31 - 1 or more, unknown cookies,
+        a wrong offset table, values or runs that do not ascend or overlap, and a wrong cardinality. Accepted as
+        non-canonical are: empty inner bitmaps, run containers that would be smaller in another form, runs that touch,
+        and the run cookie without a run container. Operations write them in the canonical form.
 
-        Nothing is allocated before the checks are through, and nothing but the copy then.
+        No memory is allocated before the checks have passed, and only the copy afterwards.
 
         Args:
             data: any contiguous buffer.
-            path, offset: where the bytes came from, for errors.
+            path, offset: the place of the bytes, for errors.
 
         Raises:
-            CorruptDataError: a rule of the format is broken. The message names rule, offset and value.
+            CorruptDataError: a rule of the format is violated. The message has the rule, the offset and the value.
         """
         data = as_bytes(data, "bitmap")
         return cls.of_checked(decode.check(data, 0, len(data), path, offset))
 
     @classmethod
     def of_checked(cls, summary: BitmapSummary) -> PositionBitmap:
-        """For codecs: the set of bytes that a kernel has checked.
+        """Makes the set of bytes that a kernel has checked; for codecs.
 
         Args:
-            summary: what `_kernels.decode.check` or `_kernels.frames.check` returned for `bytes`.
+            summary: the result of `_kernels.decode.check` or `_kernels.frames.check` for `bytes`.
 
         Raises:
-            InvalidInputError: anything else.
+            InvalidInputError: `summary` is another object.
         """
         if type(summary) is not BitmapSummary or summary.data is None:
             raise InvalidInputError(f"summary: expected that of checked bytes, found {summary!r}")
@@ -238,20 +239,20 @@ class PositionBitmap:
 
     @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """The union of any number of bitmaps, in one pass over all of them.
+        """Unites any number of bitmaps in one pass.
 
         Raises:
-            InvalidInputError: one of them is no PositionBitmap.
+            InvalidInputError: an argument is not a PositionBitmap.
         """
         every = [cls._other(bitmap) for bitmap in bitmaps]
         return cls._of(*setops.union_many([b._data for b in every], [b._start for b in every]))
 
     @classmethod
     def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """The positions that all of several bitmaps have; the smallest are intersected first.
+        """Intersects several bitmaps, the smallest first.
 
         Raises:
-            InvalidInputError: one of them is no PositionBitmap, or there is none.
+            InvalidInputError: an argument is not a PositionBitmap, or there is none.
         """
         every = sorted(map(cls._other, bitmaps), key=len)
         if not every:
@@ -266,28 +267,28 @@ class PositionBitmap:
     # ---- bytes --------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """The portable 64-bit Roaring bytes."""
+        """Returns the portable 64-bit Roaring bytes."""
         if self._start == 0 and self._stop == len(self._data):
             return self._data
         return self._data[self._start : self._stop]
 
     @property
     def view(self) -> memoryview:
-        """The same bytes without a copy."""
+        """Returns the same bytes without a copy."""
         return memoryview(self._data)[self._start : self._stop]
 
     @property
     def location(self) -> tuple[bytes, int, int]:
-        """For codecs: (data, start, stop): the vector is data[start:stop]."""
+        """Returns (data, start, stop), where the vector is data[start:stop]; for codecs."""
         return self._data, self._start, self._stop
 
     @property
     def n_bytes(self) -> int:
-        """Length of the serialised bytes."""
+        """The number of serialised bytes."""
         return self._stop - self._start
 
     def canonical(self) -> PositionBitmap:
-        """The same set in the form that a set built point by point has; smallest where writers were careless."""
+        """Returns the same set in the canonical form, in which each container has its smallest form."""
         return self.union((self,))
 
     def _summary(self) -> BitmapSummary:
@@ -296,7 +297,7 @@ class PositionBitmap:
         return self._checked
 
     def containers(self) -> ContainerCounts:
-        """How many array, bitmap and run containers there are."""
+        """Returns the numbers of array, bitmap and run containers."""
         summary = self._summary()
         return ContainerCounts(summary.n_arrays, summary.n_bitmaps, summary.n_runs)
 
@@ -305,7 +306,7 @@ class PositionBitmap:
     def to_numpy(
         self, dtype: npt.DTypeLike = np.uint64, out: npt.NDArray[Any] | None = None
     ) -> npt.NDArray[np.uint64] | npt.NDArray[np.int64]:
-        """All positions, ascending.
+        """Returns all positions, ascending.
 
         Args:
             dtype: uint64 or int64.
@@ -327,10 +328,10 @@ class PositionBitmap:
         return out
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """All positions, ascending, for `numpy.asarray`: uint64 unless another dtype is asked for.
+        """Returns all positions, ascending, for `numpy.asarray`; uint64 by default.
 
         Raises:
-            ValueError: ``copy=False``, since the positions are decoded into a new array.
+            ValueError: ``copy=False``, because the positions are decoded to a new array.
         """
         if copy is False:
             raise ValueError("a PositionBitmap holds encoded positions: NumPy needs a copy")
@@ -340,20 +341,20 @@ class PositionBitmap:
         return positions if dtype is None else positions.astype(dtype, copy=False)
 
     __array_ufunc__ = None
-    """NumPy's operators refuse a bitmap: ``array - bitmap`` is no difference of sets."""
+    """NumPy's operators refuse a bitmap: ``array - bitmap`` would not be a difference of sets."""
 
     def to_arrow(self) -> pa.Int64Array:
-        """All positions, ascending, as an Arrow int64 array."""
+        """Returns all positions, ascending, as an Arrow int64 array."""
         return pa.array(self.to_numpy(np.int64))
 
     def mask(
         self, n_rows: int, *, start: int = 0, invert: bool = False, out: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.bool_]:
-        """One flag a row: True where the row is in the set, or is not with `invert`.
+        """Returns one flag per row: True if the row is in the set (with `invert`: if it is not).
 
         Args:
-            n_rows: how many rows.
-            start: the position of the first of them.
+            n_rows: number of rows.
+            start: the position of the first row.
             invert: flag the rows that are not in the set.
             out: a contiguous bool array of at least n_rows items to write to instead of a new one.
         """
@@ -364,11 +365,12 @@ class PositionBitmap:
     def mask_packed(
         self, n_rows: int, *, start: int = 0, out: npt.NDArray[np.uint8] | None = None
     ) -> npt.NDArray[np.uint8]:
-        """One bit a row, least significant first (Arrow's order), in (n_rows + 7) // 8 bytes; 1: in the set.
+        """Returns one bit per row, least significant first (as in Arrow), in (n_rows + 7) // 8 bytes; 1 if the row is
+        in the set.
 
         Args:
-            n_rows: how many rows.
-            start: the position of the first of them, a multiple of 65,536.
+            n_rows: number of rows.
+            start: the position of the first row, a multiple of 65,536.
             out: a contiguous uint8 array of at least as many bytes to write to instead of a new one.
         """
         if as_position(start, "start") % 65_536:
@@ -377,7 +379,7 @@ class PositionBitmap:
         masks.bits_into(self._data, self._start, out, n_rows, start)
         return out
 
-    # ---- questions ----------------------------------------------------------------------------------------
+    # ---- queries ------------------------------------------------------------------------------------------
 
     def _lookup(self) -> query.Directory:
         if self._directory is None:
@@ -385,7 +387,7 @@ class PositionBitmap:
         return self._directory
 
     def contains(self, positions: Any, *, out: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
-        """For each of the given positions, in any order, whether it is in the set; negative ones never are."""
+        """Returns whether each of the given positions, in any order, is in the set; false for negative ones."""
         array = as_positions(positions)
         out = _out(out, array.size, (np.bool_,), "contains")
         self._lookup().contains(array, out)
@@ -398,12 +400,12 @@ class PositionBitmap:
         return 0 <= position < 1 << 63 and self._lookup().contains_one(position)
 
     def rank(self, position: int) -> int:
-        """How many positions of the set are <= position."""
+        """Returns the number of positions of the set that are <= position."""
         position = operator.index(position)
         return 0 if position < 0 else int(self._lookup().rank(min(position, (1 << 63) - 1)))
 
     def select(self, index: int) -> int:
-        """The position that has exactly `index` positions of the set before it.
+        """Returns the position with exactly `index` smaller positions in the set.
 
         Raises:
             InvalidInputError: index is not in 0 … len(self) - 1.
@@ -414,7 +416,7 @@ class PositionBitmap:
         return int(self._lookup().select(index))
 
     def min(self) -> int:
-        """The smallest position.
+        """Returns the smallest position.
 
         Raises:
             InvalidInputError: the set is empty.
@@ -422,7 +424,7 @@ class PositionBitmap:
         return self._not_empty().first
 
     def max(self) -> int:
-        """The largest position.
+        """Returns the largest position.
 
         Raises:
             InvalidInputError: the set is empty.
@@ -436,7 +438,7 @@ class PositionBitmap:
 
     @property
     def cardinality(self) -> int:
-        """How many positions; also len()."""
+        """The number of positions; also len()."""
         return self._cardinality
 
     def __len__(self) -> int:
@@ -467,11 +469,11 @@ class PositionBitmap:
         return bool(setops.combine(operation, self._data, self._start, other._data, other._start, True))
 
     def split(self, *, n_bytes: int, cardinality: int) -> list[PositionBitmap]:
-        """The same positions as several bitmaps with disjoint ranges, in order; none of an empty one.
+        """Splits the set into bitmaps with disjoint ranges, in order; an empty set has no parts.
 
         Args:
-            n_bytes: most bytes of a part; passed only by a part that is a single container (8 KiB and a head).
-            cardinality: most positions of a part; passed only by a single container (65,536 positions).
+            n_bytes: maximum bytes of a part. Only a part that is a single container (8 KiB and a header) may exceed it.
+            cardinality: maximum positions of a part. Only a single container (65,536 positions) may exceed it.
         """
         if n_bytes < 0 or cardinality < 0:
             raise InvalidInputError(f"split: expected limits of 0 or more, found {n_bytes}, {cardinality}")
@@ -492,15 +494,15 @@ class PositionBitmap:
         return self._combine(setops.XOR, other)
 
     def isdisjoint(self, other: PositionBitmap) -> bool:
-        """Whether no position is in both."""
+        """Returns whether no position is in both sets."""
         return not self._any(setops.AND, self._other(other))
 
     def issubset(self, other: PositionBitmap) -> bool:
-        """Whether every position of this set is in the other; also <=."""
+        """Returns whether each position of this set is in the other; also <=."""
         return self._cardinality <= self._other(other)._cardinality and not self._any(setops.ANDNOT, other)
 
     def issuperset(self, other: PositionBitmap) -> bool:
-        """Whether every position of the other set is in this one; also >=."""
+        """Returns whether each position of the other set is in this one; also >=."""
         return self._other(other).issubset(self)
 
     def __le__(self, other: PositionBitmap) -> bool:

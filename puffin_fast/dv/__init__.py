@@ -1,4 +1,4 @@
-"""Deletion vectors, one codec per file: `encode(bitmap)` and `decode(blob)` between sets and a format's bytes."""
+"""Codecs of deletion vectors, one per file: `encode(bitmap)` and `decode(blob)`."""
 
 from puffin_fast.dv import delta, iceberg, lance, mumbling, paimon
 from puffin_fast.dv.convert import convert

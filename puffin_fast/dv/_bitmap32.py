@@ -1,4 +1,4 @@
-"""32-bit Roaring bitmaps: what formats without 64-bit positions store, as the part of key 0 of ours.
+"""Reads and writes 32-bit Roaring bitmaps, which formats without 64-bit positions store.
 
 ours:    u64 LE 1 | u32 LE key 0 | 32-bit Roaring
 theirs:                            32-bit Roaring
@@ -22,14 +22,14 @@ _EMPTY = struct.pack("<II", 12346, 0)
 def read_bitmap32(
     data: bytes, start: int, stop: int, *, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a 32-bit bitmap that fills data[start:stop], every rule of the format checked.
+    """Reads a 32-bit bitmap in data[start:stop], and checks all rules of the format.
 
     Args:
         data: the bytes.
-        path, offset: where data[0] lies, for errors.
+        path, offset: the place of data[0], for errors.
 
     Raises:
-        CorruptDataError: a rule is broken.
+        CorruptDataError: a rule is violated.
     """
     wide = _HEAD + data[start:stop]
     try:
@@ -43,10 +43,10 @@ def read_bitmap32(
 
 
 def write_bitmap32(bitmap: PositionBitmap, what: str, maximum: int = MAX_POSITION) -> bytes:
-    """The 32-bit bitmap of a set.
+    """Writes a set as a 32-bit bitmap.
 
     Raises:
-        InvalidInputError: no PositionBitmap.
+        InvalidInputError: the argument is not a PositionBitmap.
         LimitExceededError: a position above `maximum`.
     """
     if not isinstance(bitmap, PositionBitmap):

@@ -1,4 +1,4 @@
-"""The last check of all codecs: the number of positions equals the metadata's."""
+"""The last check of all codecs: the number of positions is that of the metadata."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def counted(
     path: str | None = None,
     offset: int = 0,
 ) -> PositionBitmap:
-    """The same set.
+    """Checks the number of positions of a set, and returns the set.
 
     Args:
-        bitmap: what was read.
-        cardinality: number of positions in the metadata; None when it is not known.
+        bitmap: the set.
+        cardinality: number of positions in the metadata; None if it is unknown.
         what: the vector's name in the error.
-        path, offset: where it lies, for the error.
+        path, offset: its place, for the error.
 
     Raises:
-        CorruptDataError: it holds another number of positions.
+        CorruptDataError: the set has another number of positions.
     """
     if cardinality is not None and len(bitmap) != cardinality:
         raise CorruptDataError(

@@ -1,9 +1,9 @@
-"""Length, magic and checksum around a payload, for the magics that the kernel does not read.
+"""The frame of a payload (length, magic and checksum), for magics that the kernel does not read.
 
     u32 BE length of (magic + payload) | magic: 4 bytes | payload | u32 BE CRC-32(magic + payload)
 
-A file of records is one byte, the version, and then such frames without gaps: Delta's `.bin` files and Paimon's index
-files are both of this kind.
+A file of records has one byte, the version, and then such frames without gaps. Delta's `.bin` files and Paimon's index
+files have this form.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FILE_VERSION = 1
 LENGTH_BYTES, MAGIC_BYTES, CRC_BYTES = 4, 4, 4
 HEAD_BYTES = LENGTH_BYTES + MAGIC_BYTES
 MAX_LENGTH = (1 << 31) - 1
-"""What Java's signed length can say."""
+"""The largest length that Java's signed integer can represent."""
 
 
 def frame(magic: bytes, payload: bytes) -> bytes:
-    """A payload in its frame.
+    """Adds the frame to a payload.
 
     Raises:
-        LimitExceededError: more than 2 GiB.
+        LimitExceededError: the record would exceed 2 GiB.
     """
     n_bytes = len(magic) + len(payload)
     if n_bytes > MAX_LENGTH:
@@ -45,12 +45,12 @@ def check_frame(
 
     Args:
         data: exactly one record.
-        magic: the magic that it must have.
-        least: bytes that the payload has at least.
-        path, offset: where the record lies, for errors.
+        magic: the expected magic.
+        least: minimum number of bytes of the payload.
+        path, offset: the place of the record, for errors.
 
     Returns:
-        First and last byte of the payload in `data`.
+        The range of the payload in `data`: its first byte, and the byte after its last.
 
     Raises:
         CorruptDataError: a check failed.
@@ -93,10 +93,10 @@ def check_frame(
 
 
 def spans(data: bytes, path: str | None = None) -> Iterator[tuple[int, int]]:
-    """Offset and length of each record in a whole file of records; only the lengths are looked at.
+    """Yields the offset and length of each record in a whole file of records; only the lengths are read.
 
     Raises:
-        UnsupportedError: a file of another version.
+        UnsupportedError: the file has another version.
         CorruptDataError: the file is empty, or ends inside a record.
     """
     if not data:

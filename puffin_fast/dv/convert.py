@@ -1,6 +1,6 @@
-"""A deletion vector of one format as another format's, without decoding where the bytes agree.
+"""Converts deletion vectors between formats, without decoding if the bytes are equal.
 
-Iceberg's blob, Delta's portable record and Paimon's V2 record are the same bytes: they are checked and handed on.
+Iceberg's blob, Delta's portable record and Paimon's V2 record are the same bytes, which are only checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from puffin_fast.errors import InvalidInputError
 __all__ = ["FORMATS", "SAME", "convert"]
 
 SAME = ("iceberg", "delta", "paimon")
-"""Formats in which the bytes of `deletion-vector-v1` stand as they are."""
+"""Formats whose records are the bytes of `deletion-vector-v1`."""
 
 _ENCODE: dict[str, Callable[[PositionBitmap], bytes]] = {
     "iceberg": iceberg.encode,
@@ -37,7 +37,7 @@ _DECODE: dict[str, Callable[..., PositionBitmap]] = {
 }
 
 FORMATS = tuple(_ENCODE)
-"""What `convert` knows; ``"paimon"`` writes V2."""
+"""The formats of `convert`; ``"paimon"`` writes V2."""
 
 
 def convert(
@@ -49,18 +49,18 @@ def convert(
     path: str | None = None,
     offset: int = 0,
 ) -> bytes:
-    """The same vector in another format; where the bytes agree they are checked and come back as they are.
+    """Converts a vector to another format. If the bytes of both formats are equal, they are checked and returned.
 
     Args:
         blob: any contiguous buffer that holds exactly one vector.
         source, target: two of `FORMATS`.
-        cardinality: number of positions in the metadata; None when it is not known.
-        path, offset: where the vector lies, for errors.
+        cardinality: number of positions in the metadata; None if it is unknown.
+        path, offset: the place of the vector, for errors.
 
     Raises:
-        InvalidInputError: an unknown format.
+        InvalidInputError: the format is unknown.
         CorruptDataError: the bytes are not a well-formed vector of the source.
-        LimitExceededError: a position that the target cannot hold.
+        LimitExceededError: the target cannot represent a position.
     """
     for name in (source, target):
         if name not in FORMATS:

@@ -1,4 +1,4 @@
-"""Delta's deletion vectors: records of `.bin` files, and vectors inline in the log.
+"""Delta's deletion vectors: records of `.bin` files, and inline vectors in the log.
 
     record    u32 BE length of payload | payload | u32 BE CRC-32(payload)
     payload   portable: D1 D3 39 64 | 64-bit portable Roaring          (the record is an Iceberg blob, byte for byte)
@@ -6,7 +6,7 @@
     file      u8 version 1 | records
     inline    Z85 of the payload, padded to 4 bytes; no length, no checksum
 
-Both payloads are read, only the portable one is written: Delta's Rust kernel refuses the other.
+Both payloads are read. Only the portable one is written, because Delta's Rust kernel refuses the other.
 
 Source: Delta Transaction Log Protocol, "Deletion Vector Format".
 """
@@ -43,7 +43,7 @@ __all__ = [
 MAGIC = iceberg.MAGIC
 NATIVE_MAGIC = bytes.fromhex("d0d33964")
 FRAME_BYTES = 8
-"""Length and checksum: what a record has beside the payload, whose size a descriptor calls `sizeInBytes`."""
+"""Bytes of length and checksum, which a record has in addition to the payload (`sizeInBytes` of a descriptor)."""
 
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -51,11 +51,11 @@ _TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
 
 
 def encode(bitmap: PositionBitmap) -> bytes:
-    """The record of a set, with the portable payload.
+    """Encodes a set as a record with the portable payload.
 
     Raises:
-        InvalidInputError: no PositionBitmap.
-        LimitExceededError: a record past 2 GiB.
+        InvalidInputError: the argument is not a PositionBitmap.
+        LimitExceededError: the record would exceed 2 GiB.
     """
     return iceberg.encode(bitmap)
 
@@ -63,15 +63,15 @@ def encode(bitmap: PositionBitmap) -> bytes:
 def decode(
     blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a record; magic, length and checksum are checked before meaning.
+    """Decodes a record; magic, length and checksum are checked before the content.
 
     Args:
         blob: any contiguous buffer that holds exactly one record, of either payload.
-        cardinality: number of positions in the descriptor; None when it is not known.
-        path, offset: where the record lies, for errors.
+        cardinality: number of positions in the descriptor; None if it is unknown.
+        path, offset: the place of the record, for errors.
 
     Raises:
-        CorruptDataError: the bytes are not a well-formed record, or hold another number of positions.
+        CorruptDataError: the bytes are not a well-formed record, or have another number of positions.
     """
     data = as_bytes(blob, "deletion vector")
     if data[4:8] != NATIVE_MAGIC:
@@ -81,10 +81,10 @@ def decode(
 
 
 def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
-    """`pathOrInlineDv` and `sizeInBytes` of a descriptor of storage type `i`.
+    """Returns `pathOrInlineDv` and `sizeInBytes` of a descriptor of storage type `i`.
 
     Raises:
-        InvalidInputError: no PositionBitmap.
+        InvalidInputError: the argument is not a PositionBitmap.
     """
     payload = iceberg.encode(bitmap)[4:-4]
     return z85_encode(payload + bytes(-len(payload) % 4)), len(payload)
@@ -93,16 +93,16 @@ def encode_inline(bitmap: PositionBitmap) -> tuple[str, int]:
 def decode_inline(
     text: str, size_in_bytes: int, *, cardinality: int | None = None, path: str | None = None
 ) -> PositionBitmap:
-    """The positions of a vector that is stored inline in the log.
+    """Decodes a vector that is stored inline in the log.
 
     Args:
         text: `pathOrInlineDv` of a descriptor of storage type `i`.
-        size_in_bytes: `sizeInBytes` of it: the payload without padding.
-        cardinality: number of positions in the descriptor; None when it is not known.
-        path: the log file of the descriptor, for errors. Offsets in errors count from the payload's start.
+        size_in_bytes: its `sizeInBytes`: the size of the payload without padding.
+        cardinality: number of positions in the descriptor; None if it is unknown.
+        path: the log file of the descriptor, for errors. Offsets in errors count from the start of the payload.
 
     Raises:
-        CorruptDataError: not Z85, of another size, or no well-formed payload.
+        CorruptDataError: the text is not Z85, has another size, or the payload is not well-formed.
     """
     padded = z85_decode(text, path=path)
     if not 0 <= len(padded) - size_in_bytes < 4:
@@ -130,10 +130,10 @@ def decode_inline(
 
 
 def z85_encode(data: bytes) -> str:
-    """ZeroMQ's base 85: five characters for each four bytes.
+    """Encodes bytes as Z85 (ZeroMQ's base 85): five characters for each four bytes.
 
     Raises:
-        InvalidInputError: the number of bytes is no multiple of four.
+        InvalidInputError: the number of bytes is not a multiple of four.
     """
     if len(data) % 4:
         raise InvalidInputError(f"Z85: expected a multiple of 4 bytes, found {len(data)}")
@@ -141,11 +141,11 @@ def z85_encode(data: bytes) -> str:
 
 
 def z85_decode(text: str, *, path: str | None = None) -> bytes:
-    """The bytes of a Z85 text.
+    """Decodes a Z85 text.
 
     Raises:
-        CorruptDataError: another character, a number of them that is no multiple of five, or five that are more than
-            four bytes.
+        CorruptDataError: an invalid character, a number of characters that is not a multiple of five, or a group of
+            five that exceeds four bytes.
     """
     if len(text) % 5:
         raise CorruptDataError(
@@ -166,7 +166,7 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
 
 
 def _native(data: bytes, start: int, stop: int, path: str | None, offset: int) -> PositionBitmap:
-    """The native payload after its magic: bitmaps with their lengths, one per key from 0 on."""
+    """Decodes the native payload after its magic: bitmaps with their lengths, one for each key from 0."""
     if stop - start < 4:
         raise CorruptDataError(
             "native payload",

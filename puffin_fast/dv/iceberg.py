@@ -22,15 +22,15 @@ FIELDS = (2147483645,)
 """The `fields` of the blob's metadata: the reserved field id of `_pos`."""
 MAGIC: bytes = frames.MAGIC
 FRAME_BYTES = 4 + len(MAGIC) + 4
-"""Bytes of a blob that are not the vector: length, magic, CRC-32."""
+"""Bytes of a blob in addition to the vector: length, magic, CRC-32."""
 
 
 def encode(bitmap: PositionBitmap) -> bytes:
-    """The blob of a set.
+    """Encodes a set as a blob.
 
     Raises:
-        InvalidInputError: no PositionBitmap.
-        LimitExceededError: a blob past 2 GiB.
+        InvalidInputError: the argument is not a PositionBitmap.
+        LimitExceededError: the blob would exceed 2 GiB.
     """
     if not isinstance(bitmap, PositionBitmap):
         raise InvalidInputError(f"deletion vector: expected a PositionBitmap, found {type(bitmap).__name__}")
@@ -40,15 +40,15 @@ def encode(bitmap: PositionBitmap) -> bytes:
 def decode(
     blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a blob; magic, length and checksum are checked before meaning, then every rule of the format.
+    """Decodes a blob; magic, length and checksum are checked first, then all rules of the format.
 
     Args:
         blob: any contiguous buffer that holds exactly one blob; `bytes` are read in place, others copied.
-        cardinality: number of positions in the metadata; None when it is not known.
-        path, offset: where the blob lies, for errors.
+        cardinality: number of positions in the metadata; None if it is unknown.
+        path, offset: the place of the blob, for errors.
 
     Raises:
-        CorruptDataError: the bytes are not a well-formed blob, or hold another number of positions.
+        CorruptDataError: the bytes are not a well-formed blob, or have another number of positions.
     """
     blob = as_bytes(blob, "deletion vector")
     bitmap = PositionBitmap.of_checked(frames.check(blob, path, offset))

@@ -1,9 +1,9 @@
-"""Lance's deletion files: one set of row offsets of a fragment, in one of two forms.
+"""Lance's deletion files: the set of deleted row offsets of a fragment, in one of two forms.
 
     .bin      32-bit portable Roaring; no magic, no length, no checksum
     .arrow    an Arrow IPC file with the column `row_id: uint32`, in any order; its body may be compressed
 
-`decode` takes either form: an Arrow file begins with `ARROW1`, which is no cookie of a bitmap.
+`decode` accepts both forms: an Arrow file begins with `ARROW1`, which is not a cookie of a bitmap.
 
 Source: Lance's format specification, "Deletion".
 """
@@ -28,9 +28,9 @@ __all__ = ["ARROW_MAGIC", "BITMAP_FROM", "COOKIES", "MAX_POSITION", "SCHEMA", "d
 
 ARROW_MAGIC = b"ARROW1"
 COOKIES = (b"\x3a\x30", b"\x3b\x30")
-"""How a 32-bit Roaring bitmap begins: without run containers, and with them."""
+"""The first bytes of a 32-bit Roaring bitmap: without run containers, and with them."""
 BITMAP_FROM = 5_000
-"""Deleted rows from which on Lance writes a bitmap."""
+"""Number of deleted rows from which Lance writes a bitmap."""
 _TAIL_BYTES = 10
 """The length of the footer and the magic, at the end of an Arrow file."""
 _CONTINUATION = 0xFFFFFFFF
@@ -40,14 +40,14 @@ SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 
 
 def encode(bitmap: PositionBitmap, *, form: str | None = None) -> bytes:
-    """The deletion file of a set.
+    """Encodes a set as a deletion file.
 
     Args:
         bitmap: the deleted row offsets.
-        form: ``"bin"`` or ``"arrow"``; by default the one that Lance chooses for that many rows.
+        form: ``"bin"`` or ``"arrow"``; by default the form that Lance uses for this number of rows.
 
     Raises:
-        InvalidInputError: no PositionBitmap, or no such form.
+        InvalidInputError: the argument is not a PositionBitmap, or the form is unknown.
         LimitExceededError: an offset above 2^32 - 1.
     """
     if form not in (None, "bin", "arrow"):
@@ -64,15 +64,15 @@ def encode(bitmap: PositionBitmap, *, form: str | None = None) -> bytes:
 def decode(
     blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a deletion file of either form.
+    """Decodes a deletion file of either form.
 
     Args:
         blob: any contiguous buffer that holds the whole file.
-        cardinality: `num_deleted_rows` of the manifest; None when it is not known.
-        path, offset: where the file lies, for errors.
+        cardinality: `num_deleted_rows` of the manifest; None if it is unknown.
+        path, offset: the place of the file, for errors.
 
     Raises:
-        CorruptDataError: the bytes are not a well-formed deletion file, or hold another number of rows.
+        CorruptDataError: the bytes are not a well-formed deletion file, or have another number of rows.
         LimitExceededError: an Arrow file decompresses to more bytes than `limits.most_inflated` allows.
     """
     data = as_bytes(blob, "deletion file")
@@ -119,7 +119,7 @@ def _arrow(data: bytes, path: str | None, offset: int) -> PositionBitmap:
 
 
 def _bytes_of_batches(data: memoryview) -> Iterator[int]:
-    """The bytes that each record batch of an Arrow file takes in memory; compressed buffers state theirs first.
+    """Yields the bytes that each record batch of an Arrow file takes in memory; compressed buffers declare them first.
 
     Source: Arrow's File.fbs (`Footer`, `Block`) and Message.fbs (`RecordBatch`), FlatBuffers' layout of tables.
     """
@@ -128,7 +128,7 @@ def _bytes_of_batches(data: memoryview) -> Iterator[int]:
         return int(struct.unpack_from(form, data, at)[0])
 
     def field(table: int, index: int) -> int:
-        """Where a field of a table is; 0 if it is absent."""
+        """Returns the offset of a field of a table; 0 if it is absent."""
         vtable = table - number("<i", table)
         at = 4 + 2 * index
         relative = number("<H", vtable + at) if at < number("<H", vtable) else 0
@@ -148,5 +148,5 @@ def _bytes_of_batches(data: memoryview) -> Iterator[int]:
         batch = follow(field(follow(start + prefix), _MESSAGE_HEADER))
         ranges = [(at, n) for at, n in structs("<qq", follow(field(batch, _BATCH_BUFFERS))) if n]
         compressed = field(batch, _BATCH_COMPRESSION)
-        # a buffer that is not compressed although its batch is states a size of -1
+        # an uncompressed buffer in a compressed batch declares a size of -1
         yield sum(max(n, number("<q", start + n_metadata + at)) if compressed else n for at, n in ranges)

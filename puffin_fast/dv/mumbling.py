@@ -1,4 +1,4 @@
-"""The Mumbling bitmap: small sets, meant to stand inline in metadata. A draft of Iceberg's; it may change.
+"""The Mumbling bitmap: small sets for inline storage in metadata. It is a draft of Iceberg and may change.
 
     bitmap     u8 version 1 | u24 LE cardinality | u16 LE n containers | descriptors | containers
     container  256 positions each: sparse (fewer than 32: their low bytes, ascending) or dense (32 bytes, the first
@@ -29,7 +29,7 @@ __all__ = ["MAX_CONTAINERS", "MAX_POSITION", "VERSION", "decode", "encode"]
 VERSION = 1
 MAX_CONTAINERS = 8_192
 POSITIONS = 256
-"""Positions of a container, and descriptors of a chunk."""
+"""Number of positions of a container, and of descriptors of a chunk."""
 MAX_POSITION = MAX_CONTAINERS * POSITIONS - 1
 
 _HEAD_BYTES, _CHUNK_HEAD_BYTES = 6, 3
@@ -38,10 +38,10 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 def encode(bitmap: PositionBitmap) -> bytes:
-    """The bytes of a set.
+    """Encodes a set as a bitmap.
 
     Raises:
-        InvalidInputError: no PositionBitmap.
+        InvalidInputError: the argument is not a PositionBitmap.
         LimitExceededError: a position above 2,097,151.
     """
     if not isinstance(bitmap, PositionBitmap):
@@ -71,15 +71,15 @@ def encode(bitmap: PositionBitmap) -> bytes:
 def decode(
     blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a bitmap; every rule of the draft is checked.
+    """Decodes a bitmap; all rules of the draft are checked.
 
     Args:
         blob: any contiguous buffer that holds exactly one bitmap.
-        cardinality: number of positions in the metadata; None when it is not known.
-        path, offset: where it lies, for errors.
+        cardinality: number of positions in the metadata; None if it is unknown.
+        path, offset: the place of the bitmap, for errors.
 
     Raises:
-        CorruptDataError: the bytes are not a well-formed bitmap, or hold another number of positions.
+        CorruptDataError: the bytes are not a well-formed bitmap, or have another number of positions.
     """
     reader = _Reader(np.frombuffer(as_bytes(blob, "mumbling bitmap"), np.uint8), path, offset)
     version, low, high, n = struct.unpack("<BHBH", reader.take(_HEAD_BYTES, "header").tobytes())
@@ -103,7 +103,7 @@ def decode(
 
 
 class _Reader:
-    """Reads bytes from the front, and raises errors with their offset."""
+    """Reads bytes in order, and raises errors with their offset."""
 
     def __init__(self, data: _Bytes, path: str | None, offset: int) -> None:
         self.data, self.at = data, 0
@@ -117,7 +117,7 @@ class _Reader:
         return self.data[self.at - n : self.at]
 
     def bits(self, count: int, width: int, what: str) -> _Bytes:
-        """`count` values of `width` bits."""
+        """Reads `count` values of `width` bits."""
         start = self.at
         flags = np.unpackbits(self.take((count * width + 7) // 8, what))
         if flags[count * width :].any():
@@ -152,7 +152,7 @@ def _pack(values: _Bytes) -> bytes:
 
 
 def _pack_chunk(values: _Bytes) -> bytes:
-    """A chunk in the narrowest form, the smaller `b1` where two are as small."""
+    """Encodes a chunk in the smallest form; of two equally small forms in the one with the smaller `b1`."""
     least = values.min()
     over = values - least
     widths = np.array([int(value).bit_length() for value in over])
@@ -172,7 +172,7 @@ def _pack_chunk(values: _Bytes) -> bytes:
 
 
 def _bits(values: _Bytes, width: int) -> bytes:
-    """The low `width` bits of each value, the most significant first."""
+    """Returns the low `width` bits of each value, the most significant first."""
     return np.packbits(values[:, None] >> np.arange(width - 1, -1, -1) & 1).tobytes() if width else b""
 
 

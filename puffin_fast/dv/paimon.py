@@ -1,10 +1,10 @@
-"""Paimon's deletion vectors: records of index files, of two versions, which one table may mix.
+"""Paimon's deletion vectors: records of index files, in two versions, which may occur in one table.
 
     V1     u32 BE length of (magic + bitmap) | 5E 43 F2 D0 | 32-bit Roaring | u32 BE CRC-32(magic + bitmap)
     V2     an Iceberg blob, byte for byte (table option `deletion-vectors.bitmap64`)
     file   u8 version 1 | records
 
-In the index manifest a record's length is that of magic and bitmap for V1, of the whole record for V2.
+In the index manifest, the length of a record is that of magic and bitmap for V1, and of the whole record for V2.
 
 Source: Paimon's specification, "Deletion Vectors Index", and its Java classes.
 """
@@ -35,20 +35,20 @@ __all__ = [
 MAGIC_V1 = bytes.fromhex("5e43f2d0")
 MAGIC_V2 = iceberg.MAGIC
 FRAME_BYTES = 8
-"""Length and checksum: what a record has beside magic and bitmap."""
+"""Bytes of length and checksum, which a record has in addition to magic and bitmap."""
 MAX_POSITION_V1 = (1 << 31) - 1
-"""The largest position that Paimon puts into a V1 vector."""
+"""The largest position that Paimon writes to a V1 vector."""
 
 
 def encode(bitmap: PositionBitmap, *, version: int = 2) -> bytes:
-    """The record of a set.
+    """Encodes a set as a record.
 
     Args:
         bitmap: the deleted positions.
         version: 2, or 1 for tables without `deletion-vectors.bitmap64`.
 
     Raises:
-        InvalidInputError: no PositionBitmap, or no such version.
+        InvalidInputError: the argument is not a PositionBitmap, or the version is not 1 or 2.
         LimitExceededError: a position above 2^31 - 1 in V1, or a record past 2 GiB.
     """
     if version == 2:
@@ -61,15 +61,15 @@ def encode(bitmap: PositionBitmap, *, version: int = 2) -> bytes:
 def decode(
     blob: Any, *, cardinality: int | None = None, path: str | None = None, offset: int = 0
 ) -> PositionBitmap:
-    """The set of a record of either version.
+    """Decodes a record of either version.
 
     Args:
         blob: any contiguous buffer that holds exactly one record.
-        cardinality: number of positions in the index manifest; None when it is not known.
-        path, offset: where the record lies, for errors.
+        cardinality: number of positions in the index manifest; None if it is unknown.
+        path, offset: the place of the record, for errors.
 
     Raises:
-        CorruptDataError: the bytes are not a well-formed record, or hold another number of positions.
+        CorruptDataError: the bytes are not a well-formed record, or have another number of positions.
     """
     data = as_bytes(blob, "deletion vector")
     if data[4:8] != MAGIC_V1:
@@ -80,10 +80,10 @@ def decode(
 
 
 def version_of(blob: bytes) -> int:
-    """1 or 2, by the magic of a record or of its first 8 bytes.
+    """Returns the version of a record (1 or 2) by its magic; the first 8 bytes are enough.
 
     Raises:
-        CorruptDataError: another magic.
+        CorruptDataError: the magic is another one.
     """
     magic = bytes(blob[4:8])
     if magic not in (MAGIC_V1, MAGIC_V2):

@@ -1,4 +1,4 @@
-"""Confidence bounds of what theta sketches estimate: counts and shares.
+"""Confidence bounds of the estimates of theta sketches: counts and shares.
 
 Each distinct value is retained with probability theta, so of n distinct values Binomial(n, theta) are retained.
 """
@@ -10,14 +10,15 @@ import math
 __all__ = ["count_bounds", "fraction_bounds"]
 
 _EXACT_MAX = 120
-"""Up to here the binomial distribution is summed; above, the normal distribution is close enough."""
+"""Number of retained values up to which the binomial distribution is summed; above, the normal distribution is used."""
 
 
 def count_bounds(retained: int, theta: float, n_std_dev: int) -> tuple[float, float]:
-    """Bounds of the number of values of which `retained` were retained with probability theta each.
+    """Returns bounds of the number of values, of which `retained` were retained with probability theta each.
 
-    The lower bound is the smallest number for which retaining so many is plausible, the upper one the largest for which
-    retaining so few is. Plausible: not rarer than the tail of a normal distribution beyond n_std_dev.
+    The lower bound is the smallest number for which it is plausible that `retained` or more values are retained; the
+    upper bound is the largest number for which it is plausible that `retained` or fewer are. Plausible means: at least
+    as probable as the tail of a normal distribution beyond n_std_dev.
     """
     if theta >= 1.0:
         return float(retained), float(retained)
@@ -35,13 +36,13 @@ def count_bounds(retained: int, theta: float, n_std_dev: int) -> tuple[float, fl
 
 
 def _score_root(estimate: float, deviations: float, theta: float) -> float:
-    """The n that solves n = estimate + deviations * sqrt(n * (1 - theta) / theta)."""
+    """Returns the n that solves n = estimate + deviations * sqrt(n * (1 - theta) / theta)."""
     half = 0.5 * deviations * math.sqrt((1.0 - theta) / theta)
     return estimate + 2 * half * half + 2 * half * math.sqrt(half * half + estimate)
 
 
 def _largest(retained: int, theta: float, probability: float) -> int:
-    """The largest n for which P(Binomial(n, theta) <= retained) is at least so probable."""
+    """Returns the largest n for which P(Binomial(n, theta) <= retained) is at least `probability`."""
     low, high = retained, max(2 * retained, 1)  # n = retained: the probability is 1
     while _at_most(retained, high, theta) >= probability:
         low, high = high, 2 * high
@@ -52,7 +53,8 @@ def _largest(retained: int, theta: float, probability: float) -> int:
 
 
 def _at_most(retained: int, n: int, theta: float) -> float:
-    """P(Binomial(n, theta) <= retained), summed in logarithms, for terms may be below the smallest float."""
+    """Returns P(Binomial(n, theta) <= retained). Terms are added as logarithms, because they may be below the smallest
+    float."""
     term, odds = n * math.log1p(-theta), math.log(theta) - math.log1p(-theta)
     total = math.exp(term)
     for j in range(min(retained, n)):
@@ -62,9 +64,10 @@ def _at_most(retained: int, n: int, theta: float) -> float:
 
 
 def fraction_bounds(some: int, n: int, theta: float, n_std_dev: int) -> tuple[float, float]:
-    """Bounds of the share of which `some` of n retained values are evidence (Wilson's interval).
+    """Returns bounds of a share that is estimated from `some` of n retained values (Wilson's interval).
 
-    The n are a sample without replacement of about n / theta values, which narrows the interval by sqrt(1 - theta).
+    The n values are a sample without replacement of about n / theta values, which narrows the interval by sqrt(1 -
+    theta).
     """
     deviations = n_std_dev * math.sqrt(max(0.0, 1.0 - theta))
     share, square = some / n, deviations * deviations / n

@@ -37,7 +37,7 @@ _COUNT = struct.Struct("<if")
 _FAMILIES = {1: "Alpha", 2: "QuickSelect", 4: "Union", 5: "Intersection", 6: "A-not-B"}
 
 _MOST_COMPRESSED = 1 << 24
-"""Hashes of a compressed sketch: one bit each may be enough for them, and 8 bytes each are allocated."""
+"""Maximum number of hashes of a compressed sketch: a hash may take one bit there, and takes 8 bytes in memory."""
 
 _DECOMPRESSED_TOGETHER = 1 << 14
 
@@ -45,7 +45,7 @@ Corrupt = Callable[[str, int, object, object], CorruptDataError]
 
 
 def encode(theta: int, hashes: bytes) -> bytes:
-    """The compact ordered form, as Java writes it."""
+    """Encodes the compact ordered form, as Java writes it."""
     count, seed, flags = len(hashes) // WORD, _SEED_HASH, _FLAGS
     long_preamble = theta < THETA_MAX
     if not long_preamble and count < 2:
@@ -64,13 +64,14 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
 
     Args:
         data: the whole sketch.
-        path: its name in errors.
+        path: the name of the sketch in errors.
 
     Returns:
-        The bytes of serial version 3 (`data` itself unless it is compressed), theta, where the hashes begin, how many.
+        The bytes of serial version 3 (`data` itself unless it is compressed), theta, the offset of the hashes, and
+        their number.
 
     Raises:
-        CorruptDataError: bytes that are not a well-formed sketch.
+        CorruptDataError: the bytes are not a well-formed sketch.
         UnsupportedError: another family, version or seed, or hashes that are not ordered.
         LimitExceededError: a compressed sketch with more than 2^24 hashes.
     """
@@ -133,7 +134,7 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
 
 
 def _decompress(data: bytes, longs: int, corrupt: Corrupt) -> bytes:
-    """Serial version 4 as version 3; that the hashes ascend is checked there."""
+    """Converts serial version 4 to version 3; the caller checks that the hashes ascend."""
     bits, count_bytes = data[3], data[4]
     if longs not in (1, 2):
         raise corrupt("preamble longs of a compressed sketch", 0, "1 or 2", longs)
@@ -151,7 +152,9 @@ def _decompress(data: bytes, longs: int, corrupt: Corrupt) -> bytes:
     if count > _MOST_COMPRESSED:
         raise LimitExceededError(f"theta sketch: {count} compressed hashes, the limit is {_MOST_COMPRESSED}")
     deltas = np.empty(count, np.uint64)
-    for first in range(0, count, _DECOMPRESSED_TOGETHER):  # a multiple of 8: a part begins with a byte
+    for first in range(
+        0, count, _DECOMPRESSED_TOGETHER
+    ):  # a multiple of 8, so that each part begins at a byte
         n = min(_DECOMPRESSED_TOGETHER, count - first)
         packed = np.frombuffer(data, np.uint8, (n * bits + 7) // 8, start + first * bits // 8)
         words = np.zeros((n, 64), np.uint8)

@@ -1,4 +1,4 @@
-"""`ThetaSketch`: an immutable sketch of distinct values, held as its compact serialised bytes.
+"""`ThetaSketch`: an immutable sketch of distinct values, stored as its compact serialised bytes.
 
 Sketches made here have the canonical form: the k = 4096 smallest distinct hashes, and as theta the (k + 1)th. It does
 not depend on order, chunks or threads, and the union of the parts' sketches is the sketch of the whole.
@@ -24,7 +24,7 @@ __all__ = ["BLOB_TYPE", "Interval", "ThetaSketch", "ThetaSketchBuilder"]
 
 
 BLOB_TYPE = "apache-datasketches-theta-v1"
-"""Of Puffin blobs that are theta sketches (Puffin specification)."""
+"""The type of Puffin blobs that are theta sketches (Puffin specification)."""
 
 
 class Interval(NamedTuple):
@@ -36,7 +36,8 @@ class Interval(NamedTuple):
 
 
 class ThetaSketch:
-    """An immutable sketch of a set of values: how many are distinct, and of unions, intersections and differences.
+    """An immutable sketch of a set of values, which estimates the numbers of values in sets, unions, intersections and
+    differences.
 
     Up to 4096 distinct values the count is exact. Above, its relative standard error is 1.56%. Sketches can be
     combined when their values were hashed as the same Iceberg type.
@@ -69,15 +70,15 @@ class ThetaSketch:
 
     @classmethod
     def from_arrow(cls, array: Any, iceberg_type: Any = None) -> ThetaSketch:
-        """The sketch of a column's values; nulls, empty strings and empty binaries are not counted.
+        """Makes the sketch of a column's values; nulls, empty strings and empty binaries are not counted.
 
         Args:
             array: an Arrow array or chunked array, an object with the Arrow C interface, or a sequence.
             iceberg_type: a primitive Iceberg type, as PyIceberg's object or its text ("long", "decimal(12, 2)").
-                It decides which bytes are hashed; without it, it follows from the Arrow type.
+                It determines which bytes are hashed; by default it follows from the Arrow type.
 
         Raises:
-            InvalidInputError: a type that has no sketch, or values that the Iceberg type does not hold.
+            InvalidInputError: the type has no sketch, or values do not fit the Iceberg type.
         """
         builder = ThetaSketchBuilder(iceberg_type)
         builder.update(array)
@@ -85,16 +86,16 @@ class ThetaSketch:
 
     @classmethod
     def from_bytes(cls, data: Any, *, path: str | None = None) -> ThetaSketch:
-        """A sketch from its serialised compact form; every field is checked, and the bytes stay as they are.
+        """Makes a sketch of its serialised compact form; all fields are checked, and the bytes are not changed.
 
         Compressed sketches (serial version 4, as Spark's ``theta_sketch_agg`` writes) are decompressed.
 
         Args:
             data: a buffer of bytes.
-            path: its name in errors.
+            path: the name of the sketch in errors.
 
         Raises:
-            CorruptDataError: bytes that are not a well-formed sketch.
+            CorruptDataError: the bytes are not a well-formed sketch.
             UnsupportedError: another family, version or seed, or hashes that are not ordered.
         """
         self = cls.__new__(cls)
@@ -103,26 +104,26 @@ class ThetaSketch:
 
     @classmethod
     def union(cls, sketches: Iterable[ThetaSketch]) -> ThetaSketch:
-        """The sketch of all values of any number of sketches, with at most 4096 hashes."""
+        """Unites any number of sketches; the result has at most 4096 hashes."""
         builder = ThetaSketchBuilder()
         for sketch in sketches:
             builder.merge(sketch)
         return builder.sketch()
 
     def to_bytes(self) -> bytes:
-        """The serialised compact form."""
+        """Returns the serialised compact form."""
         return self._data
 
-    # ---- what it says -------------------------------------------------------------------------------------
+    # ---- estimates ----------------------------------------------------------------------------------------
 
     @property
     def theta(self) -> float:
-        """The share of all hashes that the sketch retains; 1.0 when it is exact."""
+        """The share of all hashes that the sketch retains; 1.0 if it is exact."""
         return self._theta / THETA_MAX
 
     @property
     def is_estimate(self) -> bool:
-        """Whether values were left out, so that counts are estimates."""
+        """Whether hashes were discarded, so that counts are estimates."""
         return self._theta < THETA_MAX
 
     @property
@@ -131,7 +132,7 @@ class ThetaSketch:
         return self._count * (float(THETA_MAX) / self._theta)
 
     def bounds(self, n_std_dev: int = 2) -> Interval:
-        """The estimate between bounds that hold with 68%, 95.4% or 99.7% (1, 2 or 3 standard deviations).
+        """Returns the estimate and its bounds with a confidence of 68%, 95.4% or 99.7% (1, 2 or 3 standard deviations).
 
         Raises:
             InvalidInputError: n_std_dev is not 1, 2 or 3.
@@ -141,7 +142,7 @@ class ThetaSketch:
         return Interval(lower, self.estimate, upper)
 
     def jaccard(self, other: ThetaSketch, n_std_dev: int = 2) -> Interval:
-        """The share of the union's values that both sets have, between its bounds; 1.0 for two empty sets."""
+        """Returns the share of the union's values that are in both sets, and its bounds; 1.0 for two empty sets."""
         _check_deviations(n_std_dev)
         theta = min(self._theta, other._theta)
         both = len(np.intersect1d(self._below(theta), other._below(theta), assume_unique=True))
@@ -182,7 +183,7 @@ class ThetaSketch:
         return hashes[: int(np.searchsorted(hashes, np.uint64(theta)))]
 
     def __bool__(self) -> bool:
-        """Whether any value was seen."""
+        """Returns whether the sketch has any value."""
         return self._count > 0 or self.is_estimate
 
     def __eq__(self, other: object) -> bool:
@@ -201,7 +202,8 @@ class ThetaSketch:
 
 
 class ThetaSketchBuilder:
-    """Makes one sketch of many arrays and sketches; not for several threads at once (make one for each, and unite).
+    """Makes one sketch of many arrays and sketches. Not safe to use from several threads: use one builder per thread,
+    and unite the sketches.
 
     Args:
         iceberg_type: as in `ThetaSketch.from_arrow`.
@@ -227,7 +229,7 @@ class ThetaSketchBuilder:
         self._accumulator.add_hashes(sketch._data[:end], sketch._start, sketch._theta)
 
     def sketch(self) -> ThetaSketch:
-        """The sketch of everything that was added up to now."""
+        """Returns the sketch of all values that were added."""
         return ThetaSketch._of(*self._accumulator.result())
 
 

@@ -1,4 +1,4 @@
-"""Which bytes of an Arrow column are hashed: the Iceberg specification's single-value serialisation.
+"""Hashes the values of Arrow columns in the Iceberg specification's single-value serialisation.
 
 boolean 1 byte; int, date 4 bytes little-endian; long, time, timestamps 8; float 4 and double 8 (raw bits, so NaNs of
 different bits and -0.0 and 0.0 are different values); string UTF-8; binary, fixed, uuid their bytes; decimal the
@@ -43,15 +43,15 @@ def _is_fixed(kind: pa.DataType) -> bool:
 
 
 def _is_instant(kind: pa.DataType) -> bool:
-    return bool(_types.is_timestamp(kind) or _types.is_date(kind))  # a date may be promoted
+    return bool(_types.is_timestamp(kind) or _types.is_date(kind))  # a date column may have been promoted
 
 
 @dataclass(frozen=True)
 class SketchedType:
-    """An Iceberg type, and what of its values is hashed.
+    """An Iceberg type, and the form of its values that is hashed.
 
     Attributes:
-        name: the Iceberg type's text.
+        name: the Iceberg type as text.
         arrow: the Arrow type whose buffers are hashed; other types are cast to it.
         width: bytes of a value in a buffer of words; 0 for byte strings and booleans.
         accepts: whether values of an Arrow type may be cast.
@@ -98,13 +98,13 @@ _NAMES: tuple[tuple[str, Test], ...] = (
 
 
 def sketched_type(iceberg_type: Any) -> SketchedType:
-    """What of the values of a primitive Iceberg type is hashed.
+    """Returns the form in which values of a primitive Iceberg type are hashed.
 
     Args:
         iceberg_type: the type as PyIceberg's object, or its text.
 
     Raises:
-        InvalidInputError: a type without a single-value serialisation.
+        InvalidInputError: the type has no single-value serialisation.
     """
     name = str(iceberg_type)
     if name in _PRIMITIVES:
@@ -118,7 +118,7 @@ def sketched_type(iceberg_type: Any) -> SketchedType:
 
 
 def _name_of(kind: pa.DataType) -> str:
-    """The Iceberg type that an Arrow type is written as.
+    """Returns the Iceberg type that an Arrow type is written as.
 
     Raises:
         InvalidInputError: there is none.
@@ -150,13 +150,13 @@ def feed(accumulator: kernel.Accumulator, values: Any, kind: SketchedType | None
     Args:
         accumulator: takes the hashes.
         values: an Arrow array or chunked array, an object with the Arrow C interface, or a sequence.
-        kind: what is hashed; None to take it from the Arrow type.
+        kind: the form that is hashed; with None, it follows from the Arrow type.
 
     Returns:
-        What was hashed; None when the column has no type and only nulls.
+        The form that was hashed; None if the column has no type and only nulls.
 
     Raises:
-        InvalidInputError: values that `kind` does not stand for, or dictionary indices outside of the dictionary.
+        InvalidInputError: values do not fit `kind`, or dictionary indices are outside of the dictionary.
     """
     column = _column(values)
     if _types.is_null(column.type):
@@ -210,7 +210,7 @@ def _feed_chunk(accumulator: kernel.Accumulator, array: pa.Array, kind: Sketched
 
 
 def _cast(array: pa.Array, kind: SketchedType) -> pa.Array:
-    """The array with buffers that the kernel reads; most arrays have them as they are."""
+    """Returns the array with buffers that the kernel can read; most arrays have such buffers."""
     here, wanted = array.type, kind.arrow
     if not kind.accepts(here):
         raise InvalidInputError(
@@ -235,7 +235,7 @@ def _cast(array: pa.Array, kind: SketchedType) -> pa.Array:
 
 
 def _with_offsets(array: pa.Array) -> pa.Array:
-    """Values of one length as binary ones, over the same data."""
+    """Converts values of a fixed length to binary values over the same data."""
     validity, data = array.buffers()
     ends = np.arange(array.offset + len(array) + 1, dtype=np.int64) * array.type.byte_width
     buffers = [validity, pa.py_buffer(ends), data]
@@ -243,7 +243,7 @@ def _with_offsets(array: pa.Array) -> pa.Array:
 
 
 def _used_entries(array: pa.DictionaryArray) -> pa.Array:
-    """The entries of the dictionary that an index points at."""
+    """Returns the entries of the dictionary that an index refers to."""
     indices, entries = array.indices, array.dictionary
     bits = indices.type.bit_width
     most = 1 << (bits - 1 if _types.is_signed_integer(indices.type) else bits)
@@ -258,7 +258,7 @@ def _used_entries(array: pa.DictionaryArray) -> pa.Array:
 
 
 def is_sketched(iceberg_type: Any) -> bool:
-    """Whether values of an Iceberg type can be hashed: all primitive types but those that version 3 added last."""
+    """Returns whether values of an Iceberg type can be hashed: not for some primitive types of version 3."""
     try:
         sketched_type(iceberg_type)
     except InvalidInputError:

@@ -1,7 +1,7 @@
 """Column functions: one vector or list of positions per row, one vector or theta sketch per group.
 
-Each is Arrow's batch function of `puffin_fast.arrow` behind an `arrow_udf` (PySpark 4.1 and later) or a
-`pandas_udf`. A null argument gives a null, as in SQL; inside of a list a null is an error.
+Each applies a function of `puffin_fast.arrow` in an `arrow_udf` (PySpark 4.1 and later) or a `pandas_udf`. The result
+for a null is null, as in SQL; a null inside of a list is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BODIES = "puffin_fast.spark.worker.columns"
 
 
 def _by_arrow(via: Via) -> bool:
-    """Whether this PySpark makes an `arrow_udf` of it."""
+    """Returns whether to use an `arrow_udf`."""
     if via not in ("auto", "arrow", "pandas"):
         raise InvalidInputError(f"via: expected 'auto', 'arrow' or 'pandas', found {via!r}")
     has = pyspark_version() >= ARROW_UDF
@@ -46,11 +46,11 @@ def _by_arrow(via: Via) -> bool:
 
 
 def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, Any]:
-    """A body of `_columns`, the type of its columns, and the maker of its kind of UDF."""
+    """Returns a function of `worker.columns`, the type of its columns, and the function that makes such UDFs."""
     by_arrow = _by_arrow(via)
     from pyspark.sql import functions
 
-    makers: Any = functions  # PySpark's stubs leave both makers out
+    makers: Any = functions  # PySpark's stubs do not have these functions
     if by_arrow:
         import pyarrow as pa
 
@@ -61,7 +61,7 @@ def _way(name: str, via: Via) -> tuple[Callable[[], Callable[..., Any]], type, A
 
 
 def _annotated(function: Callable[..., Any], kind: type, arity: int, returns: type) -> Callable[..., Any]:
-    """Spark tells a scalar from an aggregate by type hints, which must be real objects, not names."""
+    """Adds the type hints by which Spark recognises scalar and aggregate functions; they must be objects, not names."""
     names = ("first", "second")[:arity]
     function.__annotations__ = dict.fromkeys(names, kind) | {"return": returns}
     return function
@@ -83,11 +83,11 @@ def _scalar(name: str, returns: str, arity: int, via: Via) -> Callable[..., Colu
 
 
 def encode(positions: Column | str, *, via: Via = "auto") -> Column:
-    """Lists of positions to vectors.
+    """Encodes lists of positions as vectors.
 
     Args:
-        positions: array<bigint>, any order, repeats allowed.
-        via: ``arrow`` for an `arrow_udf`, ``pandas`` for a `pandas_udf`, ``auto`` for the first that exists.
+        positions: array<bigint>, in any order, may have duplicates.
+        via: ``arrow`` for an `arrow_udf`, ``pandas`` for a `pandas_udf`, ``auto`` for the first that PySpark has.
 
     Returns:
         binary: ``deletion-vector-v1`` blobs.
@@ -100,28 +100,28 @@ def encode(positions: Column | str, *, via: Via = "auto") -> Column:
 
 
 def decode(blob: Column | str, *, via: Via = "auto") -> Column:
-    """Vectors to ascending lists of positions, array<bigint>; arguments as for `encode`.
+    """Decodes vectors to ascending lists of positions, array<bigint>; arguments as for `encode`.
 
     Raises:
-        CorruptDataError: when it runs, a blob that is no vector.
+        CorruptDataError: when it runs, a blob is not a valid vector.
     """
     return _scalar("decode", "array<bigint>", 1, via)(blob)
 
 
 def cardinality(blob: Column | str, *, via: Via = "auto") -> Column:
-    """How many positions each vector holds, bigint; arguments as for `encode`.
+    """Returns the number of positions of each vector, bigint; arguments as for `encode`.
 
     Raises:
-        CorruptDataError: when it runs, a blob that is no vector.
+        CorruptDataError: when it runs, a blob is not a valid vector.
     """
     return _scalar("cardinality", "bigint", 1, via)(blob)
 
 
 def contains(blob: Column | str, pos: Column | str, *, via: Via = "auto") -> Column:
-    """Whether each row's position is in the same row's vector, boolean; arguments as for `encode`.
+    """Returns whether each row's position is in the row's vector, boolean; arguments as for `encode`.
 
     Raises:
-        CorruptDataError: when it runs, a blob that is no vector.
+        CorruptDataError: when it runs, a blob is not a valid vector.
     """
     function = _scalar("contains", "boolean", 2, via)
     if _by_arrow(via):
@@ -129,17 +129,18 @@ def contains(blob: Column | str, pos: Column | str, *, via: Via = "auto") -> Col
     from pyspark.sql import functions
 
     position = functions.col(pos) if isinstance(pos, str) else pos
-    filled = functions.coalesce(position, functions.lit(0))  # beside a null pandas makes floats of integers
+    # pandas converts a column of integers with a null to floats
+    filled = functions.coalesce(position, functions.lit(0))
     return functions.when(position.isNotNull(), function(blob, filled))
 
 
 def union(blob: Column | str, *, via: Via = "auto") -> Column:
-    """Aggregate: the union of a group's vectors, binary; nulls are left out. Arguments as for `encode`.
+    """Aggregate: unites the vectors of a group, binary; nulls are skipped. Arguments as for `encode`.
 
-    Spark gives a group to one call whole: for groups larger than memory take `union_vectors`.
+    Spark passes a whole group to one call: for groups larger than memory use `union_vectors`.
 
     Raises:
-        CorruptDataError: when it runs, a blob that is no vector.
+        CorruptDataError: when it runs, a blob is not a valid vector.
     """
     return _aggregate("union", via)(blob)
 
@@ -147,35 +148,35 @@ def union(blob: Column | str, *, via: Via = "auto") -> Column:
 def theta_sketch(values: Column | str, *, via: Via = "auto") -> Column:
     """Aggregate: the theta sketch of a group's distinct values, binary; nulls and empty strings are not counted.
 
-    Spark gives a group to one call whole: for whole columns take `theta_sketches`. Arguments as for `encode`; with
-    ``pandas``, values cross to Python one by one.
+    Spark passes a whole group to one call: for whole columns use `theta_sketches`. Arguments as for `encode`; with
+    ``pandas``, values are converted to Python one by one.
 
     Raises:
-        InvalidInputError: when it runs, values of a type without sketches.
+        InvalidInputError: when it runs, the type of the values has no sketches.
     """
     if _by_arrow(via):
         return _aggregate("theta_sketch", via)(values)
     from pyspark.sql import functions
 
     column = functions.col(values) if isinstance(values, str) else values
-    # beside a null pandas makes floats of integers
+    # pandas converts a column of integers with a null to floats
     return _aggregate("theta_sketch", via)(functions.when(column.isNotNull(), functions.array(column)))
 
 
 def theta_union(sketch: Column | str, *, via: Via = "auto") -> Column:
-    """Aggregate: the union of a group's theta sketches, binary; nulls are left out. Arguments as for `encode`.
+    """Aggregate: unites the theta sketches of a group, binary; nulls are skipped. Arguments as for `encode`.
 
     Raises:
-        CorruptDataError, UnsupportedError: when it runs, a value that is no sketch.
+        CorruptDataError, UnsupportedError: when it runs, a value is not a valid sketch.
     """
     return _aggregate("theta_union", via)(sketch)
 
 
 def theta_estimate(sketch: Column | str, *, via: Via = "auto") -> Column:
-    """How many distinct values each theta sketch saw, double; arguments as for `encode`.
+    """Returns the estimated number of distinct values of each theta sketch, double; arguments as for `encode`.
 
     Raises:
-        CorruptDataError, UnsupportedError: when it runs, a value that is no sketch.
+        CorruptDataError, UnsupportedError: when it runs, a value is not a valid sketch.
     """
     return _scalar("theta_estimate", "double", 1, via)(sketch)
 

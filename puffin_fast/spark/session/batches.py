@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LIMIT", "NO_LIMIT", "collected", "rows_per_batch", "uncounted"]
+__all__ = ["LIMIT", "NO_LIMIT", "collected", "rows_per_batch", "split_by_rows_only"]
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Spark's setting, 64 MB by default. To keep it, Spark adds up the sizes of all of a batch's buffers after each
@@ -28,7 +28,7 @@ def rows_per_batch(session: SparkSession) -> int:
 
 
 @contextmanager
-def uncounted(session: SparkSession) -> Iterator[None]:
+def split_by_rows_only(session: SparkSession) -> Iterator[None]:
     """Makes Spark split batches by rows only, during the block.
 
     Does nothing when the session sets the byte limit itself, or when it has no limit of rows: then bytes are the
@@ -47,6 +47,6 @@ def uncounted(session: SparkSession) -> Iterator[None]:
 
 
 def collected(df: DataFrame) -> pa.Table:
-    """Collects the rows of a DataFrame, within `uncounted` and `own_errors`."""
-    with own_errors(), uncounted(df.sparkSession):
+    """Collects the rows of a DataFrame, within `split_by_rows_only` and `own_errors`."""
+    with own_errors(), split_by_rows_only(df.sparkSession):
         return df.toArrow()

@@ -1,6 +1,6 @@
 """Conditions that Spark evaluates: a Column, or text, which is Spark's SQL.
 
-Text that means the same as Iceberg's filter is not left to Spark, so that data files are pruned by it.
+Text that means the same as a filter of Iceberg is not evaluated by Spark, so that it prunes data files.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _STAR = re.compile(r"[(,.]\s*\*|unresolvedstar", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 _READ_OTHERWISE = ('"', "\\", "''")
-"""Spark's settings decide what these mean in text."""
+"""The meaning of these in text depends on Spark's settings."""
 
 
 def sql_condition(row_filter: Any, schema: Schema) -> Column | None:
-    """A Column or text as Spark's condition; None for Iceberg's filters, and for text that means the same as one.
+    """Returns a Column or text as a condition of Spark; None for Iceberg's filters, and for text that means the same as
+    one.
 
     Args:
         row_filter: of any kind.
@@ -59,11 +60,11 @@ def sql_condition(row_filter: Any, schema: Schema) -> Column | None:
 def rows_where(
     read: Callable[[Sequence[str]], DataFrame], names: Sequence[str], condition: Column, row_filter: Any
 ) -> DataFrame:
-    """The rows for which a condition is true.
+    """Returns the rows for which a condition is true.
 
     Args:
-        read: reads columns of the table; those whose names stand in the condition's text, or all where those
-            alone do not explain it.
+        read: reads columns of the table: those whose names are in the text of the condition, or all columns if Spark
+            cannot resolve the condition with them.
         names: of all columns.
         condition: what to evaluate.
         row_filter: what it was made from.
@@ -78,7 +79,7 @@ def rows_where(
     if named != names and not _STAR.search(text):
         try:
             return _where(read(named), condition)
-        except AnalysisException:  # a name in it is of no column, or stands there in another form
+        except AnalysisException:  # a name in the condition is not a column, or is written in another form
             pass
     with sql_errors(text):
         return _where(read(names), condition)
@@ -92,7 +93,7 @@ def _where(rows: DataFrame, condition: Column) -> DataFrame:
 
 @contextmanager
 def sql_errors(row_filter: Any) -> Iterator[None]:
-    """Names the condition that Spark refuses: when it is made, or when it runs.
+    """Raises errors that name the condition if Spark refuses it, when it is made or when it runs.
 
     Raises:
         InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.
@@ -101,14 +102,14 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
 
     try:
         yield
-    except AnalysisException as error:  # what does not parse is one, too
+    except AnalysisException as error:  # a parse error is one, too
         raise InvalidInputError(
             f"filter {row_filter}: text is Spark's SQL here, a PyIceberg expression is Iceberg's: {error}"
         ) from error
 
 
 def _means_the_same(text: str, schema: Schema) -> bool:
-    """Whether Spark's SQL and the filters of docs/filters.md read a text alike, under all of Spark's settings."""
+    """Returns whether a text has the same meaning in Spark SQL, with all settings, as in docs/filters.md."""
     if any(part in text for part in _READ_OTHERWISE):
         return False
     try:
@@ -157,7 +158,8 @@ class _MeansTheSame(BooleanExpressionVisitor[bool]):
 
 
 def _compares_alike(literal: Literal[Any], kind: IcebergType) -> bool:
-    """Not floats (NaN), decimals (rounding), timestamps (time zones), and literals that Spark would cast."""
+    """Returns whether a comparison has the same meaning. It has not for floats (NaN), decimals (rounding), timestamps
+    (time zones), and literals that Spark would cast."""
     value = literal.value
     if isinstance(kind, IntegerType | LongType):
         return isinstance(literal, LongLiteral) and LongType.min <= value <= LongType.max

@@ -56,11 +56,11 @@ def delete(
     One task searches a data file and writes its deletion vector, so nothing is shuffled. A task holds a batch of
     the filter's columns and the deletion vector of one data file.
 
-    Text is Spark's SQL, with functions, arithmetic and subqueries, under the session's settings: names in any
-    case, and NaN larger than every number. A Column is Spark's, too. They see the columns as `scan` gives them;
-    the live rows of every data file pass them, and what is found is deleted as by `delete_positions`. Simple
-    text (columns of integers, strings, dates or booleans compared with literals of their type) means the same
-    in Iceberg, and prunes data files. A PyIceberg expression always prunes, and compares NaN as docs/filters.md says.
+    Text is Spark SQL with the settings of the session: it may have functions, arithmetic and subqueries, the case of
+    names is ignored, and NaN is larger than every number. Text and Columns are evaluated by Spark on the live rows of
+    all data files, with the columns of `scan`; the matching rows are deleted as by `delete_positions`. Simple text
+    (columns of integers, strings, dates or booleans compared with literals of their type) means the same in Iceberg,
+    and prunes data files. A PyIceberg expression always prunes data files, and compares NaN as in docs/filters.md.
 
     Args:
         spark: the session, or a DataFrame of it.

@@ -24,7 +24,7 @@ __all__ = ["AnyDeleteJob", "IcebergDelete", "start"]
 
 
 class IcebergDelete(DeleteJob):
-    """A delete from an Iceberg table in progress, with what executors need."""
+    """A delete from an Iceberg table in progress, with the data for executors."""
 
     @property
     def metadata(self) -> TableMetadata:
@@ -33,7 +33,7 @@ class IcebergDelete(DeleteJob):
 
     @property
     def name(self) -> str:
-        """What messages call the table."""
+        """The name of the table in messages."""
         return ".".join(self.table.name())
 
     def schema(self) -> Schema:
@@ -45,11 +45,11 @@ class IcebergDelete(DeleteJob):
         return scan(session, self.table, selected_fields=fields, branch=self.request.branch)
 
     def is_done(self) -> bool:
-        """Whether the branch's history holds the job."""
+        """Whether the branch's history has the job id."""
         return repeated(self.table.metadata, self.request) is not None
 
     def part(self, *, dry_run: bool) -> Job:
-        """One run of the job."""
+        """Returns one run of the job."""
         return Job(self.table, self.request.job_id, dry_run=dry_run)
 
     def tasks(self, base: Snapshot | None) -> Sequence[FileTask]:

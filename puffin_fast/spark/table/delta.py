@@ -1,4 +1,5 @@
-"""Delta tables for jobs on tables: what the Iceberg ones get of `DeleteJob` and `Job`, with one commit in Delta's log.
+"""Deletes from Delta tables on executors: the counterparts of Iceberg's `DeleteJob` and `Job`, with one commit in
+Delta's log.
 
 Executors write files of records into a folder of the run, which is the prefix of their names in the log:
 ``<table>/<run>/deletion_vector_<uuid>.bin``.
@@ -28,7 +29,7 @@ from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
 from puffin_fast.spark.dataframe.job_files import run_name
-from puffin_fast.spark.table.job import MAIN, Job, forgetful
+from puffin_fast.spark.table.job import MAIN, Job, without_history
 from puffin_fast.spark.table.scan import refuse, scan
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.tasks import Target, pack
@@ -73,16 +74,16 @@ class DeltaDelete:
 
     @property
     def metadata(self) -> TableMetadata:
-        """What the data-file reader asks for."""
+        """The metadata of the table in the form that the data-file reader needs."""
         return self.base.metadata
 
     @property
     def name(self) -> str:
-        """What messages call the table."""
+        """The name of the table in messages."""
         return self.storage.root
 
     def schema(self) -> Schema:
-        """The columns as PyIceberg has them."""
+        """The columns as a PyIceberg schema."""
         return self.base.schema.schema
 
     def scan(self, session: SparkSession, fields: Sequence[str]) -> DataFrame:
@@ -90,11 +91,11 @@ class DeltaDelete:
         return scan(session, self.base.snapshot, selected_fields=fields)
 
     def is_done(self) -> bool:
-        """Whether the log holds the job."""
+        """Whether the log has the job id."""
         return self._job.is_done(self.base.snapshot.transactions, self.storage.root)
 
     def part(self, *, dry_run: bool) -> DeltaJob:
-        """One run of the job."""
+        """Returns one run of the job."""
         return DeltaJob(self, dry_run=dry_run)
 
     def tasks(self, base: object) -> list[FileTask]:
@@ -103,7 +104,7 @@ class DeltaDelete:
         return list(self._plan.tasks)
 
     def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
-        """Says that rows which others add meanwhile are looked at."""
+        """Returns a filter that selects all data files, so that rows of concurrent commits are searched."""
         return lambda entry: True
 
     def run(
@@ -186,7 +187,7 @@ class DeltaJob(Job):
         return pack(
             Target(
                 base.snapshot.storage,
-                forgetful(base.metadata),
+                without_history(base.metadata),
                 self.place,
                 by_name=base.schema.by_name,
                 cast=widened,

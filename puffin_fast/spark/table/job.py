@@ -49,7 +49,7 @@ __all__ = [
     "Job",
     "bins_of",
     "checked_id",
-    "forgetful",
+    "without_history",
     "share_bytes",
     "shares_of",
     "spread",
@@ -118,7 +118,7 @@ class Job:
 
     def target(self) -> bytes:
         """The packed `Target` for executors."""
-        return pack(Target(self.table.io, forgetful(self.table.metadata), self.place))
+        return pack(Target(self.table.io, without_history(self.table.metadata), self.place))
 
     def listing(self) -> Any:
         """The filesystem that lists the folder of its files."""
@@ -154,7 +154,7 @@ class Job:
         return replace(written, rows_dangling=self.dangling)
 
 
-def forgetful(metadata: TableMetadata) -> TableMetadata:
+def without_history(metadata: TableMetadata) -> TableMetadata:
     """The metadata of a table without its history, which executors do not need."""
     history: dict[str, Any] = {
         "snapshots": [],

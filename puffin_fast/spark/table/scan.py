@@ -20,7 +20,14 @@ from puffin_fast.iceberg.scan.scan import scan as scan_here
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
-from puffin_fast.spark.table.job import bins_of, forgetful, share_bytes, shares_of, spread, without_metrics
+from puffin_fast.spark.table.job import (
+    bins_of,
+    share_bytes,
+    shares_of,
+    spread,
+    without_history,
+    without_metrics,
+)
 from puffin_fast.spark.worker.column_types import spark_schema
 from puffin_fast.spark.worker.scan import ROW
 from puffin_fast.spark.worker.tasks import pack
@@ -140,8 +147,8 @@ def refuse(table: object, kind: str, **options: object) -> None:
 def _reader(found: Any, table: Any) -> Callable[..., FileReader]:
     """A factory of readers of a scan's data files, for executors."""
     if not isinstance(table, Snapshot):
-        return found.reader(forgetful(table.metadata))  # type: ignore[no-any-return]
+        return found.reader(without_history(table.metadata))  # type: ignore[no-any-return]
     base = DeltaTable.of(table)
-    metadata = forgetful(base.metadata)
+    metadata = without_history(base.metadata)
     options = {"by_name": base.schema.by_name, "cast": widened, "decode": codec.decode}
     return found.reader_of(table.storage, metadata, **options)  # type: ignore[no-any-return]

@@ -10,7 +10,14 @@ from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
-from puffin_fast.spark.table.job import bins_of, forgetful, share_bytes, shares_of, spread, without_metrics
+from puffin_fast.spark.table.job import (
+    bins_of,
+    share_bytes,
+    shares_of,
+    spread,
+    without_history,
+    without_metrics,
+)
 from puffin_fast.spark.worker.sketches import SKETCHES
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.theta import ThetaSketch
@@ -67,7 +74,7 @@ def collect_ndv(
     )
 
     def sketch(some: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
-        reader = selection.reader(some, forgetful(selection.table.metadata))
+        reader = selection.reader(some, without_history(selection.table.metadata))
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
         bins = bins_of(shares, share_bytes)
         partial = over_batches(_WORKER, "of_files", reader=pack(reader))

@@ -1,4 +1,4 @@
-"""What runs on executors."""
+"""The code that runs on executors."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Target:
         place: where to write.
         by_name: whether data files have names in place of field ids.
         cast: the conversion of primitive types to the table's.
-        decode: of the deletion vectors that the table has.
+        decode: the codec of the deletion vectors.
     """
 
     io: FileIO
@@ -92,7 +92,7 @@ class Target:
     decode: Decode = codec.decode
 
     def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
-        """What finds the rows of data files that match."""
+        """Returns the object that finds the matching rows of data files."""
         return Finder(
             self.io,
             self.metadata,
