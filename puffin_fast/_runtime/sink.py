@@ -119,9 +119,9 @@ class _LocalSink(Sink):
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                     raise
-                if os.path.lexists(str(self.path)):
-                    raise FileExistsError(errno.EEXIST, "exists", self.path) from error
-                os.rename(self._temporary, str(self.path))  # the filesystem has no hard links
+                # the filesystem has no hard links: of several writers, one creates the file, and then replaces it
+                os.close(os.open(str(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                os.replace(self._temporary, str(self.path))
             else:
                 os.unlink(self._temporary)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import uuid
 from pathlib import Path
@@ -41,7 +43,21 @@ def test_a_file_is_written_only_where_there_is_none(tmp_path: Path, memory: Any)
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
-def test_of_many_writers_at_once_one_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("links", [True, False])
+def test_of_many_writers_at_once_one_writes(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On filesystems with and without hard links."""
+    barrier = threading.Barrier(8)
+    link = os.link
+
+    def late(*paths: str) -> None:
+        barrier.wait(10)
+        if not links:
+            raise OSError(errno.EPERM, "no hard links")
+        link(*paths)
+
+    monkeypatch.setattr(os, "link", late)
     for round in range(10):
         won: list[bytes] = []
         path = tmp_path / str(round)
