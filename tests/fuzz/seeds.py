@@ -15,6 +15,7 @@ from puffin_fast import dv
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinWriter
 from tests import malformed_formats, oracle, oracle_formats, strategies
+from tests.fuzz import parquet_targets
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 600
@@ -131,6 +132,15 @@ def _snappy() -> Iterator[bytes]:
         yield b"\xd0\x01\x0cabcd" + element + tail
 
 
+def _parquet_footers() -> Iterator[bytes]:
+    yield from map(parquet_targets.footer_of, parquet_targets.files())
+
+
+def _parquet_pages() -> Iterator[bytes]:
+    for at, chunk in enumerate(parquet_targets.chunks()):
+        yield bytes([at]) + chunk.data
+
+
 SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
@@ -138,6 +148,8 @@ SEEDS = {
     "lance": _lance,
     "mumbling": _mumbling,
     "paimon": _paimon,
+    "parquet_footer": _parquet_footers,
+    "parquet_pages": _parquet_pages,
     "puffin": _files,
     "puffin_footer": _footers,
     "encode": _words,

@@ -18,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import errors, iceberg
+from puffin_fast.iceberg.datafile import parquet
 
 
 class Outcome(Enum):
@@ -35,7 +36,7 @@ TABLE_TARGETS: dict[str, Callable[[bytes], Outcome]] = {}
 """By name; the corpus has a folder for each."""
 
 VERSIONS = {
-    "3": ("manifest_list", "manifest", "delete_manifest", "data_file", "puffin_file"),
+    "3": ("manifest_list", "manifest", "delete_manifest", "data_file", "data_file_pages", "puffin_file"),
     "2": ("position_deletes", "position_delete_manifest"),
 }
 
@@ -68,6 +69,7 @@ def _table(version: str) -> dict[str, Path]:
         "manifest": manifests[0].manifest_path,
         "delete_manifest" if version == "3" else "position_delete_manifest": manifests[1].manifest_path,
         "data_file": entries[0].data_file.file_path,
+        "data_file_pages": entries[0].data_file.file_path,
         "puffin_file" if version == "3" else "position_deletes": entries[1].data_file.file_path,
     }
     return {name: Path(location.removeprefix("file://")) for name, location in locations.items()}
@@ -137,10 +139,20 @@ def own_file(target: str) -> bytes:
 def _target_of(name: str, version: str) -> Callable[[bytes], Outcome]:
     def read(data: bytes) -> Outcome:
         _truth(version)
-        with in_place(name, data):
+        with in_place(name, data), decoded_pages() if name == "data_file_pages" else contextlib.nullcontext():
             return _read(version)
 
     return read
+
+
+@contextlib.contextmanager
+def decoded_pages() -> Iterator[None]:
+    """Pages of small row groups are decoded by this package, as those of large ones are."""
+    before, parquet.MIN_CELLS = parquet.MIN_CELLS, 0
+    try:
+        yield
+    finally:
+        parquet.MIN_CELLS = before
 
 
 def metadata(data: bytes) -> Outcome:

@@ -19,6 +19,7 @@ from puffin_fast._kernels import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from tests import oracle, oracle_formats
+from tests.fuzz import parquet_targets
 
 TARGETS: dict[str, Callable[[bytes], None]] = {}
 """By name; the corpus has a folder for each."""
@@ -295,3 +296,7 @@ def snappy(data: bytes) -> None:
             )  # a literal of 4 GiB: PyArrow's length is 0 then
         else:
             assert bytes(found) == truth
+
+
+target(parquet_targets.parquet_footer)
+target(parquet_targets.parquet_pages)

@@ -1,0 +1,113 @@
+"""What is fuzzed of Parquet: the check of footers, and the decoder of pages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_fast import errors
+from puffin_fast._runtime import open_source
+
+MAGIC = b"PAR1"
+N_ROWS = 40
+
+
+class Chunk(NamedTuple):
+    """A column chunk of a well-formed file."""
+
+    layout: Any
+    metadata: pq.ColumnChunkMetaData
+    data: bytes
+
+
+def files() -> Iterator[bytes]:
+    """Files of one column each: every width, encoding and codec that the decoder has."""
+    numbers = range(N_ROWS)
+    columns: dict[str, tuple[list[Any], pa.DataType, dict[str, Any]]] = {
+        "plain": (list(numbers), pa.int64(), {"use_dictionary": False, "compression": "none"}),
+        "dictionary": ([n % 3 for n in numbers], pa.int32(), {"compression": "none"}),
+        "nulls": ([n if n % 4 else None for n in numbers], pa.float64(), {"use_dictionary": False}),
+        "text": (["abc"[: n % 4] for n in numbers], pa.string(), {"use_dictionary": False, "compression": "none"}),
+        "text of a dictionary": (["a", None, "bc", "a"] * (N_ROWS // 4), pa.string(), {"compression": "snappy"}),
+        "booleans": ([bool(n % 3) for n in numbers], pa.bool_(), {"compression": "zstd"}),
+        "version 2": ([n or None for n in numbers], pa.int32(), {"data_page_version": "2.0", "compression": "lz4"}),
+        "decimal": ([n if n % 5 else None for n in numbers], pa.decimal128(30, 2), {"compression": "none"}),
+        "pages": (list(numbers), pa.int32(), {"data_page_size": 32, "write_batch_size": 8, "use_dictionary": False}),
+    }  # fmt: skip
+    for values, kind, options in columns.values():
+        sink = io.BytesIO()
+        array = (
+            pa.array(values, pa.int64()).cast(kind) if pa.types.is_decimal(kind) else pa.array(values, kind)
+        )
+        pq.write_table(pa.table({"c": array}), sink, store_schema=False, **options)
+        yield sink.getvalue()
+
+
+def footer_of(file: bytes) -> bytes:
+    """The bytes of a file's footer, without its length and the magic."""
+    n_bytes = int.from_bytes(file[-8:-4], "little")
+    return file[-8 - n_bytes : -8]
+
+
+@cache
+def chunks() -> tuple[Chunk, ...]:
+    """The column chunks of `files`."""
+    from puffin_fast.iceberg.datafile.column_layout import layout_of
+    from puffin_fast.iceberg.datafile.plain_types import plain_type
+
+    found = []
+    for file in files():
+        parquet = pq.ParquetFile(pa.BufferReader(file))
+        metadata = parquet.metadata.row_group(0).column(0)
+        kind = plain_type(parquet.schema_arrow.field(0).type)
+        layout = layout_of(parquet.metadata.schema.column(0), metadata, kind)
+        assert layout is not None, metadata
+        start = metadata.data_page_offset
+        if metadata.has_dictionary_page and metadata.dictionary_page_offset is not None:
+            start = min(start, metadata.dictionary_page_offset)
+        found.append(Chunk(layout, metadata, file[start : start + metadata.total_compressed_size]))
+    return tuple(found)
+
+
+def parquet_footer(data: bytes) -> None:
+    """A footer inside a right frame: where the check finds nothing wrong, PyArrow makes objects of it."""
+    from puffin_fast.iceberg.datafile.footer_check import check_footer
+
+    file = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
+    source = pa.BufferReader(file)
+    try:
+        footer = pq.ParquetFile(source).metadata
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        return
+    try:
+        check_footer(footer, open_source(source), "f")
+    except (errors.CorruptDataError, errors.UnsupportedError):
+        return
+    for row_group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(row_group.column, range(row_group.num_columns)):
+            assert column.physical_type == footer.schema.column(0).physical_type or footer.num_columns > 1
+            _ = column.statistics, column.num_values, column.encodings
+
+
+def parquet_pages(data: bytes) -> None:
+    """The pages of a column chunk, whose kind the first byte chooses: rows are decoded or refused."""
+    from puffin_fast.iceberg.datafile.column_pages import ColumnPages
+    from puffin_fast.iceberg.datafile.page_codecs import PageError
+
+    if not data:
+        return
+    kind = chunks()[data[0] % len(chunks())]
+    for step in (N_ROWS, 7):
+        pages = ColumnPages(kind.layout, kind.metadata, pa.py_buffer(data[1:]), N_ROWS)
+        with contextlib.suppress(PageError):
+            for first in range(0, N_ROWS, step):
+                n_rows = min(step, N_ROWS - first)
+                found = pages.read(first, n_rows, None)
+                assert len(found) == n_rows
+                found.validate()
