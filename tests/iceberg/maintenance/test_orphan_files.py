@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast import PositionBitmap, iceberg
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
@@ -100,6 +101,25 @@ def test_no_spelling_of_the_data_path_removes_a_jobs_live_files(
     assert len(job_files(table, "nightly")) == 2
     assert [Path(local(path)).name for path in remove_job_files(table, "nightly")] == [orphan.name]
     assert live.exists()
+
+
+def test_no_file_is_removed_if_the_table_cannot_be_loaded(tmp_path: Path) -> None:
+    database = tmp_path / "c.db"
+    catalog = SqlCatalog("c", uri=f"sqlite:///{database}?timeout=0.05", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    run = "nightly-0123456789ab"
+    stray = Path(local(table.location())) / "data" / run / f"{run}-00000-1-0000.puffin"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"")
+    other = sqlite3.connect(database, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ConflictError, match=r"n\.t: the catalog's database is busy"):
+        remove_job_files(table, "nightly")
+    other.close()
+    assert stray.exists()
+    assert [Path(local(path)) for path in remove_job_files(table, "nightly")] == [stray]
+    catalog.close()
 
 
 def test_needed_files_are_recognized_in_any_spelling(tmp_path: Path) -> None:
