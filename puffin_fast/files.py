@@ -35,9 +35,6 @@ __all__ = [
 
 Path: TypeAlias = "str | os.PathLike[str] | BinaryIO"
 
-ROW_POSITION_FIELD_ID = 2147483645
-"""Field id of the reserved column ``_pos``, the only entry of a vector's ``fields``."""
-
 REFERENCED_DATA_FILE = "referenced-data-file"
 CARDINALITY = "cardinality"
 
@@ -127,7 +124,7 @@ def write_vectors(
             metadata = writer.add(
                 blob,
                 type=codec.BLOB_TYPE,
-                fields=(ROW_POSITION_FIELD_ID,),
+                fields=codec.FIELDS,
                 properties={REFERENCED_DATA_FILE: data_file, CARDINALITY: str(cardinality)},
             )
             written.append((data_file, metadata, cardinality))

@@ -15,11 +15,23 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._counted import counted
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["BLOB_TYPE", "FIELDS", "FRAME_BYTES", "MAGIC", "MAX_POSITION", "decode", "encode"]
+__all__ = [
+    "BLOB_TYPE",
+    "FIELDS",
+    "FRAME_BYTES",
+    "MAGIC",
+    "MAX_POSITION",
+    "ROW_POSITION_FIELD_ID",
+    "decode",
+    "encode",
+]
 
 BLOB_TYPE = "deletion-vector-v1"
-FIELDS = (2147483645,)
-"""The `fields` of the blob's metadata: the reserved field id of `_pos`."""
+ROW_POSITION_FIELD_ID = 2147483645
+"""The reserved field id of `_pos` (table specification, "Reserved Field IDs")."""
+
+FIELDS = (ROW_POSITION_FIELD_ID,)
+"""The `fields` of the blob's metadata."""
 MAGIC: bytes = frames.MAGIC
 FRAME_BYTES = 4 + len(MAGIC) + 4
 """Bytes of a blob in addition to the vector: length, magic, CRC-32."""

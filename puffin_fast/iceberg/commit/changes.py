@@ -34,7 +34,7 @@ class Changes:
         new_files: new files, which are removed from storage if the commit does not happen.
         conflict_filter: whether a data file that another commit added is a conflict. None: no data file is.
         operation: the summary's operation. None: derived as Java does.
-        bound_to_head: whether the changes are correct on the head only that they were planned on. After any other
+        bound_to_head: whether the changes are correct only on the head that they were planned on. After any other
             commit they are planned again.
     """
 

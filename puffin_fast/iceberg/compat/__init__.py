@@ -1,4 +1,4 @@
-"""PyIceberg's private parts, and nothing else."""
+"""The private parts of PyIceberg that this package uses."""
 
 from __future__ import annotations
 

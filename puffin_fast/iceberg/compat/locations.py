@@ -1,4 +1,4 @@
-"""Where PyIceberg goes for a location: it reads one with a scheme as a URL, without percent-decoding.
+"""Checks for locations that PyIceberg resolves to another path: it parses a location with a scheme as a URL.
 
 A ``#`` or ``?`` ends the path, tabs and line ends are dropped, and the host of ``file://localhost/a`` becomes a folder.
 Files would be written elsewhere than the metadata says.

@@ -1,4 +1,4 @@
-"""Table metadata of format version 3, written by catalogs of PyIceberg that refuse to.
+"""Makes catalogs of PyIceberg write table metadata of format version 3, which they refuse by themselves.
 
 PyIceberg 0.12 reads format version 3 and refuses to write it. Catalogs that write their metadata in this process (SQL,
 Hive, Glue, DynamoDB, BigQuery) do so through the functions in `METADATA_WRITERS`. These are replaced on one catalog

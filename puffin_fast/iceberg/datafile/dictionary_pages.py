@@ -5,8 +5,9 @@
 
     header: 1 type = 2 | 2 uncompressed size | 3 compressed size | 7 {1 number of values, 2 encoding, …}
 
-Where every data page is dictionary-encoded the page holds all values of the chunk, each once. The footer tells in the
-chunk's `encoding_stats`, which PyArrow does not show, and for files of Parquet's version 1 in its list of encodings.
+If all data pages are dictionary-encoded, the page has all values of the chunk, each once. The footer has this
+information in the chunk's `encoding_stats`, which PyArrow does not expose, and for files of Parquet's version 1 in its
+list of encodings.
 
 Arrow's writer also puts entries there that no row has: the unused categories of a dictionary of strings. So pages of
 byte arrays count only in files of writers that add no such entries; pages of numbers also in files of writers whose
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["DictionaryPages"]
 
 TRUSTED_WRITERS = ("parquet-mr ",)
-"""How `created_by` begins for Java's library, which Spark, Iceberg, Flink and Hive write with."""
+"""The beginning of `created_by` for Java's library, which Spark, Iceberg, Flink and Hive use."""
 
 TRUSTED_WITH_NUMBERS = ("parquet-cpp-arrow ",)
 """The library of PyArrow, and so of PyIceberg and of this package."""
@@ -82,7 +83,7 @@ class DictionaryPages:
         return None if page is None else _array(*page, chunk.physical_type, kind)
 
     def _all_from_dictionary(self, row_group: int, column: int, chunk: pq.ColumnChunkMetaData) -> bool:
-        """Whether all data pages of a chunk are dictionary-encoded, without a doubt."""
+        """Whether it is certain that all data pages of a chunk are dictionary-encoded."""
         encodings = set(chunk.encodings)
         if "PLAIN_DICTIONARY" in encodings:  # the dictionary page has this encoding, too
             return encodings <= _LEVELS_AND_DICTIONARY
@@ -94,7 +95,7 @@ class DictionaryPages:
         return isinstance(pages, list) and _are_from_dictionary(pages)
 
     def _read_stats(self) -> dict[tuple[int, int], object]:
-        """The `encoding_stats` of each column chunk; nothing from a footer that reads unlike PyArrow's."""
+        """Reads the `encoding_stats` of each column chunk; none if the footer does not agree with PyArrow's."""
         n_bytes = self._footer.serialized_size
         start = self._source.size - _AFTER_FOOTER - n_bytes
         if start < 0:

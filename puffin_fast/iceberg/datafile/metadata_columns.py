@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.dv.iceberg import ROW_POSITION_FIELD_ID
+
 if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
 
@@ -83,7 +85,7 @@ METADATA_COLUMNS = {
     column.name: column
     for column in (
         MetadataColumn("_file", 2147483646, pa.dictionary(pa.int32(), pa.string()), False, _file),
-        MetadataColumn("_pos", 2147483645, pa.int64(), True, _pos),
+        MetadataColumn("_pos", ROW_POSITION_FIELD_ID, pa.int64(), True, _pos),
         MetadataColumn("_row_id", 2147483540, pa.int64(), True, _row_id),
         MetadataColumn("_last_updated_sequence_number", 2147483539, pa.int64(), False, _last_updated),
     )

@@ -26,13 +26,13 @@ class ThriftReader:
 
         Raises:
             IndexError: the bytes end.
-            ValueError: a type that Parquet does not use, or structs too deep in each other.
+            ValueError: a type that Parquet does not use, or structs that are nested too deeply.
         """
         fields: dict[int, object] = {}
         field_id = 0
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_DEPTH} structs in each other")
+            raise ValueError(f"structs nested deeper than {_MAX_DEPTH} levels")
         while head := self._byte():
             delta, kind = head >> 4, head & 15
             field_id = field_id + delta if delta else self._integer()

@@ -76,7 +76,8 @@ def update(
 ) -> UpdateResult:
     """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
 
-    The old rows get deletion vectors, the new ones data files of their own, in the partitions of their new values.
+    The old rows are deleted by deletion vectors; the new rows are written to new data files, in the partitions of their
+    new values.
     Updated rows keep their row ids, and have the commit's sequence number as their `_last_updated_sequence_number`
     (format version 3, specification, "Row Lineage"). The matching rows are held in memory.
 

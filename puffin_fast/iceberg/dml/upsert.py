@@ -43,8 +43,8 @@ class UpsertResult:
     Attributes:
         snapshot_id: the new snapshot; None when there was no change to commit.
         rows_updated: number of given rows that replaced one or several rows.
-        rows_inserted: number of given rows whose key no row had.
-        rows_unchanged: number of given rows that are in the table already, and were not written.
+        rows_inserted: number of given rows whose key was new.
+        rows_unchanged: number of given rows that were not written because the table has equal rows.
         rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
         data_files_written: number of data files with the new rows.
         delete_files_written: number of deletion vectors, or of position-delete files in a table of format
@@ -95,10 +95,10 @@ def upsert(
         data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
         on: the key column or columns; by default the identifier fields of the table's schema. Keys are
             compared as in `delete_keys`.
-        update: False does not change rows that exist.
-        insert: False skips the given rows whose key is new.
-        skip_unchanged: compare the other columns too, and do not write a row that is equal in all of them
-            (floats bit by bit); otherwise every row with a given key is written.
+        update: whether existing rows are replaced.
+        insert: whether given rows with a new key are inserted.
+        skip_unchanged: whether the other columns are compared (floats bit by bit), and equal rows are not written;
+            otherwise every row with a given key is written.
         branch: an existing branch.
         on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit
             added are always checked for given keys.

@@ -60,8 +60,8 @@ def repair(
         table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata
             afterwards.
         branch: an existing branch.
-        superseded: False does not delete rows that only superseded position deletes delete; readers see them
-            now.
+        superseded: whether rows are deleted again that are deleted only by superseded position deletes; readers return
+            such rows now.
         job_id, snapshot_properties, threads, dry_run: as `convert_position_deletes`.
 
     Returns:

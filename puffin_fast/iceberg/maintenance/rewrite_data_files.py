@@ -1,4 +1,4 @@
-"""Rewrites data files with many deleted rows, and joins small ones, in one commit that deletes of others survive.
+"""Rewrites data files with many deleted rows, and joins small ones, in one commit; keeps deletes of concurrent commits.
 
 The data files are read and written once. If another commit comes first, only the manifests are read again:
 
@@ -62,9 +62,9 @@ class RewriteDataFilesResult:
     Attributes:
         snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
         data_files: number of data files rewritten.
-        data_files_written: number of data files in their place.
+        data_files_written: number of new data files.
         rows: number of rows in the new files.
-        rows_purged: number of deleted rows that no data file of the snapshot has any more.
+        rows_purged: number of deleted rows that were removed from the data files.
         deletes_removed: number of deletion vectors and other delete files removed from the table.
         deletes_moved: number of rows of the new files that other commits deleted meanwhile.
         data_files_left_out: number of data files that were read, but other commits changed or removed meanwhile.
@@ -108,7 +108,7 @@ def rewrite_data_files(
     threads: int | None = None,
     dry_run: bool = False,
 ) -> RewriteDataFilesResult:
-    """Rewrites the data files of which many rows are deleted, and joins small ones, in one commit.
+    """Rewrites the data files that have many deleted rows, and joins small ones, in one commit.
 
     No row changes. Deletes of all kinds are applied; in format version 3 rows keep their row ids and their
     `_last_updated_sequence_number` (specification, "Row Lineage"). New files have the partition and the spec of the

@@ -30,6 +30,7 @@ from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.footer import MAGIC
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from puffin_fast.puffin import BlobMetadata
 
 __all__ = ["Finding", "verify"]
-
-MAGIC = b"PFA1"
 
 
 def verify(

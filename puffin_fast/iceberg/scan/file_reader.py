@@ -75,7 +75,7 @@ class _Output:
 
 
 @dataclass(frozen=True)
-class _Opened:
+class OpenedDataFile:
     """An opened data file.
 
     Attributes:
@@ -188,7 +188,7 @@ class FileReader:
             return False
         return len(self._deletes.of(task, vectors)) == task.data.record_count
 
-    def _open(self, task: FileTask, vectors: ReadAhead | None) -> _Opened | None:
+    def _open(self, task: FileTask, vectors: ReadAhead | None) -> OpenedDataFile | None:
         data = task.data
         if self._is_deleted(task, vectors):
             return None
@@ -201,7 +201,7 @@ class FileReader:
                 output = self._outputs[file.schema] = _Output.of(
                     file.schema, self._fields, self._extra, self._arrow_schema, file_types=self._file_types
                 )
-        return _Opened(file, output, keys)
+        return OpenedDataFile(file, output, keys)
 
     def _live(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
         """The rows that are not deleted by position; None if no row is."""
@@ -212,7 +212,7 @@ class FileReader:
             return None
         return LiveRows(deleted, task.data.record_count)
 
-    def _select(self, task: FileTask, opened: _Opened, batch: Batch) -> pa.RecordBatch | None:
+    def _select(self, task: FileTask, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
         output, mask = opened.output, None
         for keys in opened.keys:

@@ -267,7 +267,7 @@ class Scan(RowScan):
         return self.reader(self._table.metadata)()
 
     def to_arrow(self) -> pa.Table:
-        """Returns all rows, in the types of PyIceberg's `to_arrow`, so that `pyarrow.concat_tables` takes both.
+        """Returns all rows, in the types of PyIceberg's `to_arrow`, so that `pyarrow.concat_tables` accepts both.
 
         Text, bytes and lists have the layout of the files (``string`` or ``large_string``); where files differ, Arrow
         promotes them (``large_string``). With `string_views` text and bytes are views. A table without rows has the
@@ -357,7 +357,7 @@ def scan(
 
     Args:
         table: a PyIceberg table.
-        row_filter: text as PyIceberg parses it, a PyIceberg expression or a PyArrow expression. Rows for
+        row_filter: text (docs/filters.md), a PyIceberg expression or a PyArrow expression. Rows for
             which it is not true (false, or unknown for a null) are not selected, as in SQL.
         selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata
             columns are ``_file`` (path of the data file), ``_pos`` (position in it), ``_row_id`` and

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.files import FileTask
-    from puffin_fast.iceberg.scan.file_reader import _Opened
+    from puffin_fast.iceberg.scan.file_reader import OpenedDataFile
 
 __all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "splits_of"]
 
@@ -37,11 +37,11 @@ class _Shared:
     def __init__(self, task: FileTask, count: int) -> None:
         self.task = task
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
+        self._opened: OpenedDataFile | None = None
         self._is_opened = False
         self._left = count
 
-    def opened(self, make: Callable[[FileTask], _Opened | None]) -> _Opened | None:
+    def opened(self, make: Callable[[FileTask], OpenedDataFile | None]) -> OpenedDataFile | None:
         with self._lock:
             if not self._is_opened:
                 self._opened = make(self.task)

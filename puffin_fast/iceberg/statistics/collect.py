@@ -9,7 +9,7 @@
                  the snapshot no longer exists             -> file removed, NotFoundError
                  outcome unknown                           -> nothing removed, CommitUnknownError
 
-The file that was the snapshot's before stays where it is: it becomes an orphan file with the commit.
+The previous statistics file of the snapshot is not removed: the commit makes it an orphan file.
 """
 
 from __future__ import annotations
@@ -72,23 +72,23 @@ if TYPE_CHECKING:
 __all__ = ["OWN_WRITER", "NdvResult", "Selection", "collect", "collect_ndv", "select"]
 
 OWN_WRITER = "puffin_fast"
-"""How `created-by` of this package begins."""
+"""The beginning of `created-by` of this package."""
 
 _KEEPS_ROWS = (Operation.APPEND, Operation.REPLACE)
 
 
 @dataclass(frozen=True)
 class NdvResult:
-    """What `collect_ndv` did.
+    """The result of `collect_ndv`.
 
     Attributes:
         snapshot_id: the snapshot that the statistics belong to.
         statistics_path: its statistics file.
-        ndv: distinct values by column name, of the columns that were asked for.
+        ndv: numbers of distinct values by column name, of the requested columns.
         upper_bounds: columns whose count includes deleted values.
-        files_read: data files that were read.
-        committed: False when the snapshot's file had all columns already.
-        notes: statistics that could not be used, and why.
+        files_read: number of data files that were read.
+        committed: False if the snapshot's statistics file already had all columns.
+        notes: statistics that could not be used, with the reasons.
     """
 
     snapshot_id: int
@@ -122,15 +122,15 @@ def collect_ndv(
             the types of the schema that the snapshot was committed with.
         incremental: ``"auto"`` unites the sketches of the nearest earlier statistics with those of the data files added
             since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
-        case_sensitive: whether names must agree in case.
-        threads: that read data files; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
+        case_sensitive: whether column names are compared with case.
+        threads: number of reading threads; `pyarrow.cpu_count()` by default.
 
     Raises:
-        NotFoundError: an unknown column, snapshot or reference, or a table without snapshots.
-        InvalidInputError: a struct, list or map without the name of what is inside, or wrong arguments.
+        NotFoundError: a column, snapshot or reference does not exist, or the table has no snapshots.
+        InvalidInputError: a column is a struct, list or map, or an argument is invalid.
         CorruptDataError, UnsupportedError: as a scan.
-        ConflictError: the races with other commits did not end; the table is unchanged.
-        CommitUnknownError: the outcome is unknown; nothing was removed.
+        ConflictError: other commits came first in all attempts; the table is unchanged.
+        CommitUnknownError: it is unknown whether the commit happened; no file was removed.
     """
     check_threads(threads)
     check_flags(case_sensitive=case_sensitive)
@@ -156,8 +156,8 @@ class Selection:
     """Columns of a snapshot.
 
     Attributes:
-        table: an object of its own, which no other thread moves.
-        snapshot: whose rows count.
+        table: an object that no other thread refreshes.
+        snapshot: whose rows are counted.
         schema: that it was committed with.
         columns: with the names of the schema that the caller selects by.
     """
@@ -168,11 +168,11 @@ class Selection:
     columns: Sequence[SketchedColumn]
 
     def reader(self, columns: Sequence[SketchedColumn], metadata: TableMetadata) -> SketchReader:
-        """What reads the snapshot's data files into sketches of some of the columns.
+        """Returns the reader that makes sketches of columns from the snapshot's data files.
 
         Args:
-            columns: what is sketched.
-            metadata: the table's; its history does not matter.
+            columns: to sketch.
+            metadata: of the table; its history is not used.
         """
         names = [self.schema.find_column_name(column.field_id) or column.name for column in columns]
         reader = scan(self.table, selected_fields=names, snapshot_id=self.snapshot.snapshot_id).reader(
@@ -194,7 +194,7 @@ def select(
     Args:
         table: a PyIceberg table.
         columns, case_sensitive: as in `collect_ndv`.
-        repeated: whether, without names, columns inside lists and maps are among them.
+        repeated: whether columns inside lists and maps are included if `columns` is None.
         **snapshot: at most one of snapshot_id, branch, tag and as_of.
 
     Raises:
@@ -261,7 +261,7 @@ def collect(selection: Selection, sketch: Sketch, *, incremental: Literal["auto"
 
 
 class _History:
-    """Earlier sketches of a snapshot's columns, read when they are asked for.
+    """Earlier sketches of a snapshot's columns, which are read when they are needed.
 
     Attributes:
         notes: statistics files that could not be read, and why.
@@ -278,11 +278,11 @@ class _History:
 
     @property
     def path(self) -> str:
-        """Of the snapshot's own statistics file, which exists."""
+        """The path of the snapshot's own statistics file, which exists."""
         return self._files[0][1].statistics_path
 
     def sketches(self, statistics: StatisticsFile) -> dict[int, StoredSketch]:
-        """Those of a statistics file; none, and a note, when it cannot be read."""
+        """Returns the sketches of a statistics file; none, and adds a note, if it cannot be read."""
         path = statistics.statistics_path
         if path not in self._loaded:
             try:
@@ -293,7 +293,8 @@ class _History:
         return self._loaded[path]
 
     def usable(self, column: SketchedColumn) -> tuple[Snapshot, StoredSketch] | None:
-        """The nearest earlier sketch of a column and its snapshot, if other values may be united with it."""
+        """Returns the nearest earlier sketch of a column and its snapshot, if it can be united with sketches of new
+        values."""
         for _, statistics in self._files:
             if column.field_id not in named_fields(statistics):
                 continue
@@ -318,10 +319,10 @@ class _History:
         return True
 
     def others(self, statistics: StatisticsFile | None) -> dict[int, StoredSketch]:
-        """The nearest sketch of each column of the schema.
+        """Returns the nearest sketch of each column of the schema.
 
         Args:
-            statistics: the snapshot's own file, as the table has it now.
+            statistics: the current statistics file of the snapshot.
         """
         files = [
             known for snapshot, known in self._files if snapshot.snapshot_id != self._snapshot.snapshot_id
@@ -339,7 +340,7 @@ def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history:
     working, snapshot = selection.table, selection.snapshot
 
     def send() -> str:
-        # the columns of a file that another collector committed meanwhile are carried over
+        # includes the columns of a statistics file that was committed concurrently
         if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
             raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed")
         blobs = {**history.others(statistics_of(working.metadata, snapshot.snapshot_id)), **computed}
@@ -357,7 +358,7 @@ def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history:
 def _write(
     table: Table, path: str, snapshot: Snapshot, sketches: Mapping[int, StoredSketch]
 ) -> StatisticsFile:
-    """A Puffin file with one zstd blob per field; returns what the table's metadata says of it."""
+    """Writes a Puffin file with one zstd blob per field; returns its entry for the table's metadata."""
     blobs = []
     try:
         with PuffinWriter(path, filesystem=table.io) as writer:

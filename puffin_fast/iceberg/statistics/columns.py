@@ -1,4 +1,4 @@
-"""Which columns have sketches: primitive fields at any depth, and how to get their values from Arrow arrays."""
+"""Selects the columns for sketches: primitive fields at any depth, and their values in Arrow arrays."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 @dataclass(frozen=True)
 class SketchedColumn:
-    """A primitive field, and the way to it.
+    """A primitive field, and its path.
 
     Attributes:
-        name: dotted, as the schema spells it that columns are selected by.
+        name: dotted, as in the schema by which columns are selected.
         field: the primitive field in the snapshot's schema.
         top: the name of the top-level column there.
         path: the type of each level and the name of the field in it, from the top-level column's type down.
@@ -46,16 +46,16 @@ class SketchedColumn:
 
     @property
     def type(self) -> str:
-        """The Iceberg type's text, which decides what is hashed."""
+        """The Iceberg type as text, which determines what is hashed."""
         return str(self.field.field_type)
 
     @property
     def repeats(self) -> bool:
-        """Whether the field lies inside a list or a map."""
+        """Whether the field is inside a list or a map."""
         return any(kind != "struct" for kind, _ in self.path)
 
     def values(self, column: pa.Array) -> pa.Array:
-        """The field's values in an array of the top-level column."""
+        """Returns the values of the field in an array of the top-level column."""
         for kind, name in self.path:
             if kind == "struct":
                 column = pc.struct_field(column, [name])
@@ -75,18 +75,18 @@ def columns_of(
     case_sensitive: bool = True,
     repeated: bool = False,
 ) -> list[SketchedColumn]:
-    """The columns with these names; without names all primitive ones, also in structs, that can be sketched.
+    """Returns the columns with these names; without names all primitive ones, also in structs, that can be sketched.
 
     Args:
-        schema: that says which names columns have.
+        schema: with the names of the columns.
         names: dotted; those of a list's values end with ``.element``, of a map's with ``.key`` or ``.value``.
-        counted: the snapshot's own schema, whose types values have; columns keep their field ids.
-        case_sensitive: whether names must agree in case.
-        repeated: whether, without names, those inside lists and maps are among them.
+        counted: the schema of the snapshot, with the types of the values; field ids identify the columns.
+        case_sensitive: whether column names are compared with case.
+        repeated: whether columns inside lists and maps are included if `names` is None.
 
     Raises:
-        NotFoundError: the schemas have no such column.
-        InvalidInputError: a struct, list or map, or a type that has no sketches.
+        NotFoundError: a column does not exist.
+        InvalidInputError: a column is a struct, list or map, or its type has no sketches.
     """
     known = {column.field_id: column for column in _leaves(schema, counted)}
     if names is None:

@@ -1,4 +1,4 @@
-"""Reads committed NDV statistics: how many distinct values columns have, and how many two columns share."""
+"""Reads committed NDV statistics: numbers of distinct values of columns, and those that two columns share."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ def ndv(
     n_std_dev: int = 2,
     case_sensitive: bool = True,
 ) -> pa.Table:
-    """The number of distinct values of a snapshot's columns by the nearest statistics in its history.
+    """Returns the numbers of distinct values of a snapshot's columns, from the nearest statistics in its history.
 
     Args:
         table: a PyIceberg table.
         columns: names, as in `collect_ndv`; by default all columns with statistics.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`; the current one by default.
         n_std_dev: of the bounds: 1, 2 or 3 for 68%, 95.4% or 99.7%.
-        case_sensitive: whether names must agree in case.
+        case_sensitive: whether column names are compared with case.
 
     Returns:
         `NDV_SCHEMA`: one row for each column, in the order of the schema or of `columns`: ``snapshot_id`` is the
         snapshot whose rows were counted. A count that ``is_upper_bound`` includes values of deleted rows.
 
     Raises:
-        NotFoundError: an unknown column, snapshot or reference, a table without snapshots, a named column without
-            statistics, or a statistics file that no longer exists.
-        CorruptDataError, UnsupportedError: a statistics file that cannot be read; `collect_ndv` computes it anew.
-        InvalidInputError: wrong arguments.
+        NotFoundError: a column, snapshot, reference or statistics file does not exist, the table has no snapshots, or a
+            named column has no statistics.
+        CorruptDataError, UnsupportedError: a statistics file cannot be read; `collect_ndv` computes it again.
+        InvalidInputError: an argument is invalid.
     """
     check_flags(case_sensitive=case_sensitive)
     rows = []
@@ -117,13 +117,13 @@ def _stored(
 
 @dataclass(frozen=True)
 class NdvOverlap:
-    """How many distinct values two columns share.
+    """The numbers of distinct values of two columns and of those that they share.
 
     Attributes:
-        left: distinct values of the first column.
-        right: of the second.
-        both: that both have: what an equality join finds at least one row for on either side.
-        either: that one or both have.
+        left: number of distinct values of the first column.
+        right: that of the second column.
+        both: number of values that both columns have, for which an equality join finds rows.
+        either: number of values that at least one column has.
         jaccard: both / either.
         is_upper_bound: whether one of the counts includes values of deleted rows.
     """
@@ -136,7 +136,7 @@ class NdvOverlap:
     is_upper_bound: bool
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
-        """Draws how many values each column has, both and either, between their bounds.
+        """Draws the numbers of values with their bounds.
 
         Args:
             path: of the image; its suffix (png, svg, pdf) selects the format.
@@ -156,15 +156,16 @@ class NdvOverlap:
 
 
 def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev: int = 2) -> NdvOverlap:
-    """How many distinct values two columns share by their statistics, without reading a row.
+    """Returns how many distinct values two columns share by their statistics; reads no rows.
 
     Args:
-        left: a table and the name of a column; its current snapshot counts.
-        right: another, or another column of the same table.
+        left: a table and the name of a column; the current snapshot is used.
+        right: another table and column, or another column of the same table.
         n_std_dev: of the bounds, as in `ndv`.
 
     Raises:
-        InvalidInputError: columns whose values are not hashed alike: other types, or uuid columns of different writers.
+        InvalidInputError: the values of the columns are hashed in different ways: other types, or uuid columns of
+        different writers.
         NotFoundError, CorruptDataError, UnsupportedError: as `ndv`.
     """
     for side, given in (("left", left), ("right", right)):
@@ -188,7 +189,7 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
 
 
 def _hashed(table: Table, name: str) -> tuple[str, str, StoredSketch]:
-    """A column's name, the type in which its values were hashed, and the sketch."""
+    """Returns the name of a column, the type in which its values were hashed, and the sketch."""
     ((column, stored),) = _stored(table, [name])
     kind = hashed_type(table.metadata, stored)
     if kind is None:

@@ -1,4 +1,4 @@
-"""Sketches of the live rows of data files: one sketch per column and thread, united at the end.
+"""Makes sketches of the live rows of data files: one per column and thread, which are united at the end.
 
 Data files without deletes are read column by column: only the dictionary page where it holds all values of a chunk (see
 `dictionary_pages`), and byte arrays as dictionaries where that is how they are stored. All others, and columns inside
@@ -43,10 +43,10 @@ READ_BYTES = 32 << 20
 """Uncompressed bytes of the column chunks that are read together, and decoded in batches that stay in the caches."""
 
 PLAIN_BYTES = 4
-"""A byte array that is not dictionary-encoded takes so many bytes at least: its length comes first."""
+"""Minimum size of a byte array that is not dictionary-encoded: its length field."""
 
 BUILDER_BYTES = 220_000
-"""Memory of one sketch in the making."""
+"""Memory of one sketch while it is built."""
 
 BUILDERS_MOST_BYTES = 2 << 30
 
@@ -56,12 +56,12 @@ Share = tuple["FileTask", int, int]
 
 @dataclass(frozen=True)
 class SketchReader:
-    """Reads data files of a snapshot into sketches. Sent to Spark's executors as it is.
+    """Makes sketches from data files of a snapshot. It can be pickled for Spark's executors.
 
     Args:
         io: PyIceberg's file access.
-        metadata: the table's; its history does not matter.
-        columns: what is sketched.
+        metadata: of the table; its history is not used.
+        columns: to sketch.
         reader: makes the reader of a scan of these columns, for rows whose deletes must be applied.
     """
 
@@ -71,7 +71,7 @@ class SketchReader:
     reader: Callable[[], FileReader]
 
     def sketches(self, tasks: Sequence[FileTask], threads: int) -> dict[int, ThetaSketch]:
-        """A sketch for each column's field id, of the live rows of data files.
+        """Returns the sketches of the live rows of data files, by field id of the column.
 
         Raises:
             As `sketches_of_shares`.
@@ -81,12 +81,12 @@ class SketchReader:
         return self.sketches_of_shares(list(_shares(tasks, threads)), threads)
 
     def sketches_of_shares(self, shares: Sequence[Share], threads: int) -> dict[int, ThetaSketch]:
-        """The same of shares of data files: run `number` of `count` runs of row groups.
+        """As `sketches`, for shares of data files: part `number` of `count` parts of their row groups.
 
         Raises:
-            UnsupportedError: a data file that a scan does not read.
-            CorruptDataError: a file that is not what the metadata says.
-            NotFoundError: a file that no longer exists.
+            UnsupportedError: a data file that a scan cannot read.
+            CorruptDataError: a file does not agree with the metadata.
+            NotFoundError: a file does not exist.
         """
         idle: SimpleQueue[Builders] = SimpleQueue()
         reader = self.reader()
@@ -201,7 +201,7 @@ class SketchReader:
 def _dictionaries(
     pages: DictionaryPages, row_group: int, places: Mapping[str, tuple[int, pa.DataType]]
 ) -> dict[str, pa.Array]:
-    """The values of the top-level columns whose dictionary page is enough, by name."""
+    """Returns the values of the top-level columns whose dictionary page is sufficient, by name."""
     found = {name: pages.values(row_group, at, kind) for name, (at, kind) in places.items()}
     return {name: values for name, values in found.items() if values is not None}
 
@@ -209,7 +209,7 @@ def _dictionaries(
 def _values(
     chunk: pa.Array, get: Callable[[pa.Array, Mapping[int, Any]], pa.Array], constants: Any
 ) -> pa.Array:
-    """A leaf's values; of a dictionary, its entries are brought into the table's type."""
+    """Returns the values of a leaf; the entries of a dictionary are converted to the table's type."""
     if pa.types.is_dictionary(chunk.type):
         return pa.DictionaryArray.from_arrays(
             chunk.indices, get(plain(chunk.dictionary), constants), safe=False
@@ -230,7 +230,7 @@ class _ChunkSize:
 
 
 def _chunk_sizes(footer: pq.FileMetaData) -> dict[str, _ChunkSize]:
-    """Uncompressed bytes of each leaf's column chunks, by path."""
+    """Returns the uncompressed bytes of each leaf's column chunks, by path."""
     found: dict[str, _ChunkSize] = {}
     for number in range(footer.num_row_groups):
         row_group = footer.row_group(number)
@@ -242,7 +242,7 @@ def _chunk_sizes(footer: pq.FileMetaData) -> dict[str, _ChunkSize]:
 
 
 def _groups(names: list[str], row_group: pq.RowGroupMetaData) -> Iterator[list[str]]:
-    """Columns to decode together: many small chunks, one large one."""
+    """Groups the columns to decode together: many small chunks, or one large chunk."""
     sizes: dict[str, int] = {}
     for at in range(row_group.num_columns):
         chunk = row_group.column(at)

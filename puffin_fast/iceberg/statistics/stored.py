@@ -1,7 +1,7 @@
-"""The statistics files that a table's metadata names, and the theta sketches in them.
+"""Reads the statistics files in a table's metadata, and their theta sketches.
 
-A snapshot has at most one statistics file. Of several theta blobs for one field the first counts; some planners fail
-when they find two, so one is written. A blob's properties are ``ndv`` (the Puffin specification's), and two of this
+A snapshot has at most one statistics file. Of several theta blobs for one field, the first is used. Some planners fail
+if there are two, so one is written. A blob's properties are ``ndv`` (the Puffin specification's), and two of this
 package's: `WRITER` and `UPPER_BOUND`.
 """
 
@@ -40,7 +40,7 @@ NDV = "ndv"
 """Property of a theta blob: the estimate as an integer (Puffin specification)."""
 
 UPPER_BOUND = "puffin-fast.upper-bound"
-"""Property of a blob: ``true`` when rows were deleted since values were counted."""
+"""Property of a blob: ``true`` if rows were deleted after their values were counted."""
 
 WRITER = "puffin-fast.writer"
 """Property of a blob that came from another file: that file's ``created-by``."""
@@ -57,8 +57,8 @@ class StoredSketch:
         field_id: of the column.
         sketch: of its values.
         snapshot_id: the snapshot that it was computed from.
-        sequence_number: that snapshot's.
-        upper_bound: rows were deleted since values were counted.
+        sequence_number: of that snapshot.
+        upper_bound: whether rows were deleted after their values were counted.
         writer: the application that computed it.
         properties: of the blob.
     """
@@ -73,14 +73,14 @@ class StoredSketch:
 
 
 def statistics_of(metadata: TableMetadata, snapshot_id: int) -> StatisticsFile | None:
-    """The statistics file of a snapshot, if there is one."""
+    """Returns the statistics file of a snapshot, if there is one."""
     return next((known for known in metadata.statistics if known.snapshot_id == snapshot_id), None)
 
 
 def files_of_history(
     metadata: TableMetadata, snapshot: Snapshot
 ) -> Iterator[tuple[Snapshot, StatisticsFile]]:
-    """The statistics files of a snapshot and its ancestors, newest first."""
+    """Yields the statistics files of a snapshot and its ancestors, newest first."""
     for ancestor in ancestors_of(snapshot, metadata):
         found = statistics_of(metadata, ancestor.snapshot_id)
         if found is not None:
@@ -88,7 +88,8 @@ def files_of_history(
 
 
 def hashed_type(metadata: TableMetadata, stored: StoredSketch) -> str | None:
-    """The type in which a sketch's values were hashed: the column's in its snapshot; None where it is not known."""
+    """Returns the type in which a sketch's values were hashed: that of the column in the snapshot; None if it is
+    unknown."""
     types = {
         schema.schema_id: str(schema.find_type(stored.field_id))
         for schema in metadata.schemas
@@ -101,7 +102,7 @@ def hashed_type(metadata: TableMetadata, stored: StoredSketch) -> str | None:
 
 
 def named_fields(statistics: StatisticsFile) -> set[int]:
-    """The field ids for which a statistics file has a theta blob by the table's metadata."""
+    """Returns the field ids for which a statistics file has a theta blob, by the table's metadata."""
     return {
         blob.fields[0]
         for blob in statistics.blob_metadata
@@ -112,18 +113,18 @@ def named_fields(statistics: StatisticsFile) -> set[int]:
 def load_sketches(
     io: FileIO, statistics: StatisticsFile, field_ids: Iterable[int] | None = None
 ) -> dict[int, StoredSketch]:
-    """The sketches of a statistics file by field id.
+    """Reads the sketches of a statistics file, by field id.
 
     Args:
         io: PyIceberg's file access.
-        statistics: as the table's metadata names it.
-        field_ids: which; all by default.
+        statistics: its entry in the table's metadata.
+        field_ids: of the sketches; all by default.
 
     Raises:
-        NotFoundError: the file no longer exists.
-        CorruptDataError: no Puffin file, or a sketch that is not well-formed.
-        UnsupportedError: a sketch of another kind.
-        LimitExceededError: a blob or sketch that is too large.
+        NotFoundError: the file does not exist.
+        CorruptDataError: the file is not a Puffin file, or a sketch is not well-formed.
+        UnsupportedError: a sketch has another kind.
+        LimitExceededError: a blob or sketch is too large.
         PuffinFastError: the file cannot be read.
     """
     path, wanted = statistics.statistics_path, None if field_ids is None else set(field_ids)
