@@ -155,7 +155,7 @@ def to_arrow(name: str, n: int) -> Case:
 
 
 def _both(calls: list[Callable[[], None]]) -> None:
-    """Each call in a thread on a core of its own: a scheduler that finds no core idle would start both on one."""
+    """Runs each call in a thread on its own core: otherwise, a busy scheduler might start both on one core."""
 
     def pinned(core: int, call: Callable[[], None]) -> None:
         os.sched_setaffinity(0, {core})
@@ -170,7 +170,7 @@ def _both(calls: list[Callable[[], None]]) -> None:
 
 
 def two_threads(job: str, name: str, n: int, times: int = 32) -> Case:
-    """Wall-clock time, for the two cores together are what is asked for; it needs both of them free."""
+    """Measures wall time, because the use of two cores is measured; both must be idle."""
 
     def prepare() -> Contenders:
         positions, blob = data(name, n), encoded(name, n)

@@ -33,7 +33,7 @@ def take_turns(
     """Lets each contender work once a round.
 
     Args:
-        contenders: each does its work and returns what it measured; the argument is the number of the round.
+        contenders: each does its work and returns its figures; the argument is the number of the round.
         rounds: how many; or, called with the number of rounds that are done, whether another one follows.
         warm_up: number of rounds before these, whose samples are dropped.
         log: called with the contender's name and each sample that counts.

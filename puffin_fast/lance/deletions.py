@@ -132,7 +132,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
 
 @contextmanager
 def _writing(uri: str) -> Iterator[None]:
-    """Raises what the storage said as errors of this package; pylance writes its number into the text."""
+    """Converts errors of the storage to errors of this package; pylance writes the error number into the message."""
     with errors_of(uri):
         try:
             yield
@@ -150,7 +150,7 @@ def _opened(dataset: Any) -> Any:
         raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
     try:
         return _lance().dataset(dataset)
-    except (ValueError, FileNotFoundError) as error:  # pylance's for a dataset that is not there
+    except (ValueError, FileNotFoundError) as error:  # pylance's exception for a missing dataset
         raise NotFoundError(f"{os.fspath(dataset)}: {error}") from error
 
 

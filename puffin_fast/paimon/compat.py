@@ -383,7 +383,7 @@ class WorkingTable:
 
 
 def _cause(error: BaseException) -> OSError | None:
-    """What the storage said, where pypaimon raises an error of its own for it."""
+    """Returns the error of the storage, for which pypaimon raises its own exception."""
     inner = error.__cause__ or error.__context__
     if isinstance(error, OSError) or inner is None:
         return error if isinstance(error, OSError) else None

@@ -46,7 +46,7 @@ __all__ = ["DeltaPlan", "DeltaTable", "DeltaTask", "plan_files", "vector_at"]
 _CHUNK = 4096
 """Tasks that are made at a time."""
 _READERS = 8
-"""Footers that are read at a time where the log does not say how many rows a file has."""
+"""Number of footers that are read at a time, if the log does not have the row counts of the files."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class DeltaTable:
         case_sensitive: bool = True,
         threads: int | None = None,
     ) -> LocatedRows:
-        """Reads the live rows of data files that match, with what row tracking knows of them."""
+        """Reads the live, matching rows of data files, with their row ids and row commit versions."""
         return LocatedRows.read(
             self.reader_factory(matcher, case_sensitive=case_sensitive),
             self.schema.schema.fields,
@@ -168,9 +168,8 @@ def plan_files(
         metrics: whether tasks have the bounds of the matcher's columns (without a matcher: of all columns).
 
     Raises:
-        CorruptDataError: a descriptor or a partition value that is not what it should be, or a data file that is live
-            more than once.
-        NotFoundError: a data file is gone whose number of rows the log does not say.
+        CorruptDataError: a descriptor or a partition value is invalid, or a data file is live more than once.
+        NotFoundError: a data file does not exist whose row count is not in the log.
     """
     table.snapshot.check_files()
     files = table.snapshot.files
@@ -252,7 +251,7 @@ def _partitions(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
 
 
 class _Tasks(Sequence[DeltaTask]):
-    """Tasks of some files, made when they are asked for, some at a time; each is made once."""
+    """Tasks of data files, which are made in groups when they are requested; each is made once."""
 
     def __init__(
         self,
@@ -389,7 +388,7 @@ def _bounds(
 
 
 def _count_rows(table: DeltaTable, unknown: Sequence[ManifestEntry]) -> None:
-    """Reads how many rows files have of which the log does not say it."""
+    """Reads the row counts of files for which the log does not have them."""
     if not unknown:
         return
 

@@ -118,7 +118,7 @@ def repeated(metadata: TableMetadata, request: Request) -> Snapshot | None:
         if verb not in (None, request.verb):
             raise InvalidInputError(
                 f"job_id {request.job_id!r}: expected a job of {request.verb}, found snapshot "
-                f"{snapshot.snapshot_id}, which {verb} committed; give each job an id of its own"
+                f"{snapshot.snapshot_id}, which {verb} committed; give each job its own id"
             )
         return snapshot
     return None

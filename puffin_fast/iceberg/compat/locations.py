@@ -1,7 +1,7 @@
 """Checks for locations that PyIceberg resolves to another path: it parses a location with a scheme as a URL.
 
 A ``#`` or ``?`` ends the path, tabs and line ends are dropped, and the host of ``file://localhost/a`` becomes a folder.
-Files would be written elsewhere than the metadata says.
+Files would be written to other places than the metadata has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WITHOUT_AUTHORITY = ("file", "hdfs", "viewfs")
 
 
 def check_locations(table: Table) -> None:
-    """Refuses a table whose files PyIceberg would write elsewhere than the table says.
+    """Refuses a table whose files PyIceberg would write to other locations than those in the metadata.
 
     Raises:
         InvalidInputError: it would.

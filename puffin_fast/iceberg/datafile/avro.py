@@ -146,7 +146,7 @@ class AvroReader:
 
 
 class _Cursor:
-    """Reads a file from its beginning; never asks for more than the file has, whatever length the bytes claim."""
+    """Reads a file from its beginning; never requests more bytes than the file has, for any declared length."""
 
     def __init__(self, data: FileBytes) -> None:
         self._data, self.at = data, 0

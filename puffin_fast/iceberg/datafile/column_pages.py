@@ -149,7 +149,7 @@ class ColumnPages:
         return self._array(count, out, valid, texts)
 
     def _page_of(self, row: int) -> _Page:
-        """The page of a row; pages before it are passed over, and not decompressed."""
+        """Returns the page of a row; pages before it are skipped, and not decompressed."""
         page = self._page
         while row >= page.first + page.n_rows:
             header = pages.page_header(self._data, self._at)
@@ -228,7 +228,7 @@ class ColumnPages:
         self._check_encoding(encoding, data)
 
     def _check_encoding(self, encoding: int, data: Any) -> None:
-        """Checks what stands before the values, which a page of nulls has, too."""
+        """Checks the bytes before the values, which a page of nulls has, too."""
         if encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY):
             if self._dictionary is None or (len(data) and not 0 <= data[0] <= _MOST_BITS):
                 raise PageError("a page without its dictionary, or with codes of too many bits")

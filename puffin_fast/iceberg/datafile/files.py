@@ -44,7 +44,7 @@ class Columns(Protocol):
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column, by name, in plain types.
 
-        Calls are in the order of the rows; some rows may be left out.
+        Calls are in the order of the rows; some rows may be skipped.
 
         Args:
             first: the first row, in the row group.

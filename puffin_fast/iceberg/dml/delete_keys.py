@@ -1,6 +1,6 @@
 """Deletes rows by key: reads the key columns only, and prunes files by the range of the keys.
 
-Equality of keys: values are compared, whatever the types of the two columns. NaN equals NaN and -0.0 equals
+Equality of keys: values are compared, also if the types of the two columns differ. NaN equals NaN and -0.0 equals
 0.0, as in the joins of Spark and DuckDB. Null equals no key; with `null_safe` it equals null. A key that the
 table's column cannot represent (3000000000 in a 32-bit column, microseconds in a column of days) equals no
 value.

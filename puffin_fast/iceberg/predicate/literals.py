@@ -280,7 +280,7 @@ def _nanoseconds(text: str, kind: IcebergType) -> int:
     """Parses a time, or a timestamp, to nanoseconds since midnight or 1970.
 
     Raises:
-        ValueError: it is none, or has a time zone where the type has none, or none where it has one.
+        ValueError: the text is not a time, or has a time zone although the type has none, or the reverse.
     """
     if isinstance(kind, TimeType):
         found = re.fullmatch(_TIME, text)

@@ -31,7 +31,7 @@ class LocatedRows:
         rows: all columns of the table.
         file: index of each row's data file among those that were read.
         position: position of each row in its file.
-        metadata: the metadata columns that were asked for, by name.
+        metadata: the requested metadata columns, by name.
     """
 
     rows: pa.Table

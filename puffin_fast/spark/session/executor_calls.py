@@ -1,7 +1,7 @@
 """Functions of this package that executors call, found there by name.
 
 Only a nested function is sent, which is pickled by value: it runs even where this package is not installed, and
-raises an error that says so.
+raises an error with this cause.
 """
 
 from __future__ import annotations

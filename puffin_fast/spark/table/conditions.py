@@ -67,7 +67,7 @@ def rows_where(
             cannot resolve the condition with them.
         names: of all columns.
         condition: what to evaluate.
-        row_filter: what it was made from.
+        row_filter: the argument that the condition was made from.
 
     Raises:
         InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.

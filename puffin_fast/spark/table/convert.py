@@ -113,8 +113,8 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         paths = [file.data.file_path for file in sharing]
         body = over_batches(_BODIES, "read", target=job.target(), files=pack(paths))
         partials = spread(session, shared).mapInArrow(body, MARKED)
-        held = {file.data.file_path: replace(file, position_deletes=()) for file in sharing}
-        marked = by_file(partials.unionAll(task_rows(session, held)))
+        remaining = {file.data.file_path: replace(file, position_deletes=()) for file in sharing}
+        marked = by_file(partials.unionAll(task_rows(session, remaining)))
         body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory)
         reports.append(marked.mapInArrow(body, REPORT))
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])

@@ -41,16 +41,16 @@ def positions(batches: Batches, *, target: bytes) -> Batches:
 
     def found() -> Iterator[NewDeletes | ReportRow]:
         for file in items_of(batches):
-            held = current.by_files(file.data.file_path, file.position_deletes)
-            yield from _converted(file, held, current)
+            deleted = current.by_files(file.data.file_path, file.position_deletes)
+            yield from _converted(file, deleted, current)
 
     return written(found(), table, only_new=False)
 
 
 def _converted(
-    file: FileDeletes, held: PositionBitmap, current: DeleteLoader
+    file: FileDeletes, deleted: PositionBitmap, current: DeleteLoader
 ) -> Iterator[NewDeletes | ReportRow]:
-    new = convert_positions(file, held, current)
+    new = convert_positions(file, deleted, current)
     if isinstance(new, SupersededPositions):
         yield ReportRow(SUPERSEDED, new.path, n_rows=new.n_positions)
     elif new is not None:
@@ -94,7 +94,7 @@ def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
     table: Target = unpack(target)
     current = DeleteLoader(table.io)
     united = by_spec(Marked(batches).united(memory), table)
-    found = (new for file, held in united for new in _converted(file, held, current))
+    found = (new for file, deleted in united for new in _converted(file, deleted, current))
     return written(found, table, only_new=False)
 
 
