@@ -8,7 +8,8 @@ A nullable column is accepted for a required one: only a null in it is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,11 +45,8 @@ class RowWriterSchema:
     """
 
     def __init__(self, schema: Schema, rows: pa.Schema) -> None:
-        repeated = [name for name in rows.names if rows.names.count(name) > 1]
-        if repeated:
-            raise InvalidInputError(
-                f"data: column {repeated[0]}: expected once, found {rows.names.count(repeated[0])}"
-            )
+        for name, count in _repeated(list(rows)):
+            raise InvalidInputError(f"data: column {name}: expected once, found {count}")
         self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
         known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless)
         if known.unknown:
@@ -88,6 +86,17 @@ class RowWriterSchema:
     def table(self, rows: pa.Table) -> pa.Table:
         """Returns the given rows as rows of the table, in memory."""
         return pa.Table.from_batches(self.batches(rows), self.arrow_schema)
+
+
+def _repeated(fields: Sequence[pa.Field], prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yields the dotted names that columns or fields of a struct share, and how many have each."""
+    for name, count in Counter(field.name for field in fields).items():
+        if count > 1:
+            yield f"{prefix}{name}", count
+    for field in fields:
+        if pa.types.is_nested(field.type):
+            inner = [field.type.field(at) for at in range(field.type.num_fields)]
+            yield from _repeated(inner, f"{prefix}{field.name}.")
 
 
 def _check_values(array: Any, field: NestedField, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -482,3 +483,20 @@ def test_a_table_of_nested_uuids_without_rows_is_scanned_and_changed(
         assert update(table, row_filter, {"id": 9}).rows_updated == 0
     assert delete_keys(table, scan(table).to_arrow(), "id").rows_deleted == 2
     assert scan(table).to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda s: s, lambda s: pa.ListArray.from_arrays([0, 1], s)], ids=["struct", "list"]
+)
+def test_a_field_that_a_struct_has_twice_is_refused(
+    shared_catalog: SqlCatalog, namespace: str, wrap: Callable[[pa.Array], pa.Array]
+) -> None:
+    once, twice = (pa.StructArray.from_arrays([pa.array([1])] * n, names=["x"] * n) for n in (1, 2))
+    rows, wrong = (pa.table({"id": [1], "s": wrap(array)}) for array in (once, twice))
+    table = create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    for verb in (append, lambda table, rows: upsert(table, rows, "id")):
+        with pytest.raises(
+            InvalidInputError, match=r"column s\.(item\.|element\.)?x: expected once, found 2"
+        ):
+            verb(table, wrong)
+        verb(table, rows)
