@@ -1,6 +1,7 @@
 """Fixtures of all tests: a Spark session, a catalog shared by Java, PyIceberg and this package, a REST catalog, DuckDB.
 
-A part that is missing on this machine skips with a reason that says how to get it; with ``CI=true`` it fails.
+If a part is missing on this machine, its tests are skipped with the command that installs it; with ``CI=true`` they
+fail.
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "fast"))
 
 
-# What may be missing ---------------------------------------------------------------------------------
+# Optional parts ------------------------------------------------------------------------------------
 
 
 def require(present: object, what: str, how: str) -> None:
-    """Skips the test unless something is there; in CI, where all of it must be, fails instead.
+    """Skips the test if a part is missing; fails in CI, where all parts are required.
 
     Args:
-        present: truthy when it is there.
+        present: whether the part exists.
         what: what is missing, as a noun.
-        how: the command that brings it.
+        how: the command that installs it.
     """
     if not present:
         reason = f"{what} is missing: {how}"
@@ -108,7 +109,7 @@ def java_version() -> int | None:
 
 
 def require_java() -> None:
-    """Java as PySpark 4 needs it."""
+    """Requires the Java version that PySpark 4 needs."""
     found = java_version()
     require(
         found is not None and found >= JAVA,
@@ -135,7 +136,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The markers say what a test needs."""
+    """Requires the parts of the markers of a test."""
     if item.get_closest_marker("pypaimon") and importlib.util.find_spec("pypaimon") is None:
         pytest.skip("pypaimon is missing: make test-paimon, which has an environment of its own")
     needs_jar = item.get_closest_marker("jar")
@@ -147,7 +148,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
 
 
-# One catalog, three worlds ------------------------------------------------------------------------------
+# The shared catalog -----------------------------------------------------------------------------------
 
 
 class Warehouse(NamedTuple):
@@ -159,7 +160,7 @@ class Warehouse(NamedTuple):
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
-    """Where `shared_catalog` and Spark's catalog of the same name keep everything."""
+    """The files of `shared_catalog` and of Spark's catalog of the same name."""
     root = tmp_path_factory.mktemp("warehouse")
     folder = root / "tables"
     folder.mkdir()
@@ -208,7 +209,7 @@ def _iceberg_settings(warehouse: Warehouse) -> dict[str, str]:
         f"{catalog}.uri": f"jdbc:sqlite:{warehouse.database}",
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": f"file://{warehouse.folder}",
-        f"{catalog}.cache-enabled": "false",  # others commit too: load the table at each query
+        f"{catalog}.cache-enabled": "false",  # other clients commit too: load the table for each query
     }
 
 
@@ -263,7 +264,7 @@ def _free_port() -> int:
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Asks until the server answers; the waiting is on its process, so that nothing sleeps."""
+    """Sends requests until the server answers; waits on its process, without a sleep."""
     for _ in range(REST_START_S * 10):
         try:
             with urllib.request.urlopen(url, timeout=5):
@@ -328,7 +329,7 @@ def duckdb_delta() -> Iterator[duckdb.DuckDBPyConnection]:
 def duckdb_iceberg() -> Iterator[duckdb.DuckDBPyConnection]:
     """A DuckDB connection with its Iceberg extension, loaded from the packages: nothing is downloaded.
 
-    Without its cache of files, which gives wrong bytes: see ``tests/interop``.
+    Its file cache is disabled, because it may return wrong bytes (see ``tests/interop``).
     """
     module = require_module("duckdb")
     connection = module.connect(config={"threads": 2, "enable_external_file_cache": False})

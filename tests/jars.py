@@ -62,7 +62,7 @@ def cache() -> Path:
 
 
 def folder(name: str) -> Path:
-    """Where the jars of one set lie, there or not."""
+    """Returns the folder of one set of jars, which need not exist."""
     return cache() / f"{name}-{hashlib.sha256(' '.join(SETS[name]).encode()).hexdigest()[:12]}"
 
 
@@ -109,13 +109,13 @@ def _by_ivy(coordinates: tuple[str, ...], target: Path) -> None:
 
 
 def fetch(name: str) -> Path:
-    """Brings one set into the cache unless it is there.
+    """Downloads one set to the cache unless it exists.
 
     Returns:
         the set's folder.
 
     Raises:
-        SystemExit: when no client can fetch it, with what to install.
+        SystemExit: no client can download it; the message names what to install.
     """
     final = folder(name)
     if find(name):

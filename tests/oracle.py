@@ -26,7 +26,7 @@ MAX_POSITION = 0x7FFFFFFE80000000
 
 
 class RefusedError(Exception):
-    """These bytes are not a bitmap or blob; the text names the check."""
+    """The bytes are not a bitmap or blob; the message names the check."""
 
 
 def check(holds: bool, what: str) -> None:
@@ -101,7 +101,7 @@ def encode_blob(positions: Iterable[int]) -> bytes:
 
 
 class Reader:
-    """Takes pieces off the front of bytes and refuses to pass their end."""
+    """Reads bytes in order, and raises an error at their end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -168,7 +168,7 @@ def decode(data: bytes) -> list[int]:
     """Positions of portable 64-bit Roaring, ascending.
 
     Raises:
-        RefusedError: when any of the checks fails; its text says which.
+        RefusedError: a check fails; the message names it.
     """
     return decode64(Reader(bytes(data)))
 
@@ -203,7 +203,7 @@ def decode_blob(blob: bytes, cardinality: int | None = None) -> list[int]:
 
 
 def mask(positions: Iterable[int], n_rows: int) -> list[bool]:
-    """One flag per row, True where it is deleted; positions past the rows fall away."""
+    """Returns one flag per row, True if it is deleted; positions after the last row are ignored."""
     flags = [False] * n_rows
     for position in positions:
         if position < n_rows:

@@ -79,7 +79,7 @@ def package_of(module: str) -> str:
 
 
 def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Everything but what stands under ``if TYPE_CHECKING``, which never runs."""
+    """Yields all nodes except those under ``if TYPE_CHECKING``, which never runs."""
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
@@ -88,7 +88,7 @@ def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Pairs of module and imported name ('' for a plain import) that run sooner or later."""
+    """Yields pairs of module and imported name ('' for a plain import) that are executed at any time."""
     for node in runtime_nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)

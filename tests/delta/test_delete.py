@@ -184,7 +184,7 @@ def test_keys_go_by_their_columns(golden: Callable[[str], Path]) -> None:
         delta.delete_keys(table, keys, "nothing")
 
 
-# What the log says -----------------------------------------------------------------------------------------
+# The log ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SPARK)
@@ -328,7 +328,7 @@ def test_a_missing_data_file_leaves_the_table_as_it_was(golden: Callable[[str], 
 
 
 class Racing(TableStorage):
-    """A storage in which others do something right before our first commit."""
+    """A storage in which another writer commits right before the first commit."""
 
     def __init__(self, table: Path, happening: Callable[[], object]) -> None:
         super().__init__(str(table))
@@ -539,7 +539,7 @@ def test_of_two_runs_of_a_job_at_once_one_counts(golden: Callable[[str], Path]) 
 
 
 class Losing(TableStorage):
-    """A storage whose answer to the first commit is lost, the commit itself or both."""
+    """A storage that loses the first commit, the answer to it, or both."""
 
     def __init__(self, table: Path, *, written: bool, mute: bool = False) -> None:
         super().__init__(str(table))

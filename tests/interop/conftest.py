@@ -46,7 +46,7 @@ def where(predicate: Callable[[dict[str, object]], bool]) -> Ids:
 
 
 class Panel:
-    """Everyone who can read a table, asked at once."""
+    """All engines that can read a table."""
 
     def __init__(self, spark: SparkSession, duckdb: DuckDBPyConnection, table: Table) -> None:
         self.spark, self.duckdb, self.table = spark, duckdb, table
@@ -79,7 +79,7 @@ class Panel:
             assert rows.equals(expected.sort_by("id")), f"{engine} reads {rows.num_rows} rows"
 
     def vectors(self) -> list[tuple[str, str, int]]:
-        """What Java sees in the delete manifests: format, referenced data file, cardinality."""
+        """The delete manifests as Java reads them: format, referenced data file, cardinality."""
         query = f"SELECT file_format, referenced_data_file, record_count FROM {self.name}.delete_files"
         return [tuple(row) for row in self.spark.sql(query).collect()]
 
@@ -121,7 +121,7 @@ WRONG_TOTAL = re.compile(
 def only_totals_are_wrong(table: Table, theirs: Collection[int]) -> None:
     """Fails unless each finding of `verify` is a total of deletes, and DuckDB's snapshot is the first that has one.
 
-    DuckDB 1.5.5 does not count the delete files that it removes. Later writers, we too, add to the total before.
+    DuckDB 1.5.5 does not count the delete files that it removes. Later writers, also this package, add to its total.
 
     Args:
         table: to verify, snapshot by snapshot.

@@ -87,7 +87,7 @@ def test_a_vector_of_far_positions_makes_no_large_mask() -> None:
     assert growth < 8 * MIB
 
 
-# Memory of honest work -----------------------------------------------------------------------------------
+# Memory of valid input -----------------------------------------------------------------------------------
 
 N = 10_000_000
 

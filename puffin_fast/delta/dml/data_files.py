@@ -21,7 +21,13 @@ import pyarrow.parquet as pq
 from puffin_fast._runtime import open_sink
 from puffin_fast.delta.dml.file_statistics import statistics_of
 from puffin_fast.delta.dml.stored_types import stored_fields
-from puffin_fast.delta.log.protocol import is_set
+from puffin_fast.delta.log.protocol import (
+    CHANGE_DATA_FEED,
+    ICEBERG_COMPAT_V3,
+    MAPPING_MAX_ID,
+    MAPPING_MODE,
+    is_set,
+)
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
@@ -82,7 +88,7 @@ class DataFileWriter:
     @property
     def keeps_changes(self) -> bool:
         """Whether the table has a change data feed."""
-        return is_set(self._snapshot.configuration, "delta.enableChangeDataFeed")
+        return is_set(self._snapshot.configuration, CHANGE_DATA_FEED)
 
     def write(
         self, rows: pa.Table, extra: Mapping[str, pa.Array] | None = None, *, data_change: bool = True
@@ -98,7 +104,7 @@ class DataFileWriter:
             InvalidInputError: a value does not fit the type of its column, or a required column has a null.
         """
         configuration = self._snapshot.configuration
-        compatible = is_set(configuration, "delta.enableIcebergCompatV3")
+        compatible = is_set(configuration, ICEBERG_COMPAT_V3)
         tags = {"ICEBERG_COMPAT_VERSION": "3"} if compatible else None
         return [file.add(data_change=data_change, tags=tags) for file in self._files(rows, extra or {}, "")]
 
@@ -137,8 +143,8 @@ class DataFileWriter:
         for one in fields:
             _check_nulls(rows[one["name"]].combine_chunks(), one, one["name"])
         typed = pa.schema(stored_fields(fields, list(schema.names)[: len(fields)], physical=False))
-        mapped = base.configuration.get("delta.columnMapping.mode", "none") != "none"
-        highest = int(base.configuration.get("delta.columnMapping.maxColumnId", 0)) if mapped else 0
+        mapped = base.configuration.get(MAPPING_MODE, "none") != "none"
+        highest = int(base.configuration.get(MAPPING_MAX_ID, 0)) if mapped else 0
         target = stored_fields(fields, list(schema.names)[: len(fields)], physical=True, ids=highest)
         try:
             cast = rows.select(typed.names).cast(typed).combine_chunks()
@@ -147,9 +153,7 @@ class DataFileWriter:
         batches = [renamed(batch, pa.schema(target)) for batch in cast.to_batches()]
         found = pa.Table.from_batches(batches, pa.schema(target))
         features = base.protocol.writer_features
-        if "materializePartitionColumns" in features or is_set(
-            base.configuration, "delta.enableIcebergCompatV3"
-        ):
+        if "materializePartitionColumns" in features or is_set(base.configuration, ICEBERG_COMPAT_V3):
             return found
         return found.drop_columns(list(schema.partition_names))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from puffin_fast.delta.dml.changes import Written, actions_of, write_vectors
 from puffin_fast.delta.dml.data_files import DataFileWriter
 from puffin_fast.delta.log.commit import Changes
-from puffin_fast.delta.log.protocol import is_set
+from puffin_fast.delta.log.protocol import MAPPING_MODE, is_set
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.plan import DeltaTable
@@ -34,7 +34,7 @@ def row_tracking_columns(base: Snapshot, *values: Any) -> dict[str, Any] | None:
     names = [base.configuration.get(name) for name in MATERIALIZED]
     if not is_set(base.configuration, "delta.enableRowTracking"):
         return {}
-    if None in names or base.configuration.get("delta.columnMapping.mode") == "id":
+    if None in names or base.configuration.get(MAPPING_MODE) == "id":
         return None
     return {str(name): column for name, column in zip(names, values, strict=False)}
 

@@ -15,7 +15,7 @@ from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
-from puffin_fast.delta.log.protocol import check_rows_writable, check_writable, is_set
+from puffin_fast.delta.log.protocol import CHANGE_DATA_FEED, check_rows_writable, check_writable, is_set
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
@@ -127,7 +127,7 @@ def upsert(
         if dry_run:
             return _Planned(counts)
         feed = {}
-        if is_set(base.configuration, "delta.enableChangeDataFeed"):
+        if is_set(base.configuration, CHANGE_DATA_FEED):
             feed = _feed(current, files, source, matches, counts, threads)
         chosen = counts.replaced
         replacement = Replacement(

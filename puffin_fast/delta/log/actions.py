@@ -19,6 +19,7 @@ import pyarrow.json as pj
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import on_threads
+from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.row_selection import flags_of
 
@@ -283,14 +284,12 @@ def _partition_struct(columns: Sequence[str]) -> list[tuple[str, pa.DataType]]:
 
 def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
     """Returns the partition columns of a `metaData` action by their names in `partitionValues`."""
-    mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+    mode = (metadata.get("configuration") or {}).get(MAPPING_MODE, "none")
     names = list(metadata.get("partitionColumns") or [])
     if mode == "none" or not names:
         return names
     fields = json.loads(metadata["schemaString"])["fields"]
-    physical = {
-        f["name"]: f.get("metadata", {}).get("delta.columnMapping.physicalName", f["name"]) for f in fields
-    }
+    physical = {f["name"]: f.get("metadata", {}).get(PHYSICAL_NAME, f["name"]) for f in fields}
     return [physical.get(name, name) for name in names]
 
 

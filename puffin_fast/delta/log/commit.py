@@ -27,7 +27,7 @@ from urllib.parse import unquote
 from puffin_fast import __version__
 from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast.delta.log.actions import FileActions, read_commits
-from puffin_fast.delta.log.protocol import check_writable
+from puffin_fast.delta.log.protocol import ISOLATION, check_writable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
@@ -347,7 +347,7 @@ class _Attempt:
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")
         if not self._changes.looks_at_rows:
             return
-        isolation = self._base.configuration.get("delta.isolationLevel", "").lower()
+        isolation = self._base.configuration.get(ISOLATION, "").lower()
         all_adds = self._changes.looks_at_appends or isolation == "serializable"
         for version in set(others.adds["version"].to_pylist()):
             if all_adds or not infos.get(version, {}).get("isBlindAppend", False):
@@ -363,7 +363,7 @@ class _Attempt:
             "operation": changes.operation,
             "operationParameters": dict(changes.parameters),
             "readVersion": self._base.version,
-            "isolationLevel": self._base.configuration.get("delta.isolationLevel", "WriteSerializable"),
+            "isolationLevel": self._base.configuration.get(ISOLATION, "WriteSerializable"),
             "isBlindAppend": False,
             "operationMetrics": {name: str(value) for name, value in changes.metrics.items()},
         }

@@ -9,8 +9,15 @@ from typing import Any
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
 __all__ = [
+    "CHANGE_DATA_FEED",
     "DELETION_VECTORS",
     "ENABLE_VECTORS",
+    "ICEBERG_COMPAT_V3",
+    "ISOLATION",
+    "MAPPING_ID",
+    "MAPPING_MAX_ID",
+    "MAPPING_MODE",
+    "PHYSICAL_NAME",
     "Protocol",
     "check_committable",
     "check_readable",
@@ -23,6 +30,13 @@ __all__ = [
 
 DELETION_VECTORS = "deletionVectors"
 ENABLE_VECTORS = "delta.enableDeletionVectors"
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+ICEBERG_COMPAT_V3 = "delta.enableIcebergCompatV3"
+ISOLATION = "delta.isolationLevel"
+MAPPING_MODE = "delta.columnMapping.mode"
+MAPPING_MAX_ID = "delta.columnMapping.maxColumnId"
+MAPPING_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 MAX_READER, MAX_WRITER = 3, 7
 FEATURES = (3, 7)

@@ -39,7 +39,16 @@ from puffin_fast import __version__
 from puffin_fast._runtime import split_location
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
-from puffin_fast.delta.log.protocol import DELETION_VECTORS, ENABLE_VECTORS, FEATURES, Protocol
+from puffin_fast.delta.log.protocol import (
+    DELETION_VECTORS,
+    ENABLE_VECTORS,
+    FEATURES,
+    MAPPING_ID,
+    MAPPING_MAX_ID,
+    MAPPING_MODE,
+    PHYSICAL_NAME,
+    Protocol,
+)
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage, storage_of
 from puffin_fast.errors import InvalidInputError, UnsupportedError
@@ -53,7 +62,6 @@ if TYPE_CHECKING:
 
 __all__ = ["from_iceberg"]
 
-PHYSICAL = "delta.columnMapping.physicalName"
 
 _NAMES: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -120,7 +128,7 @@ def from_iceberg(
     try:
         written = write_vectors(storage, _deletes(table, plan.tasks))
         vectors = {new.task.data.file_path: descriptor for new, descriptor in written.changes}
-        names = {column["name"]: column["metadata"][PHYSICAL] for column in columns}
+        names = {column["name"]: column["metadata"][PHYSICAL_NAME] for column in columns}
         lines = [*_header(schema, columns, [field.name for field in partition], name)]
         for task in plan.tasks:
             vector = vectors.get(task.data.file_path, {})
@@ -190,8 +198,8 @@ def _header(
         features.add("timestampNtz")
     yield {"protocol": Protocol(*FEATURES, frozenset(features), frozenset(features)).action()}
     configuration = {
-        "delta.columnMapping.mode": "id",
-        "delta.columnMapping.maxColumnId": str(schema.highest_field_id),
+        MAPPING_MODE: "id",
+        MAPPING_MAX_ID: str(schema.highest_field_id),
         ENABLE_VECTORS: "true",
     }
     yield {
@@ -266,8 +274,8 @@ class _Converter:
                 "type": self._type(field.field_type, field.name),
                 "nullable": not field.required,
                 "metadata": {
-                    "delta.columnMapping.id": field.field_id,
-                    PHYSICAL: name,
+                    MAPPING_ID: field.field_id,
+                    PHYSICAL_NAME: name,
                     **({"comment": field.doc} if field.doc else {}),
                 },
             }

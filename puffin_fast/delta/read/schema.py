@@ -36,6 +36,7 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from puffin_fast.delta.log.protocol import MAPPING_ID, MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
@@ -50,8 +51,6 @@ NAME_MAPPING = "schema.name-mapping.default"
 PARTITION_ID = 1000
 """The first id of partition fields in Iceberg."""
 
-_ID = "delta.columnMapping.id"
-_PHYSICAL = "delta.columnMapping.physicalName"
 _NESTED_IDS = "delta.columnMapping.nested.ids"
 DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _PRIMITIVES: dict[str, IcebergType] = {
@@ -97,7 +96,7 @@ class TableSchema:
             UnsupportedError: the type of a column or the mode of column mapping is not supported.
             CorruptDataError: the schema is invalid, or lacks a partition column.
         """
-        mode = snapshot.configuration.get("delta.columnMapping.mode", "none")
+        mode = snapshot.configuration.get(MAPPING_MODE, "none")
         if mode not in ("none", "name", "id"):
             raise UnsupportedError(f"{snapshot.root}: column mapping by {mode!r}")
         try:
@@ -162,7 +161,7 @@ def _highest(fields: Sequence[Mapping[str, Any]]) -> int:
 
     def ids(value: Any) -> list[int]:
         if isinstance(value, Mapping):
-            own = [value[_ID]] if isinstance(value.get(_ID), int) else []
+            own = [value[MAPPING_ID]] if isinstance(value.get(MAPPING_ID), int) else []
             nested = value.get(_NESTED_IDS)
             own += [n for n in nested.values() if isinstance(n, int)] if isinstance(nested, Mapping) else []
             return own + [n for inner in value.values() for n in ids(inner)]
@@ -191,11 +190,14 @@ class _Converter:
         info = field.get("metadata") or {}
         name, physical = field["name"], field["name"]
         if self._mapped:
-            if not isinstance(info.get(_ID), int):
+            if not isinstance(info.get(MAPPING_ID), int):
                 raise CorruptDataError(
-                    f"column mapping of {path}", path=self._root, expected=_ID, found=info.get(_ID)
+                    f"column mapping of {path}",
+                    path=self._root,
+                    expected=MAPPING_ID,
+                    found=info.get(MAPPING_ID),
                 )
-            field_id, physical = info[_ID], info.get(_PHYSICAL, name)
+            field_id, physical = info[MAPPING_ID], info.get(PHYSICAL_NAME, name)
         else:
             field_id = self._new()
         nested = info.get(_NESTED_IDS) or {} if self._mapped else {}

@@ -11,6 +11,7 @@ from puffin_fast._runtime import split_location
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -51,7 +52,7 @@ def inside(table: Table, paths: Iterable[str]) -> tuple[list[str], list[str]]:
     A path with ``..`` counts as outside.
     """
     properties = table.properties
-    places = [table.location(), properties.get("write.data.path"), properties.get("write.metadata.path")]
+    places = [table.location(), properties.get(DATA_PATH), properties.get(METADATA_PATH)]
     prefixes = tuple(f"{_normalised(place).rstrip('/')}/" for place in places if place)
     within: list[str] = []
     outside: list[str] = []

@@ -46,7 +46,7 @@ from puffin_fast._runtime.patches import Patch
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.files import read_ranges
+from puffin_fast.files import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.iceberg import manifest
 from puffin_fast.iceberg.datafile.row_selection import LiveRows, select_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_entry, within
@@ -271,7 +271,7 @@ class _Deletes(Mapping[str, _Positions]):
                 found += [
                     (file.file_path, blob.offset, blob.length)
                     for blob in reader.blobs
-                    if blob.type == codec.BLOB_TYPE and blob.properties.get("referenced-data-file") == path
+                    if blob.type == codec.BLOB_TYPE and blob.properties.get(REFERENCED_DATA_FILE) == path
                 ]
         if len(found) > 1:
             raise UnsupportedError(

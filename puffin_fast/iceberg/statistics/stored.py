@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import ancestors_of
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.puffin import BlobMetadata as PuffinBlob
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.writer import CREATED_BY
 from puffin_fast.theta import BLOB_TYPE, ThetaSketch
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def load_sketches(
     found: dict[int, StoredSketch] = {}
     try:
         with PuffinReader(path, filesystem=io, max_blob_bytes=_MAX_BLOB_BYTES) as reader:
-            created_by = reader.metadata.properties.get("created-by", "unknown")
+            created_by = reader.metadata.properties.get(CREATED_BY, "unknown")
             chosen: dict[int, PuffinBlob] = {}
             for blob in reader.blobs:
                 if (

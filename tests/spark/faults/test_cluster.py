@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def died(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str], int]:
-    """Where the cluster was, what it said of each case, and how it ended."""
+    """The folder of the cluster, its output for each case, and its exit code."""
     folder = tmp_path_factory.mktemp("cluster")
     log = folder / "log"
     with log.open("wb") as out:  # a file, because executors that outlive the driver would keep a pipe open
