@@ -57,7 +57,7 @@ class DeltaScan(RowScan):
 
     @cached_property
     def _tasks(self) -> Sequence[FileTask]:
-        return plan_files(self._table, self._filter, case_sensitive=self._case_sensitive).tasks
+        return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks
 
     def tasks(self) -> Sequence[FileTask]:
         """The data files to read, each with its deletion vector."""
@@ -66,7 +66,7 @@ class DeltaScan(RowScan):
     def file_reader(self) -> FileReader:
         """Returns the reader of these files."""
         return self._table.reader(
-            self._fields, self._extra, self._filter, self.schema, case_sensitive=self._case_sensitive
+            self._fields, self._extra, self._row_filter, self.schema, case_sensitive=self._case_sensitive
         )
 
 

@@ -124,7 +124,7 @@ class FileReader:
         decode: Decode = codec.decode,
     ) -> None:
         self._io, self._decode = io, decode
-        self._fields, self._extra, self._filter = fields, extra, row_filter
+        self._fields, self._extra, self._row_filter = fields, extra, row_filter
         self._arrow_schema, self._file_types = arrow_schema, file_types
         self._deletes = DeleteLoader(io, decode)
         self._equality = EqualityDeletes(io, metadata)
@@ -218,8 +218,8 @@ class FileReader:
         for keys in opened.keys:
             found = keys.contains(batch.key_values)
             mask = pc.invert(found) if mask is None else pc.and_not(mask, found)
-        if not self._filter.always_true:
-            matches = pa.array(self._filter.mask(batch.filter_values, batch.n_rows))
+        if not self._row_filter.always_true:
+            matches = pa.array(self._row_filter.mask(batch.filter_values, batch.n_rows))
             mask = matches if mask is None else pc.and_(mask, matches)
         rows = batch.select(mask)
         if rows is None:

@@ -66,7 +66,7 @@ class RowScan:
         check_integer("limit", limit, least=0)
         check_flags(case_sensitive=case_sensitive, string_views=string_views)
         self._limit, self._case_sensitive = limit, case_sensitive
-        self._filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+        self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
         self._fields = wanted.fields
@@ -100,7 +100,7 @@ class RowScan:
             self._read_schema,
             self._fields,
             self._extra,
-            self._filter,
+            self._row_filter,
             self.schema,
             self._case_sensitive,
             **options,
@@ -126,12 +126,12 @@ class RowScan:
         Raises:
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
-        bound = self._filter
-        proved = proves_all_rows(self._read_schema, bound.strict_expression(), self._case_sensitive)
+        row_filter = self._row_filter
+        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), self._case_sensitive)
         n_rows, others = 0, []
         for task in self.tasks():
             by_vector = task.vector is not None or not task.position_deletes
-            if by_vector and not task.equality_deletes and (bound.always_true or proved(task.data)):
+            if by_vector and not task.equality_deletes and (row_filter.always_true or proved(task.data)):
                 n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
             else:
                 others.append(task)
@@ -251,7 +251,11 @@ class Scan(RowScan):
     def plan(self) -> Plan:
         """The data files to read, each with its deletes; planned on first access."""
         return plan_snapshot(
-            self._table, self._snapshot, self._read_schema, self._filter, case_sensitive=self._case_sensitive
+            self._table,
+            self._snapshot,
+            self._read_schema,
+            self._row_filter,
+            case_sensitive=self._case_sensitive,
         )
 
     def reader(self, metadata: TableMetadata) -> Callable[..., FileReader]:
