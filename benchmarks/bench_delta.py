@@ -130,7 +130,7 @@ class _Vectors:
 
 
 def rows_table(folder: Path, n_files: int, n_rows: int, *, deleted: float) -> Path:
-    """A table of so many rows in so many files; made once, then kept."""
+    """Makes a table with the given numbers of rows and files, once."""
     root = folder / f"rows-{n_files}-{n_rows}-{deleted:g}"
     if not (root / "_delta_log").exists():
         shutil.rmtree(root, ignore_errors=True)
@@ -150,7 +150,7 @@ def rows_table(folder: Path, n_files: int, n_rows: int, *, deleted: float) -> Pa
 
 
 def planned_table(folder: Path, n_files: int) -> Path:
-    """A table that has a log of so many files with vectors, and nothing else; made once, then kept."""
+    """Makes a table that has only a log, with the given number of files with vectors, once."""
     root = folder / f"planned-{n_files}"
     if not (root / "_delta_log").exists():
         shutil.rmtree(root, ignore_errors=True)

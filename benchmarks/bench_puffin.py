@@ -80,7 +80,7 @@ def parse(n: int) -> Case:
 
 
 def write(n: int) -> Case:
-    """PyIceberg writes no Puffin files: what it takes to parse one is the target."""
+    """PyIceberg does not write Puffin files, so the time in which it parses one is the target."""
 
     def prepare() -> Contenders:
         content, data = metadata(n), file(n)
