@@ -2,6 +2,14 @@
 #ifndef PF_AVX512_BITMAP_EXPAND_H
 #define PF_AVX512_BITMAP_EXPAND_H
 
+/* Writes origin + each of 24 indexes, more than most words need: the number of stores is then predicted. */
+PF_AVX512 PF_BODY void pf_store_indexes(const uint8_t *indexes, __m512i origin, uint64_t *out) {
+    for (size_t j = 0; j < 24; j += 8) {
+        __m512i some = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(indexes + j)));
+        _mm512_storeu_si512(out + j, _mm512_add_epi64(origin, some));
+    }
+}
+
 PF_AVX512 static size_t pf_expand_avx512(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
                                          size_t capacity) {
     uint64_t *const start = out, *const end = out + capacity;
@@ -19,9 +27,8 @@ PF_AVX512 static size_t pf_expand_avx512(const uint8_t *bits, size_t n_words, ui
         _mm512_storeu_si512(out + 8, _mm512_add_epi64(origin, _mm512_cvtepu8_epi64(_mm_srli_si128(head, 8))));
         if (ones > 16) {
             _mm512_storeu_si512(indexes, packed);
-            for (size_t j = 16; j < ones; j += 8)
-                _mm512_storeu_si512(out + j, _mm512_add_epi64(origin, _mm512_cvtepu8_epi64(
-                                                                          _mm_loadl_epi64((__m128i *)(indexes + j)))));
+            pf_store_indexes(indexes + 16, origin, out + 16);
+            if (ones > 40) pf_store_indexes(indexes + 40, origin, out + 40);
         }
         out += ones;
     }
