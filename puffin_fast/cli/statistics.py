@@ -32,6 +32,7 @@ __all__ = ["ndv"]
     help="With --collect: reads all data files, not only those added since the last run.",
 )
 @click.option("--spark", is_flag=True, help="With --collect: reads the data files on Spark executors.")
+@click.option("--dry-run", is_flag=True, help="With --collect: counts, and commits nothing.")
 def ndv(
     table: Table,
     collect: bool,
@@ -39,14 +40,15 @@ def ndv(
     case_insensitive: bool,
     full: bool,
     spark: bool,
+    dry_run: bool,
     **selected: Any,
 ) -> Answer:
     """Prints the numbers of distinct values of the columns of TABLE, from its statistics.
 
     Counts above 4096 are estimates; lower and upper are their bounds with a confidence of 95.4%.
     """
-    if (full or spark) and not collect:
-        raise click.UsageError("--full and --spark need --collect")
+    if (full or spark or dry_run) and not collect:
+        raise click.UsageError("--full, --spark and --dry-run need --collect")
     from puffin_fast import iceberg
 
     name = ".".join(table.name())
@@ -55,7 +57,11 @@ def ndv(
     document: dict[str, object] = {"table": name}
     text = []
     if collect:
-        options: dict[str, Any] = {**of_snapshot, "incremental": False if full else "auto"}
+        options: dict[str, Any] = {
+            **of_snapshot,
+            "incremental": False if full else "auto",
+            "dry_run": dry_run,
+        }
         if spark:
             from puffin_fast import spark as on_spark
 
@@ -64,6 +70,10 @@ def ndv(
             result = iceberg.collect_ndv(table, names, **options)
         document["collected"] = asdict(result)
         text += list(result.notes)
+        if dry_run:
+            counts = [{"column": column, "ndv": count} for column, count in result.ndv.items()]
+            title = f"{name}: {len(counts)} columns, nothing committed"
+            return Answer(document, [*text, grid(counts, title=title)])
         if not result.committed:
             text.append(f"{name}: nothing done: {result.statistics_path} already has these columns")
     rows = iceberg.ndv(table, names, **of_snapshot).to_pylist()

@@ -19,7 +19,14 @@ def said(result: Result) -> Any:
 
 def test_ndv_collects_and_shows(run: Run, catalog_options: Options) -> None:
     assert "--collect collects them" in run("ndv", "ns.t", *catalog_options).output
+    dry = said(run("ndv", "ns.t", "--collect", "--dry-run", "--output", "json", *catalog_options))[
+        "collected"
+    ]
+    assert (dry["committed"], dry["statistics_path"], dry["dry_run"]) == (False, None, True)
+    assert "nothing committed" in run("ndv", "ns.t", "--collect", "--dry-run", *catalog_options).output
+    assert "--collect collects them" in run("ndv", "ns.t", *catalog_options).output
     found = said(run("ndv", "ns.t", "--collect", "--output", "json", *catalog_options))
+    assert found["collected"]["ndv"] == dry["ndv"]
     assert found["collected"]["ndv"] == {"id": 1000, "word": 7}
     assert [(row["column"], row["ndv"], row["is_upper_bound"]) for row in found["columns"]] == [
         ("id", 1000, False),

@@ -83,21 +83,23 @@ class NdvResult:
 
     Attributes:
         snapshot_id: the snapshot that the statistics belong to.
-        statistics_path: its statistics file.
+        statistics_path: its statistics file; None in a dry run that would write one.
         ndv: numbers of distinct values by column name, of the requested columns.
         upper_bounds: columns whose count includes deleted values.
         files_read: number of data files that were read.
-        committed: False if the snapshot's statistics file already had all columns.
+        committed: False if the snapshot's statistics file already had all columns, and in a dry run.
         notes: statistics that could not be used, with the reasons.
+        dry_run: True if nothing was written. The columns were counted all the same.
     """
 
     snapshot_id: int
-    statistics_path: str
+    statistics_path: str | None
     ndv: Mapping[str, int]
     upper_bounds: tuple[str, ...]
     files_read: int
     committed: bool
     notes: tuple[str, ...]
+    dry_run: bool = False
 
 
 def collect_ndv(
@@ -111,6 +113,7 @@ def collect_ndv(
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
     threads: int | None = None,
+    dry_run: bool = False,
 ) -> NdvResult:
     """Counts the distinct values of a snapshot's columns and commits the sketches as its statistics.
 
@@ -124,6 +127,7 @@ def collect_ndv(
             since. After deletes such a count is an upper bound, and marked as one. False reads all data files.
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; `pyarrow.cpu_count()` by default.
+        dry_run: count the values and write nothing.
 
     Raises:
         NotFoundError: a column, snapshot or reference does not exist, or the table has no snapshots.
@@ -133,7 +137,7 @@ def collect_ndv(
         CommitUnknownError: it is unknown whether the commit happened; no file was removed.
     """
     check_threads(threads)
-    check_flags(case_sensitive=case_sensitive)
+    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     n_threads = pa.cpu_count() if threads is None else threads
     selection = select(
         table,
@@ -148,7 +152,7 @@ def collect_ndv(
     def sketch(chosen: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
         return selection.reader(chosen, selection.table.metadata).sketches(tasks, n_threads)
 
-    return collect(selection, sketch, incremental=incremental)
+    return collect(selection, sketch, incremental=incremental, dry_run=dry_run)
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,9 @@ def select(
     return Selection(working, found, schema, chosen)
 
 
-def collect(selection: Selection, sketch: Sketch, *, incremental: Literal["auto", False]) -> NdvResult:
+def collect(
+    selection: Selection, sketch: Sketch, *, incremental: Literal["auto", False], dry_run: bool
+) -> NdvResult:
     """`collect_ndv` of selected columns, with a function that sketches data files."""
     if incremental not in ("auto", False):
         raise InvalidInputError(f"incremental: expected 'auto' or False, found {incremental!r}")
@@ -248,15 +254,16 @@ def collect(selection: Selection, sketch: Sketch, *, incremental: Literal["auto"
                 OWN_WRITER,
             )
     computed = {column.field_id: found[column.field_id] for group in groups.values() for column in group}
-    path = _commit(selection, computed, history) if computed else history.path
+    path = history.path if not computed else None if dry_run else _commit(selection, computed, history)
     return NdvResult(
         snapshot.snapshot_id,
         path,
         {column.name: int(found[column.field_id].sketch.estimate) for column in columns},
         tuple(column.name for column in columns if found[column.field_id].upper_bound),
         n_read,
-        bool(computed),
+        bool(computed) and not dry_run,
         tuple(history.notes),
+        dry_run,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
@@ -45,6 +46,7 @@ def collect_ndv(
     as_of: int | str | datetime | None = None,
     incremental: Literal["auto", False] = "auto",
     case_sensitive: bool = True,
+    dry_run: bool = False,
 ) -> NdvResult:
     """`puffin_fast.iceberg.collect_ndv` on executors.
 
@@ -54,7 +56,7 @@ def collect_ndv(
     Args:
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive: as there.
+        columns, snapshot_id, branch, tag, as_of, incremental, case_sensitive, dry_run: as there.
 
     Returns:
         As there, and the same bytes are committed.
@@ -62,6 +64,7 @@ def collect_ndv(
     Raises:
         As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
+    check_flags(dry_run=dry_run)
     session = session_of(spark)
     selection = select(
         table,
@@ -84,4 +87,4 @@ def collect_ndv(
         rows = collected(sketches).to_pylist()
         return {row["column"]: ThetaSketch.from_bytes(row["sketch"]) for row in rows}
 
-    return collect(selection, sketch, incremental=incremental)
+    return collect(selection, sketch, incremental=incremental, dry_run=dry_run)

@@ -202,6 +202,17 @@ def test_an_append_reads_only_its_files_and_gives_the_bytes_of_a_full_run(
     assert blob_of(table, "n") == oracle.canonical(range(10_000), "long")
 
 
+def test_a_dry_run_counts_and_writes_nothing(racing: RacingCatalog) -> None:
+    table = make(racing, rows(0, 40))
+    before, location = files_of(table), table.metadata_location
+    dry = iceberg.collect_ndv(table, dry_run=True)
+    assert (dry.statistics_path, dry.committed, dry.dry_run) == (None, False, True)
+    assert (files_of(table), table.refresh().metadata_location) == (before, location)
+    done = iceberg.collect_ndv(table)
+    assert (done.ndv, done.files_read, done.committed) == (dry.ndv, dry.files_read, True)
+    assert iceberg.collect_ndv(table, dry_run=True).statistics_path == done.statistics_path
+
+
 def test_a_second_run_does_nothing(racing: RacingCatalog) -> None:
     table = make(racing, rows(0, 40))
     first = iceberg.collect_ndv(table)
