@@ -314,7 +314,7 @@ def test_tables_and_positions_that_cannot_be_are_refused(catalog: Any, warehouse
         paimon.delete(plain, "id = 1")
     with pytest.raises(errors.UnsupportedError, match="older state"):
         paimon.delete(table.copy({"scan.snapshot-id": "2"}), "id = 1")
-    with pytest.raises(errors.InvalidInputError, match="positions below 150 .* found 100000"):
+    with pytest.raises(errors.InvalidInputError, match=r"positions below 150 .* found 100000"):
         paimon.delete_positions(table, {name: [100_000]})
     with pytest.raises(errors.NotFoundError, match="data-none"):
         paimon.delete_positions(table, {"data-none": [1]})

@@ -21,18 +21,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import (
-    CorruptDataError,
     InvalidInputError,
-    LimitExceededError,
     NotFoundError,
     PuffinFastError,
-    UnsupportedError,
 )
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
@@ -41,16 +37,14 @@ from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.scan.scan import scan
 from puffin_fast.iceberg.statistics.columns import SketchedColumn, columns_of
+from puffin_fast.iceberg.statistics.history import History
 from puffin_fast.iceberg.statistics.sketch_files import SketchReader
 from puffin_fast.iceberg.statistics.stored import (
     NDV,
+    OWN_WRITER,
     UPPER_BOUND,
     WRITER,
     StoredSketch,
-    files_of_history,
-    hashed_type,
-    load_sketches,
-    named_fields,
     statistics_of,
 )
 from puffin_fast.puffin import PuffinWriter
@@ -69,12 +63,7 @@ if TYPE_CHECKING:
     Sketch = Callable[[Sequence[SketchedColumn], Sequence[FileTask]], Mapping[int, ThetaSketch]]
     """Sketches of columns over the live rows of data files, on this machine or on executors."""
 
-__all__ = ["OWN_WRITER", "NdvResult", "Selection", "collect", "collect_ndv", "select"]
-
-OWN_WRITER = "puffin_fast"
-"""The beginning of `created-by` of this package."""
-
-_KEEPS_ROWS = (Operation.APPEND, Operation.REPLACE)
+__all__ = ["NdvResult", "Selection", "collect", "collect_ndv", "select"]
 
 
 @dataclass(frozen=True)
@@ -223,7 +212,7 @@ def collect(
         raise InvalidInputError(f"incremental: expected 'auto' or False, found {incremental!r}")
     check_version()
     table, snapshot, columns = selection.table, selection.snapshot, selection.columns
-    history = _History(selection)
+    history = History(selection.table, selection.snapshot, selection.schema)
     found: dict[int, StoredSketch] = {}
     groups: dict[int | None, list[SketchedColumn]] = {}
     for column in columns:
@@ -267,82 +256,7 @@ def collect(
     )
 
 
-class _History:
-    """Earlier sketches of a snapshot's columns, which are read when they are needed.
-
-    Attributes:
-        notes: statistics files that could not be read, and why.
-    """
-
-    def __init__(self, selection: Selection) -> None:
-        self._table, self._snapshot, self._schema = selection.table, selection.snapshot, selection.schema
-        self._files = list(files_of_history(self._table.metadata, self._snapshot))
-        self._ancestors = {
-            known.snapshot_id: known for known in ancestors_of(self._snapshot, self._table.metadata)
-        }
-        self._loaded: dict[str, dict[int, StoredSketch]] = {}
-        self.notes: list[str] = []
-
-    @property
-    def path(self) -> str:
-        """The path of the snapshot's own statistics file, which exists."""
-        return self._files[0][1].statistics_path
-
-    def sketches(self, statistics: StatisticsFile) -> dict[int, StoredSketch]:
-        """Returns the sketches of a statistics file; none, and adds a note, if it cannot be read."""
-        path = statistics.statistics_path
-        if path not in self._loaded:
-            try:
-                self._loaded[path] = load_sketches(self._table.io, statistics)
-            except (NotFoundError, CorruptDataError, LimitExceededError, UnsupportedError) as error:
-                self._loaded[path] = {}
-                self.notes.append(f"statistics of snapshot {statistics.snapshot_id} are not used: {error}")
-        return self._loaded[path]
-
-    def usable(self, column: SketchedColumn) -> tuple[Snapshot, StoredSketch] | None:
-        """Returns the nearest earlier sketch of a column and its snapshot, if it can be united with sketches of new
-        values."""
-        for _, statistics in self._files:
-            if column.field_id not in named_fields(statistics):
-                continue
-            stored = self.sketches(statistics).get(column.field_id)
-            snapshot = None if stored is None else self._ancestors.get(stored.snapshot_id)
-            if stored is None or snapshot is None:
-                continue
-            if column.type == "uuid" and not stored.writer.startswith(OWN_WRITER):
-                return None  # Java's job hashes the text of a uuid
-            if hashed_type(self._table.metadata, stored) != column.type:
-                return None
-            return snapshot, stored
-        return None
-
-    def lost_rows_since(self, snapshot_id: int) -> bool:
-        """Whether a commit after a snapshot may have deleted rows."""
-        for snapshot in ancestors_of(self._snapshot, self._table.metadata):
-            if snapshot.snapshot_id == snapshot_id:
-                return False
-            if snapshot.summary is None or snapshot.summary.operation not in _KEEPS_ROWS:
-                return True
-        return True
-
-    def others(self, statistics: StatisticsFile | None) -> dict[int, StoredSketch]:
-        """Returns the nearest sketch of each column of the schema.
-
-        Args:
-            statistics: the current statistics file of the snapshot.
-        """
-        files = [
-            known for snapshot, known in self._files if snapshot.snapshot_id != self._snapshot.snapshot_id
-        ]
-        found: dict[int, StoredSketch] = {}
-        for known in ([] if statistics is None else [statistics]) + files:
-            for field_id, stored in self.sketches(known).items():
-                if self._schema.find_column_name(field_id) is not None:
-                    found.setdefault(field_id, stored)
-        return found
-
-
-def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history: _History) -> str:
+def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history: History) -> str:
     """Writes and commits a statistics file; returns its path."""
     working, snapshot = selection.table, selection.snapshot
 

@@ -13,9 +13,10 @@ import pyarrow as pa
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.statistics.collect import OWN_WRITER, select
+from puffin_fast.iceberg.statistics.collect import select
 from puffin_fast.iceberg.statistics.columns import SketchedColumn
 from puffin_fast.iceberg.statistics.stored import (
+    OWN_WRITER,
     StoredSketch,
     files_of_history,
     hashed_type,

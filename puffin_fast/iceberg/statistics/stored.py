@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NDV",
+    "OWN_WRITER",
     "UPPER_BOUND",
     "WRITER",
     "StoredSketch",
@@ -39,6 +40,9 @@ __all__ = [
 
 NDV = "ndv"
 """Property of a theta blob: the estimate as an integer (Puffin specification)."""
+
+OWN_WRITER = "puffin_fast"
+"""The beginning of `created-by` of this package."""
 
 UPPER_BOUND = "puffin-fast.upper-bound"
 """Property of a blob: ``true`` if rows were deleted after their values were counted."""
