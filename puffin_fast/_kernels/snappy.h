@@ -13,7 +13,7 @@
  * The last 8 bytes that were decompressed are held in a register. Columns of numbers repeat bytes at offsets of up to
  * 8: such copies read no memory that was just written in smaller parts, which would wait for these stores.
  *
- * Elements that start at least PF_SNAPPY_ROOM bytes before the ends of the input and of the output are read and written
+ * Elements that start at least PF_SNAPPY_MARGIN bytes before the ends of the input and of the output are read and written
  * in whole words, so that some bytes after an element are read, and are overwritten later. All others are copied
  * byte by byte. */
 #ifndef PF_SNAPPY_H
@@ -25,7 +25,7 @@
 
 enum {
     PF_BAD_SNAPPY = -1,
-    PF_SNAPPY_ROOM = 96, /* a tag and 64 bytes, copied by 16; a repeated pattern ends less than 16 bytes after these */
+    PF_SNAPPY_MARGIN = 96, /* a tag and 64 bytes, copied by 16; a repeated pattern ends less than 16 bytes after these */
     PF_SNAPPY_LONG = 60, /* six high bits of a literal from which on the length stands in bytes of its own */
     PF_SNAPPY_MOST = 64, /* bytes of a copy, the longest element for its size */
     PF_SNAPPY_LEAST = 3  /* bytes of that copy's element */
@@ -73,7 +73,7 @@ static int pf_snappy_element(const uint8_t **from, const uint8_t *end, const uin
     uint8_t *target = *to;
     const unsigned tag = *at++;
     const unsigned kind = tag & 3;
-    const size_t left = (size_t)(end - at), room = (size_t)(out_end - target);
+    const size_t left = (size_t)(end - at), capacity = (size_t)(out_end - target);
     size_t n_bytes = kind == 3 ? 4 : kind, n = (tag >> 2) + 1;
     uint32_t value = 0;
     if (kind == 0 && n > PF_SNAPPY_LONG) n_bytes = n - PF_SNAPPY_LONG;
@@ -82,7 +82,7 @@ static int pf_snappy_element(const uint8_t **from, const uint8_t *end, const uin
     at += n_bytes;
     if (kind == 0) {
         if (n_bytes) n = (size_t)value + 1;
-        if (n > left - n_bytes || n > room) return PF_BAD_SNAPPY;
+        if (n > left - n_bytes || n > capacity) return PF_BAD_SNAPPY;
         memcpy(target, at, n);
         at += n;
     } else {
@@ -91,7 +91,7 @@ static int pf_snappy_element(const uint8_t **from, const uint8_t *end, const uin
             offset |= (size_t)(tag >> 5) << 8;
             n = 4 + (tag >> 2 & 7);
         }
-        if (offset == 0 || offset > (size_t)(target - out) || n > room) return PF_BAD_SNAPPY;
+        if (offset == 0 || offset > (size_t)(target - out) || n > capacity) return PF_BAD_SNAPPY;
         for (size_t i = 0; i < n; i++) target[i] = (target - offset)[i];
     }
     *from = at;
@@ -113,7 +113,7 @@ static int pf_snappy(const uint8_t *data, size_t size, uint8_t *out, size_t capa
     if (n_head == 0 || length != capacity) return PF_BAD_SNAPPY;
     while (at < end) {
         uint64_t tail = pf_snappy_tail(out, to);
-        while ((size_t)(end - at) >= PF_SNAPPY_ROOM && (size_t)(out_end - to) >= PF_SNAPPY_ROOM) {
+        while ((size_t)(end - at) >= PF_SNAPPY_MARGIN && (size_t)(out_end - to) >= PF_SNAPPY_MARGIN) {
             uint64_t word = pf_snappy_load(at);
             unsigned tag = word & 255;
             size_t n;

@@ -9,7 +9,15 @@ import numpy as np
 
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["check_flags", "check_integer", "check_mapping", "check_name", "check_texts", "check_share"]
+__all__ = [
+    "check_flags",
+    "check_ids",
+    "check_integer",
+    "check_mapping",
+    "check_name",
+    "check_texts",
+    "check_share",
+]
 
 
 def check_integer(name: str, value: object, *, least: int | None = None, optional: bool = True) -> None:
@@ -24,6 +32,22 @@ def check_integer(name: str, value: object, *, least: int | None = None, optiona
     if not is_integer or (least is not None and value < least):  # type: ignore[operator]
         wanted = "an integer" if least is None else f"at least {least}"
         raise InvalidInputError(f"{name}: expected {wanted}{', or None' * optional}, found {value!r}")
+
+
+def check_ids(name: str, values: object) -> list[int] | None:
+    """Checks an argument that is an iterable of snapshot ids, or None, and returns it.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if values is None:
+        return None
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InvalidInputError(f"{name}: expected ids of snapshots, found {values!r}")
+    ids = list(values)
+    for snapshot_id in ids:
+        check_integer(name, snapshot_id, optional=False)
+    return ids
 
 
 def check_share(name: str, value: object) -> None:

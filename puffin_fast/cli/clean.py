@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["expire_snapshots", "maintain", "orphan_files", "remove_orphan_files"]
 
-
-@click.command()
-@answers
-@_options.on_table
-@click.option(
+_age_of_files = click.option(
     "--older-than",
     type=click.FloatRange(min=0),
     default=3,
     show_default=True,
-    help="Lists only files older than this number of days; younger files may belong to a running commit.",
+    help="Only files older than this number of days; younger files may belong to a running commit.",
 )
+
+
+@click.command()
+@answers
+@_options.on_table
+@_age_of_files
 @click.option(
     "--heads-only",
     is_flag=True,
@@ -101,13 +103,7 @@ def expire_snapshots(
 @click.command()
 @answers
 @_options.on_table
-@click.option(
-    "--older-than",
-    type=click.FloatRange(min=0),
-    default=3,
-    show_default=True,
-    help="Removes only files older than this number of days; younger files may belong to a running commit.",
-)
+@_age_of_files
 @click.option(
     "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
 )

@@ -102,7 +102,7 @@ def test_a_block_with_any_changed_bit_is_what_pyarrow_makes_of_it(name: str) -> 
             assert decoded(changed) == pyarrow_decoded(changed)
 
 
-ROOM = literal(bytes(range(60)))
+FIRST = literal(bytes(range(60)))
 """60 bytes that offsets may count back to."""
 
 REST = literal(b"r" * 200, 1)
@@ -122,7 +122,7 @@ HOSTILE = {
 @pytest.mark.parametrize("element", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_elements_are_refused(element: bytes, rest: bytes) -> None:
     for declared in (60, 64, 71, 264, 271):
-        block = varint(declared) + ROOM + element + rest
+        block = varint(declared) + FIRST + element + rest
         assert decoded(block) is None
         assert pyarrow_decoded(block) is None
 
@@ -130,7 +130,7 @@ def test_hostile_elements_are_refused(element: bytes, rest: bytes) -> None:
 @pytest.mark.parametrize("rest", [b"", REST], ids=["at the end", "before more"])
 def test_a_literal_of_4_gib_is_refused(rest: bytes) -> None:
     """PyArrow's length has 32 bits, and is 0 then."""
-    assert decoded(varint(60 + len(rest[2:])) + ROOM + b"\xfc\xff\xff\xff\xff" + rest) is None
+    assert decoded(varint(60 + len(rest[2:])) + FIRST + b"\xfc\xff\xff\xff\xff" + rest) is None
 
 
 @pytest.mark.parametrize(

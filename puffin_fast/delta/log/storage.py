@@ -182,7 +182,6 @@ def decoded_path(path: str) -> str:
 def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
     """Returns the storage of a table.
 
-
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.

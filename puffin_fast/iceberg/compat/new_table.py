@@ -57,9 +57,7 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
         if not sent:
             _remove(catalog, begun)
         if not begun or isinstance(error, PuffinFastError) or not isinstance(error, Exception):
-            if is_locked(error):
-                raise BusyError.of(shown, error) from error
-            raise
+            raise  # the caller knows errors from before anything was written
         if not sent:
             raise PuffinFastError(f"{shown}: the metadata could not be written: {error}") from error
         table = _settle(catalog, name, shown, begun, error)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pyiceberg.table import Table
 
 from puffin_fast._runtime import FileSet
-from puffin_fast._runtime.arguments import check_flags, check_integer
+from puffin_fast._runtime.arguments import check_flags, check_ids, check_integer
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
@@ -99,7 +99,7 @@ def expire_snapshots(
         raise InvalidInputError(
             f"older_than: expected a timedelta that is not negative, found {older_than!r}"
         )
-    ids = _checked_ids(snapshot_ids)
+    ids = check_ids("snapshot_ids", snapshot_ids)
     if ids is not None and (older_than is not None or retain_last is not None):
         raise InvalidInputError("snapshot_ids: expected neither older_than nor retain_last beside it")
     working = open_table(table)
@@ -148,17 +148,6 @@ def expire_snapshots(
     )
 
 
-def _checked_ids(snapshot_ids: Iterable[int] | None) -> list[int] | None:
-    if snapshot_ids is None:
-        return None
-    if isinstance(snapshot_ids, str | bytes) or not isinstance(snapshot_ids, Iterable):
-        raise InvalidInputError(f"snapshot_ids: expected ids of snapshots, found {snapshot_ids!r}")
-    ids = list(snapshot_ids)
-    for snapshot_id in ids:
-        check_integer("snapshot_ids", snapshot_id, optional=False)
-    return ids
-
-
 @dataclass(frozen=True)
 class _Plan:
     """An expiry, and the files of both sides.
@@ -166,13 +155,13 @@ class _Plan:
     Attributes:
         expiry: what expires.
         candidates: files of expired snapshots that no snapshot needs that stays, by location.
-        kept_ids: ids of the snapshots that stay.
+        known_ids: ids of all snapshots before the expiry.
         not_listed: a sentence for each manifest list and manifest of expired snapshots that does not exist.
     """
 
     expiry: Expiry
     candidates: dict[str, SnapshotFile]
-    kept_ids: frozenset[int]
+    known_ids: frozenset[int]
     not_listed: tuple[str, ...] = ()
 
     @classmethod
@@ -181,22 +170,21 @@ class _Plan:
         metadata = table.metadata
         kept = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone]
         expired = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in gone]
-        kept_ids = frozenset(snapshot.snapshot_id for snapshot in kept)
+        known_ids = frozenset(snapshot.snapshot_id for snapshot in metadata.snapshots)
         if not expired:
-            return cls(expiry, {}, kept_ids)
+            return cls(expiry, {}, known_ids)
         needed, missing = snapshot_files(table, kept, threads), list[str]()
         candidates = snapshot_files(table, expired, threads, without=needed, missing=missing)
-        known = FileSet(needed)
-        candidates = {path: file for path, file in candidates.items() if path not in known}
-        return cls(expiry, candidates, kept_ids, tuple(f"files not listed: {error}" for error in missing))
+        in_any_spelling = FileSet(needed)
+        candidates = {path: file for path, file in candidates.items() if path not in in_any_spelling}
+        return cls(expiry, candidates, known_ids, tuple(f"files not listed: {error}" for error in missing))
 
     def removable(self, table: WorkingTable, threads: int | None) -> tuple[list[str], Sequence[str]]:
         """Returns the files to remove, and a sentence for each that is not removed.
 
         Files that snapshots need which were committed since the plan (a REST catalog allows that) are left out.
         """
-        new = [s for s in table.metadata.snapshots if s.snapshot_id not in self.kept_ids]
-        new = [s for s in new if s.snapshot_id not in self.expiry.snapshot_ids]
+        new = [s for s in table.metadata.snapshots if s.snapshot_id not in self.known_ids]
         paths = list(self.candidates)
         if new and paths:
             needed = FileSet(snapshot_files(table, new, threads))

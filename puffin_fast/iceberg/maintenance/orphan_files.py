@@ -15,16 +15,16 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
-from puffin_fast._runtime.arguments import check_flags, check_integer
+from puffin_fast._runtime.arguments import check_flags, check_ids
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import refresh
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, remove_all
-from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files
+from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -86,11 +86,7 @@ def orphan_files(
     metadata_of(table)
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
-    if keep is not None and (isinstance(keep, str | bytes) or not isinstance(keep, Iterable)):
-        raise InvalidInputError(f"keep: expected ids of snapshots, found {keep!r}")
-    keep = None if keep is None else list(keep)
-    for snapshot_id in keep or ():
-        check_integer("keep", snapshot_id, optional=False)
+    keep = check_ids("keep", keep)
     refresh(table)
     limit = datetime.now(UTC) - older_than
     old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
@@ -166,11 +162,7 @@ def _snapshots_to_keep(table: Table, keep: Iterable[int] | None) -> list[Snapsho
         )  # raises if the snapshot is missing: its files would be listed as orphans
     if keep is None:
         return list(metadata.snapshots)
-    wanted = {*keep, *(reference.snapshot_id for reference in metadata.refs.values())}
-    found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
-    if missing := wanted - {snapshot.snapshot_id for snapshot in found}:
-        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(metadata.snapshots)} others")
-    return found
+    return snapshots_of(metadata, {*keep, *(reference.snapshot_id for reference in metadata.refs.values())})
 
 
 def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | None = None) -> set[str]:

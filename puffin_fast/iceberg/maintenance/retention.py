@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.maintenance.snapshot_files import snapshots_of
 from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
@@ -96,9 +97,9 @@ class Retention:
                 retained.update(self._kept(reference, ancestors, now_ms))
             else:
                 retained.add(reference.snapshot_id)
-        youngest_expired = now_ms - self.max_snapshot_age_ms
+        oldest_kept = now_ms - self.max_snapshot_age_ms
         for snapshot in metadata.snapshots:
-            if snapshot.snapshot_id not in history and snapshot.timestamp_ms >= youngest_expired:
+            if snapshot.snapshot_id not in history and snapshot.timestamp_ms >= oldest_kept:
                 retained.add(snapshot.snapshot_id)
         ids = (snapshot.snapshot_id for snapshot in metadata.snapshots)
         return Expiry(tuple(id for id in ids if id not in retained), tuple(references))
@@ -125,16 +126,14 @@ def chosen(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Expiry:
         NotFoundError: there is no such snapshot.
         InvalidInputError: a branch or tag points to one.
     """
-    known = [snapshot.snapshot_id for snapshot in metadata.snapshots]
-    if missing := set(snapshot_ids).difference(known):
-        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(known)} others")
+    found = snapshots_of(metadata, snapshot_ids)
     for name, reference in metadata.refs.items():
         if reference.snapshot_id in snapshot_ids:
             raise InvalidInputError(
                 f"snapshot_ids: {reference.snapshot_id} is the snapshot of {reference.snapshot_ref_type.value} {name}: "
                 "expected snapshots that no branch or tag points to"
             )
-    return Expiry(tuple(snapshot_id for snapshot_id in known if snapshot_id in snapshot_ids))
+    return Expiry(tuple(snapshot.snapshot_id for snapshot in found))
 
 
 def _property(properties: Mapping[str, str], name: str, default: int) -> int:

@@ -11,9 +11,10 @@ from puffin_fast.iceberg.manifest import ManifestFile, manifests_of, read_manife
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["SnapshotFile", "snapshot_files"]
+__all__ = ["SnapshotFile", "snapshot_files", "snapshots_of"]
 
 Read = TypeVar("Read")
 
@@ -28,6 +29,19 @@ class SnapshotFile(NamedTuple):
 
     kind: str
     n_bytes: int
+
+
+def snapshots_of(metadata: TableMetadata, snapshot_ids: Collection[int]) -> list[Snapshot]:
+    """Returns the snapshots of some ids, in the order of the metadata.
+
+    Raises:
+        NotFoundError: there is no such snapshot.
+    """
+    wanted = set(snapshot_ids)
+    found = [snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id in wanted]
+    if missing := wanted.difference(snapshot.snapshot_id for snapshot in found):
+        raise NotFoundError(f"no snapshot {min(missing)}: the table has {len(metadata.snapshots)} others")
+    return found
 
 
 def snapshot_files(
