@@ -22,7 +22,7 @@ from puffin_fast.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["check_locations", "check_new_location"]
+__all__ = ["check_locations", "check_new_location", "path_opened_instead"]
 
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 WITHOUT_AUTHORITY = ("file", "hdfs", "viewfs")
@@ -67,13 +67,19 @@ def check_new_location(
             _check(path, load_file_io(dict(catalog.properties), path))
 
 
-def _check(location: str, io: FileIO) -> None:
+def path_opened_instead(location: str, io: FileIO) -> str | None:
+    """Returns the path that PyIceberg opens, writes or removes in place of a location; None if it is the location's."""
     scheme, authority, key = split_location(location)
     if not scheme or not isinstance(io, PyArrowFileIO):
-        return
+        return None
     expected = key if scheme in WITHOUT_AUTHORITY else authority + key
     _, _, found = io.parse_location(location)
-    if found != expected:
+    return None if found == expected else found
+
+
+def _check(location: str, io: FileIO) -> None:
+    found = path_opened_instead(location, io)
+    if found is not None:
         raise InvalidInputError(
             f"location {location!r}: PyIceberg would write to {found!r}: expected a location without '#', '?', tabs, "
             "line ends and, after file://, a host"

@@ -19,17 +19,26 @@ from puffin_fast._runtime.arguments import check_flags, check_ids
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    LimitExceededError,
+    NotFoundError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.compat.filesystem import filesystem
+from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import refresh
-from puffin_fast.iceberg.maintenance.removal import check_may_remove, remove_all
+from puffin_fast.iceberg.maintenance.removal import check_may_remove, path_below, remove_all
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -38,8 +47,12 @@ __all__ = ["RemoveOrphanFilesResult", "needed_files", "orphan_files", "remove_or
 IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
 
-METADATA_FILE = re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json(?:\.gz)?$")
+METADATA_FILE = re.compile(r"[^/]\.metadata\.json(?:\.gz)?$")
 
+OTHER_FORMAT = re.compile(r"(?:^|/)(?:_delta_log/|\.hoodie/|_versions/|snapshot/snapshot-\d+$)")
+"""A file of the log of a table of Delta, Hudi, Lance or Paimon, whose folder is before the match."""
+
+MAX_LISTINGS = 20
 
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
@@ -58,8 +71,9 @@ def orphan_files(
 
     In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if
     the filesystem does not report its age, or if it belongs to another table whose metadata is at or below this
-    one's location, also to a table that was dropped and created again there. Local links are not followed. Files
-    outside of the table's location (``write.data.path``) are not listed.
+    one's location, also to a table that was dropped and created again there, and to a table of Delta, Hudi, Lance or
+    Paimon. Where such a table has the same folder, as that of `puffin_fast.delta.from_iceberg`, only metadata files are
+    listed. Local links are not followed. Files outside of the table's location (``write.data.path``) are not listed.
 
     A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
     table's location, cannot be recognised: give such tables folders of their own.
@@ -81,6 +95,7 @@ def orphan_files(
         CorruptDataError: a manifest cannot be read.
         UnsupportedError: the FileIO cannot list files, or the metadata of the table, or of another table in the
             location, cannot be read by PyIceberg.
+        ConflictError: other commits removed metadata files faster than they could be listed.
     """
     check_threads(threads)
     metadata_of(table)
@@ -89,11 +104,15 @@ def orphan_files(
     keep = check_ids("keep", keep)
     refresh(table)
     limit = datetime.now(UTC) - older_than
-    old = [(path, size, modified) for path, size, modified in _listed(table) if modified and modified < limit]
+    listed = _listed(table)
     refresh(table)  # after the listing: files that were committed since are needed
     needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))
-    unused = [row for row in old if row[0] not in needed]
-    others = FileSet(_needed_by_others(table, [path for path, _, _ in unused], threads))
+    unused = [
+        (path, size, modified)
+        for path, size, modified in listed
+        if modified and modified < limit and path not in needed
+    ]
+    others = FileSet(_needed_by_others(table, listed, needed, threads) if unused else ())
     rows = sorted(row for row in unused if row[0] not in others)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -180,24 +199,37 @@ def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | Non
     return found
 
 
-def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -> set[str]:
-    """Returns the files that other tables need whose metadata files are among some paths.
+def _needed_by_others(
+    table: Table, listed: Iterable[_Listed], needed: FileSet, threads: int | None
+) -> set[str]:
+    """Returns the files that other tables need whose metadata files are among the listed files.
+
+    Metadata files of any age are read: the newest one of another table may be younger than the files that it needs.
+
+    Args:
+        table: its files are left out.
+        listed: as `_listed` returns them.
+        needed: the files that the table needs.
+        threads: number of files read at a time.
 
     Raises:
         UnsupportedError: the metadata of another table cannot be read, so its files are not known.
         LimitExceededError: a metadata file is larger than `read_metadata_file` reads.
+        ConflictError: metadata files were removed after each of `MAX_LISTINGS` listings.
     """
 
-    def load(path: str) -> tuple[str, TableMetadata | None]:
+    def load(path: str) -> tuple[str, TableMetadata | None, bool]:
         try:
             stated = read_metadata_file(table.io, path)
+        except NotFoundError:
+            return path, None, False
         except (CorruptDataError, InvalidInputError):
-            return path, None  # of a writer that was killed
+            return path, None, True  # of a writer that was killed
         if stated.get("table-uuid") == str(table.metadata.table_uuid):
-            return path, None
+            return path, None, True
         try:
             with interruptible():
-                return path, TableMetadataUtil.parse_obj(stated)
+                return path, TableMetadataUtil.parse_obj(stated), True
         except Exception as error:
             raise UnsupportedError(
                 f"{path}: metadata of another table in this table's location that PyIceberg cannot read, so "
@@ -205,33 +237,70 @@ def _needed_by_others(table: Table, paths: Iterable[str], threads: int | None) -
             ) from error
 
     found: set[str] = set()
+    read: set[str] = set()
     newest: dict[UUID, tuple[str, TableMetadata]] = {}
-    for path, metadata in on_threads(load, [p for p in paths if METADATA_FILE.search(p)], threads):
-        if metadata is not None:
-            found.add(path)
-            before = newest.get(metadata.table_uuid)
-            if before is None or before[1].last_updated_ms < metadata.last_updated_ms:
-                newest[metadata.table_uuid] = path, metadata
+    for _ in range(MAX_LISTINGS):
+        paths = [path for path, _, _ in listed if METADATA_FILE.search(path) and path not in read]
+        is_complete = True
+        for path, metadata, exists in on_threads(load, [p for p in paths if p not in needed], threads):
+            is_complete &= exists
+            if metadata is not None:
+                found.add(path)
+                before = newest.get(metadata.table_uuid)
+                if before is None or before[1].last_updated_ms < metadata.last_updated_ms:
+                    newest[metadata.table_uuid] = path, metadata
+        if is_complete:
+            break
+        read.update(paths)
+        listed = _listed(table)  # a commit that removes a metadata file has written another one before
+    else:
+        raise ConflictError(f"{table.location()}: other commits removed metadata files after each listing")
     for path, metadata in newest.values():
         other = Table(table.name(), metadata, path, table.io, table.catalog)
         found |= needed_files(other, metadata.snapshots, threads)
     return found
 
 
-def _listed(table: Table) -> list[tuple[str, int, datetime | None]]:
-    """Location, size and modification time of each file below the table's location, without files of other tables."""
+_Listed = tuple[str, int, datetime | None]
+"""Location, size and modification time of a file."""
+
+
+def _listed(table: Table) -> list[_Listed]:
+    """Lists the files below the table's location, without files of tables in other folders."""
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
     files = list(files_below(root, filesystem=handle))
     log = (entry.metadata_file for entry in table.metadata.metadata_log)
     own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *log))])
-    metadata = {_folder(file.path) for file in files if METADATA_FILE.search(file.path)}
-    others = {f"{_folder(folder)}/" for folder in metadata if f"{location}/{folder}" not in own}
-    return [
-        (f"{location}/{file.path}", file.n_bytes, file.modified)
-        for file in files
-        if not others.intersection(_parents(file.path))
-    ]
+    metadata = {_folder(file.path): file.path for file in files if METADATA_FILE.search(file.path)}
+    foreign = {folder: path for folder, path in metadata.items() if f"{location}/{folder}" not in own}
+    # a table's folder is the one above that of its metadata, unless its metadata has another one
+    others = {f"{folder}/" for folder in (*foreign, *map(_folder, foreign)) if folder}
+    paths = [f"{location}/{path}" for path in foreign.values()]
+    for stated in on_threads(lambda path: _stated_folders(table.io, path), paths, None):
+        within = (path_below(folder, location) for folder in stated)
+        others.update(f"{folder}/" for folder in within if folder)
+    logs = {file.path[: found.start()] for file in files if (found := OTHER_FORMAT.search(file.path))}
+    others.update(f"{folder}/" for folder in logs if folder)
+
+    def is_own(path: str) -> bool:
+        if "" in logs and f"{location}/{_folder(path)}" not in own:
+            return False
+        return others.isdisjoint(_parents(path))
+
+    return [(f"{location}/{file.path}", file.n_bytes, file.modified) for file in files if is_own(file.path)]
+
+
+def _stated_folders(io: FileIO, path: str) -> list[str]:
+    """Returns the folders that a metadata file states; none if it cannot be read."""
+    try:
+        stated = read_metadata_file(io, path)
+    except (CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError):
+        return []
+    properties = stated.get("properties")
+    values = properties if isinstance(properties, dict) else {}
+    folders = [stated.get("location"), values.get(DATA_PATH), values.get(METADATA_PATH)]
+    return [folder for folder in folders if isinstance(folder, str)]
 
 
 def _folder(path: str) -> str:

@@ -11,13 +11,13 @@ from puffin_fast._runtime import split_location
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
+from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH, path_opened_instead
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = ["Removed", "check_may_remove", "inside", "remove_all"]
+__all__ = ["Removed", "check_may_remove", "inside", "path_below", "remove_all"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,13 @@ def inside(table: Table, paths: Iterable[str]) -> tuple[list[str], list[str]]:
     return within, outside
 
 
+def path_below(path: str, folder: str) -> str | None:
+    """Returns a path relative to a folder, in any spelling of the two; None if it is not below the folder."""
+    prefix = f"{_normalised(folder).rstrip('/')}/"
+    found = _normalised(path)
+    return found.removeprefix(prefix) if found.startswith(prefix) else None
+
+
 def _normalised(location: str) -> str:
     scheme, authority, path = split_location(location)
     return f"{'' if scheme == 'file' else scheme}:{authority}:{posixpath.normpath('/' + path.lstrip('/'))}"
@@ -70,6 +77,8 @@ def _normalised(location: str) -> str:
 def remove_all(io: FileIO, paths: Sequence[str], threads: int | None) -> Removed:
     """Removes files. One that does not exist any more counts as removed.
 
+    A file is not removed if PyIceberg would remove another one: it takes ``a#b`` for ``a``.
+
     Args:
         io: the table's file access.
         paths: the files.
@@ -77,6 +86,8 @@ def remove_all(io: FileIO, paths: Sequence[str], threads: int | None) -> Removed
     """
 
     def remove(path: str) -> str | None:
+        if (other := path_opened_instead(path, io)) is not None:
+            return f"{path}: PyIceberg would remove {other}"
         try:
             with interruptible():
                 io.delete(path)

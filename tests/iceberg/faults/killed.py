@@ -60,6 +60,15 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "rewrite_data_files": lambda table: iceberg.rewrite_data_files(table, min_input_files=2, **FEW),
 }
 
+AT_ONCE = timedelta(seconds=-5)
+REMOVING: dict[str, Callable[[Any], object]] = {
+    "expire_snapshots": lambda table: iceberg.expire_snapshots(table, older_than=timedelta(), threads=1),
+    "remove_orphan_files": lambda table: iceberg.remove_orphan_files(
+        table, older_than=AT_ONCE, threads=1, dry_run=False
+    ),
+}
+"""Jobs that remove files and leave all rows as they are."""
+
 STEPS: list[str] = []
 LAST = 0
 """The step at which this process dies; 0: never."""
@@ -180,7 +189,7 @@ class State(NamedTuple):
             rows = iceberg.scan(table, selected_fields=("*", *lineage), threads=1).to_arrow().to_pylist()
         deletes = iceberg.deletes(table)
         kinds = set(zip(deletes["kind"].to_pylist(), deletes["path"].to_pylist(), strict=True))
-        orphan_files = iceberg.orphan_files(table, older_than=timedelta(seconds=-5), threads=1)
+        orphan_files = iceberg.orphan_files(table, older_than=AT_ONCE, threads=1)
         return cls(
             sorted(map(repr, rows)),
             findings,
@@ -212,7 +221,7 @@ def run(folder: Path, job: str, at: int = 0) -> list[str]:
     event.listen(catalog.engine, "commit", lambda connection: step("commit"))
     STEPS.clear()
     LAST = at
-    JOBS[job](table)
+    (JOBS | REMOVING)[job](table)
     step("return")
     LAST = 0
     return list(STEPS)
@@ -266,6 +275,57 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     return steps
 
 
+def is_whole(folder: Path) -> bool:
+    """Whether all snapshots can be read."""
+    _, table = opened(folder)
+    for snapshot in table.metadata.snapshots:
+        iceberg.scan(table, snapshot_id=snapshot.snapshot_id, threads=1).to_arrow()
+    return True
+
+
+def cleaned(folder: Path, job: str) -> tuple[State, State]:
+    """The state after a killed run, and the state after a repetition and a removal of orphan files."""
+    left = State.of(folder)
+    run(folder, job)
+    run(folder, "remove_orphan_files")
+    return left, State.of(folder)
+
+
+def killed_while_removing(job: str, folder: Path) -> list[str]:
+    """Kills a job that removes files at each of its steps.
+
+    Returns:
+        the steps.
+
+    Raises:
+        AssertionError: an intermediate state, a lost row, a snapshot that cannot be read, or a file that a repetition
+            does not remove.
+    """
+    (folder / "kept").mkdir()
+    shutil.copytree(folder / "wh", folder / "kept" / "wh")
+    shutil.copy(folder / "catalog.db", folder / "kept" / "catalog.db")
+    before = forked(lambda: State.of(folder))
+    steps = forked(lambda: run(folder, job))
+    done = forked(lambda: State.of(folder))
+    assert before is not None
+    assert done is not None
+    assert steps is not None
+    assert done.rows == before.rows
+    assert (done.orphan_files, done.findings) == (set(), [])
+    for at, what in enumerate(steps, start=1):
+        where = f"{job} killed at step {at}, {what}"
+        restore(folder)
+        assert forked(lambda at=at: run(folder, job, at)) is None, f"{where}: it lives"  # type: ignore[misc]
+        assert forked(lambda: is_whole(folder)), where
+        answer = forked(lambda: cleaned(folder, job))
+        assert answer is not None
+        left, then = answer
+        committed = "commit" in steps[: at - 1] or "commit" not in steps
+        assert left.table == (done if committed else before).table, f"{where}: {left}"
+        assert then == done, f"{where}: a repetition leaves {then}"
+    return steps
+
+
 def main() -> None:
     """Serves requests until standard input ends."""
     with (
@@ -279,7 +339,8 @@ def main() -> None:
     for line in sys.stdin:
         job, _, folder = line.strip().partition(" ")
         try:
-            answer: object = killed_everywhere(job, Path(folder))
+            kill = killed_while_removing if job in REMOVING else killed_everywhere
+            answer: object = kill(job, Path(folder))
         except Exception:
             answer = traceback.format_exc()
         print(json.dumps(answer), flush=True)

@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from tests.iceberg.conftest import local
 from tests.iceberg.deletes.test_equality import delete_equal
 from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
 from tests.iceberg.maintenance.test_maintain import add_vector, tasks
@@ -65,6 +66,21 @@ def to_compact(catalog: SqlCatalog) -> None:
 def to_repair(catalog: SqlCatalog) -> None:
     table = to_write(catalog)
     add_vector(table, tasks(table)[0].data, [8, 9])
+
+
+def to_expire(catalog: SqlCatalog) -> None:
+    """Files of every kind that only old snapshots need."""
+    table = to_write(catalog)
+    iceberg.collect_ndv(table, ["id"])
+    iceberg.delete(table, "id >= 150")
+    iceberg.rewrite_data_files(table, min_deleted=0.4, min_file_size=0)
+    iceberg.delete(table, "id = 8")
+
+
+def to_clean(catalog: SqlCatalog) -> None:
+    table = to_write(catalog)
+    for name in ("data/a.parquet", "data/b.puffin", "metadata/c.avro", "metadata/d.metadata.json"):
+        (local(table.location()) / name).write_bytes(b"x")
 
 
 ROW_JOBS = ("append", "delete", "delete_positions", "delete_keys", "update", "upsert")
@@ -118,3 +134,19 @@ def test_a_killed_job_leaves_the_table_whole_and_the_next_run_finishes_it(
     assert steps[-2:] == ["commit", "return"]
     n_files = 1 if job == "upgrade" else 4
     assert steps.count("create") == steps.count("finish") >= n_files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "make"), [("expire_snapshots", to_expire), ("remove_orphan_files", to_clean)]
+)
+def test_a_killed_removal_loses_no_live_file_and_the_next_run_finishes_it(
+    killed: Callable[[str, Path], list[str]], tmp_path: Path, job: str, make: Callable[[SqlCatalog], object]
+) -> None:
+    catalog = SqlCatalog("killed", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    make(catalog)
+    catalog.engine.dispose()
+    steps = [what.partition(" ")[0] for what in killed(job, tmp_path)]
+    assert (steps.count("commit"), steps[-1]) == (int(job == "expire_snapshots"), "return")
+    assert steps.count("remove") >= 4

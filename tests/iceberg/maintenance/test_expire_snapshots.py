@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,10 @@ from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import expire_snapshots as module
+from puffin_fast.iceberg.manifest import ADDED
 from tests.iceberg.conftest import local
 
 NOW = timedelta()
@@ -143,6 +148,31 @@ def test_files_elsewhere_are_not_removed(racing: SqlCatalog, tmp_path: Path) -> 
     assert (done.data_files, done.delete_files, rows(table)) == (0, 1, [5, 6, 7, 8, 9])
 
 
+def test_no_other_file_is_removed_where_pyiceberg_takes_a_name_for_another(
+    racing: SqlCatalog, tmp_path: Path
+) -> None:
+    """PyIceberg takes ``a#b`` for ``a``."""
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": range(5)}))
+    (live,) = (task.data for task in iceberg.plan_files(table).tasks)
+    odd = replace(
+        live,
+        file_path=f"{live.file_path}#1",
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        first_row_id=None,
+    )
+    shutil.copy(local(live.file_path), local(odd.file_path))
+    commit(table, Changes(added=(odd,)), base=table.current_snapshot())
+    (added,) = (t.data for t in iceberg.plan_files(table).tasks if t.data.file_path == odd.file_path)
+    commit(table, Changes(removed=(added,)), base=table.current_snapshot())
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert [odd.file_path in sentence for sentence in done.not_removed] == [True]
+    assert rows(table) == list(range(5))
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
@@ -206,14 +236,14 @@ def test_a_missing_manifest_list_of_an_expired_snapshot_is_said(table: Table) ->
 
 
 def test_a_tag_made_meanwhile_keeps_its_snapshot(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, commit = ids(table)[0], module.commit_expiry
+    first, send = ids(table)[0], module.commit_expiry
     other = table.catalog.load_table("n.t")
 
     def tagged_first(*arguments: Any, **options: Any) -> None:
-        monkeypatch.setattr(module, "commit_expiry", commit)
+        monkeypatch.setattr(module, "commit_expiry", send)
         with iceberg.v3_metadata(other.catalog), other.manage_snapshots() as manage:
             manage.create_tag(first, "late")
-        commit(*arguments, **options)
+        send(*arguments, **options)
 
     monkeypatch.setattr(module, "commit_expiry", tagged_first)
     iceberg.expire_snapshots(table, older_than=NOW)
@@ -224,13 +254,13 @@ def test_a_tag_made_meanwhile_keeps_its_snapshot(table: Table, monkeypatch: pyte
 def test_commits_that_always_come_first_leave_everything(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, commit = table.catalog.load_table("n.t"), module.commit_expiry
+    other, send = table.catalog.load_table("n.t"), module.commit_expiry
     with iceberg.v3_metadata(other.catalog), other.transaction() as change:
         change.set_properties({"commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "1"})
 
     def beaten(*arguments: Any, **options: Any) -> None:
         iceberg.append(other, pa.table({"id": [1000]}))
-        commit(*arguments, **options)
+        send(*arguments, **options)
 
     monkeypatch.setattr(module, "commit_expiry", beaten)
     with pytest.raises(ConflictError):

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from puffin_fast import PositionBitmap, iceberg
+from puffin_fast import PositionBitmap, delta, iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
@@ -158,6 +158,46 @@ def test_the_files_of_a_table_below_another_are_not_its_orphans(racing: SqlCatal
     assert orphans(outer) == [f"file://{tmp_path}/wh/n/orphan"]
 
 
+@pytest.mark.parametrize("metadata", ["inner/md", "inner", "inner/deep/metadata"])
+def test_a_table_below_another_may_have_its_metadata_in_any_folder(
+    metadata: str, racing: SqlCatalog, tmp_path: Path
+) -> None:
+    outer = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
+    inner = iceberg.create_table(
+        racing,
+        "n.inner",
+        pa.schema([("id", pa.int64())]),
+        location=f"file://{tmp_path}/t/inner",
+        properties={"write.metadata.path": f"file://{tmp_path}/t/{metadata}"},
+    )
+    iceberg.append(inner, pa.table({"id": [1]}))
+    (tmp_path / "t" / "orphan").write_bytes(b"x")
+    (tmp_path / "t" / metadata / "orphan").write_bytes(b"x")
+    assert orphans(outer) == [f"file://{tmp_path}/t/orphan"]
+    assert orphans(inner) == [f"file://{tmp_path}/t/{metadata}/orphan"]
+
+
+def test_a_delta_table_in_the_folder_of_a_table_has_no_orphans(racing: SqlCatalog, tmp_path: Path) -> None:
+    table = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
+    delta.from_iceberg(table)
+    delta.delete(tmp_path / "t", "id < 20")
+    (tmp_path / "t" / "metadata" / "orphan.avro").write_bytes(b"x")
+    assert orphans(table) == [f"file://{tmp_path}/t/metadata/orphan.avro"]
+
+
+@pytest.mark.parametrize(
+    "log", ["_delta_log/0.json", ".hoodie/h", "_versions/1.manifest", "snapshot/snapshot-1"]
+)
+def test_the_files_of_a_table_of_another_format_below_are_not_orphans(
+    log: str, racing: SqlCatalog, tmp_path: Path
+) -> None:
+    table = with_deletes(racing, tmp_path / "t", f"file://{tmp_path}/t/data")
+    for path in (f"other/{log}", "other/p=1/part.parquet", "otherwise"):
+        (tmp_path / "t" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / path).write_bytes(b"x")
+    assert orphans(table) == [f"file://{tmp_path}/t/otherwise"]
+
+
 def test_the_version_hint_is_needed(racing: SqlCatalog, tmp_path: Path) -> None:
     table = with_deletes(racing, tmp_path / "wh" / "t", f"file://{tmp_path}/wh/t/data")
     (tmp_path / "wh" / "t" / "metadata" / "version-hint.text").write_text("1")
@@ -194,6 +234,24 @@ def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Pa
     orphan.write_bytes(b"")
     (found,) = iceberg.orphan_files(tables[0], older_than=AT_ONCE)["path"].to_pylist()
     assert found == f"file://{orphan}"
+
+
+def test_files_of_another_table_whose_metadata_is_young_are_no_orphans(tmp_path: Path) -> None:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    tables = [
+        iceberg.create_table(
+            catalog, name, pa.schema([("id", pa.int64())]), location=f"file://{tmp_path}/same"
+        )
+        for name in ("n.a", "n.b")
+    ]
+    for path in (tmp_path / "same" / "metadata").iterdir():
+        os.utime(path, (1e9, 1e9))
+    iceberg.append(tables[1], pa.table({"id": range(100)}))
+    for path in (tmp_path / "same" / "data").iterdir():
+        os.utime(path, (1e9, 1e9))
+    assert iceberg.orphan_files(tables[0]).num_rows == 0
+    catalog.engine.dispose()
 
 
 def test_files_of_a_table_that_was_dropped_are_no_orphans_of_its_successor(tmp_path: Path) -> None:

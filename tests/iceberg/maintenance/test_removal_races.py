@@ -1,0 +1,123 @@
+"""Processes that write beside one that expires snapshots and removes orphan files: no live file is removed.
+
+All files that the table needs are made old before each removal, so that their age does not protect them; those of
+commits in progress stay young. ``PUFFIN_FAST_ROUNDS`` says how many rounds each writer does; 3 by default.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import iceberg
+from puffin_fast.errors import ConflictError, NotFoundError
+from puffin_fast.iceberg.maintenance.orphan_files import needed_files
+from tests.iceberg.conftest import local
+
+ROUNDS = int(os.environ.get("PUFFIN_FAST_ROUNDS", "3"))
+
+PATIENT = {
+    "commit.retry.num-retries": "1000",
+    "commit.retry.min-wait-ms": "1",
+    "commit.retry.max-wait-ms": "20",
+}
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+HOUR = timedelta(hours=1)
+MERGE: dict[str, Any] = {"on_conflict": "merge", "threads": 1}
+
+pytestmark = pytest.mark.slow
+
+
+def opened(folder: str) -> Table:
+    properties = {"uri": f"sqlite:///{folder}/catalog.db?timeout=60", "warehouse": f"file://{folder}/wh"}
+    return SqlCatalog("races", **properties).load_table("n.t")
+
+
+def until_done(job: Callable[[], Any]) -> Any:
+    """Repeats a job that lost all races, or that reads a file of a snapshot that expires: nothing was committed."""
+    while True:
+        with suppress(ConflictError, NotFoundError):
+            return job()
+
+
+def write(folder: str, worker: int) -> dict[int, int]:
+    """Appends, deletes and updates rows that no other writer touches, and changes files; returns the rows."""
+    table, rows = opened(folder), dict[int, int]()
+    for number in range(ROUNDS):
+        first = (worker * ROUNDS + number) * 100
+        given = pa.table({"id": range(first, first + 100), "v": [0] * 100}, SCHEMA)
+        until_done(lambda given=given: iceberg.append(table, given))  # type: ignore[misc]
+        rows |= dict.fromkeys(range(first, first + 100), 0)
+        where = f"id >= {first} and id < {first + 40}"
+        done = until_done(lambda where=where: iceberg.delete(table, where, **MERGE))  # type: ignore[misc]
+        assert done.rows_deleted == 40
+        for id in range(first, first + 40):
+            del rows[id]
+        where = f"id >= {first + 90} and id < {first + 100}"
+        done = until_done(lambda where=where: iceberg.update(table, where, {"v": 7}, **MERGE))  # type: ignore[misc]
+        assert done.rows_updated == 10
+        rows |= dict.fromkeys(range(first + 90, first + 100), 7)
+        with suppress(ConflictError, NotFoundError):
+            if worker % 2:
+                iceberg.compact(table, threads=1)
+            else:
+                iceberg.rewrite_data_files(table, min_deleted=0.2, min_input_files=2, threads=1)
+    return rows
+
+
+def remove(table: Table, orphan: Path) -> tuple[int, int]:
+    """Expires and cleans once; returns the numbers of expired snapshots and of removed orphan files."""
+    expired = removed = 0
+    with suppress(ConflictError, NotFoundError):
+        expired = len(iceberg.expire_snapshots(table, older_than=timedelta(seconds=0.2)).snapshot_ids)
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (1e9, 1e9))
+    with suppress(ConflictError, NotFoundError):
+        table.refresh()
+        for path in needed_files(table, table.metadata.snapshots):
+            with suppress(FileNotFoundError):
+                os.utime(local(path), (1e9, 1e9))
+        removed = iceberg.remove_orphan_files(table, older_than=HOUR, dry_run=False).files.num_rows
+    return expired, removed
+
+
+def test_beside_four_writing_processes_no_live_file_is_removed(tmp_path: Path) -> None:
+    properties = {"uri": f"sqlite:///{tmp_path}/catalog.db?timeout=60", "warehouse": f"file://{tmp_path}/wh"}
+    catalog = SqlCatalog("races", **properties)
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", SCHEMA, properties=PATIENT)
+    (tmp_path / "wh" / "n" / "t" / "data").mkdir(parents=True, exist_ok=True)
+    orphan = tmp_path / "wh" / "n" / "t" / "data" / "orphan.parquet"
+    expired = removed = 0
+    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+        writers = [pool.submit(write, str(tmp_path), worker) for worker in range(4)]
+        while not all(writer.done() for writer in writers):
+            done = remove(table, orphan)
+            expired, removed = expired + done[0], removed + done[1]
+        expected = {id: v for writer in writers for id, v in writer.result().items()}
+    print(f"{ROUNDS} rounds: {expired} snapshots expired, {removed} orphan files removed")
+    assert expired
+    assert removed
+    table.refresh()
+    for snapshot in table.metadata.snapshots:
+        iceberg.scan(table, snapshot_id=snapshot.snapshot_id).to_arrow()
+    assert iceberg.verify(table) == []
+    found = iceberg.scan(table).to_arrow()
+    assert found.num_rows == len(expected)
+    assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == expected
+    iceberg.expire_snapshots(table, older_than=timedelta())
+    iceberg.remove_orphan_files(table, older_than=timedelta(seconds=-5), dry_run=False)
+    assert iceberg.scan(table).to_arrow().num_rows == len(expected)
+    catalog.engine.dispose()
