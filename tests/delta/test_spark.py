@@ -1,4 +1,4 @@
-"""delta-spark and this package read and change the same tables: the cases of `with_spark`, each in its own JVM."""
+"""delta-spark and this package read and change the same tables: the cases of `with_spark`, in one JVM of their own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,34 @@ ROOT = Path(__file__).parents[2]
 CASES = ["types_and_partitions", "spark_on_top", "mapped_columns", "checkpoints", "rows_changed", "racing"]
 
 
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which each selected case has left its outcome; a classic session is the only one of its process."""
+    require_java()
+    require(jars.find("delta"), "Delta for Spark", "make jars")
+    require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
+    folder = tmp_path_factory.mktemp("delta_spark")
+    for part in ("spark", "tables"):
+        (folder / part).mkdir()
+    selected = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
+    command = [sys.executable, "-m", "tests.delta.with_spark", folder, *(c for c in CASES if c in selected)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return folder
+
+
 @pytest.mark.spark
 @pytest.mark.jar
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_delta_spark_and_we_agree(name: str, tmp_path: Path) -> None:
-    require_java()
-    require(jars.find("delta"), "Delta for Spark", "make jars")
-    require(jars_fit(), f"PySpark {jars.SPARK_SERIES}", "run in .venv, not in .venv-newest")
-    (tmp_path / "spark").mkdir()
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.delta.with_spark", name, str(tmp_path)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert f"ok {name}" in done.stdout
+def test_delta_spark_and_we_agree(name: str, outcomes: Path) -> None:
+    said = (outcomes / name).read_text()
+    assert not said, said

@@ -1,6 +1,7 @@
 """Cases in which delta-spark and this package use the same tables; run in a process with a Spark session of its own.
 
-``python -m tests.delta.with_spark CASE FOLDER`` runs one case, or all of them with ``all``.
+``python -m tests.delta.with_spark FOLDER CASE …`` runs each case on tables of its own in FOLDER, where it writes the
+file ``CASE``: empty if the case passed, else with the traceback.
 """
 
 # ruff: noqa: E501
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from puffin_fast import delta
 from tests import jars
+from tests.conftest import JVM
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 
@@ -42,7 +45,7 @@ def session(scratch: Path) -> SparkSession:
         "spark.driver.memory": "1500m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
@@ -318,12 +321,16 @@ def racing(spark: SparkSession, table: Path) -> None:
 
 
 def main() -> None:
-    name, folder = sys.argv[1], Path(sys.argv[2])
+    folder = Path(sys.argv[1])
     spark = session(folder / "spark")
     try:
-        for one in CASES if name == "all" else [name]:
-            CASES[one](spark, folder / one)
-            print(f"ok {one}", flush=True)
+        for name in sys.argv[2:]:
+            said = ""
+            try:
+                CASES[name](spark, folder / "tables" / name)
+            except Exception:
+                said = traceback.format_exc()
+            (folder / name).write_text(said)
     finally:
         spark.stop()
 
