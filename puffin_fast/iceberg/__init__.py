@@ -12,6 +12,7 @@ try:
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.dml.delete_keys import delete_keys
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+    from puffin_fast.iceberg.dml.transaction import Transaction, transaction
     from puffin_fast.iceberg.dml.update import UpdateResult, update
     from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
     from puffin_fast.iceberg.maintenance.compact import compact
@@ -56,6 +57,7 @@ __all__ = [
     "RewriteDataFilesResult",
     "RewriteResult",
     "Scan",
+    "Transaction",
     "UpdateResult",
     "UpsertResult",
     "accelerate",
@@ -80,6 +82,7 @@ __all__ = [
     "report",
     "rewrite_data_files",
     "scan",
+    "transaction",
     "update",
     "upgrade",
     "upsert",

@@ -30,6 +30,7 @@ COMMITTING = (
     "delete_positions",
     "repair",
     "rewrite_data_files",
+    "transaction",
     "update",
     "upsert",
 )
@@ -80,6 +81,12 @@ def test_spark_jobs_take_the_arguments_of_their_python_counterparts(verb: str) -
     assert here <= names_of(getattr(spark, verb))
 
 
+def delete_in_transaction(table: Table) -> None:
+    with iceberg.transaction(table, dry_run=True) as tx:
+        tx.append(ROWS)
+        tx.delete("id < 60")
+
+
 def dry_runs(table: Table) -> dict[str, Callable[[], Any]]:
     path = iceberg.plan_files(table).tasks[0].data.file_path
     positions = pa.table({"file_path": [path], "pos": [9]})
@@ -93,6 +100,7 @@ def dry_runs(table: Table) -> dict[str, Callable[[], Any]]:
         "delete_positions": lambda: iceberg.delete_positions(table, positions, dry_run=True),
         "repair": lambda: iceberg.repair(table, dry_run=True),
         "rewrite_data_files": lambda: iceberg.rewrite_data_files(table, min_deleted=0.01, dry_run=True),
+        "transaction": lambda: delete_in_transaction(table),
         "update": lambda: iceberg.update(table, "id < 60", {"word": "new"}, dry_run=True),
         "upgrade": lambda: iceberg.upgrade(table, dry_run=True),
         "upsert": lambda: iceberg.upsert(table, ROWS.slice(0, 5), "id", dry_run=True),

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.manifest import (
+    ADDED,
+    DATA,
+    EQUALITY_DELETES,
+    POSITION_DELETES,
+    ManifestEntry,
+    key_of,
+)
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from puffin_fast.files import DeletionVectorLocation
 
-__all__ = ["Changes", "Key", "key_of", "summarise", "summary_keys", "vector_entry"]
-
-Key = tuple[str, int | None]
-
-
-def key_of(entry: ManifestEntry) -> Key:
-    """The identity of an entry: a Puffin file has many deletion vectors, each at its own offset."""
-    return entry.file_path, entry.content_offset
+__all__ = ["Changes", "summarise", "summary_keys", "vector_entry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,25 @@ class Changes:
     def touched(self) -> frozenset[str]:
         """The data files whose rows or deletes change. Changes of another commit to them are conflicts."""
         return self._touched
+
+    def then(self, later: Changes) -> Changes:
+        """Returns the net changes of two plans, of which the second was made on top of the first.
+
+        Files that the first adds and the second removes are in neither; `new_files` has the files that remain.
+        """
+        superseded = {key_of(entry) for entry in later.removed}
+        own = {key_of(entry) for entry in self.added}
+        added = (*(entry for entry in self.added if key_of(entry) not in superseded), *later.added)
+        filters = [one for one in (self.conflict_filter, later.conflict_filter) if one is not None]
+        return Changes(
+            added=added,
+            removed=(*self.removed, *(entry for entry in later.removed if key_of(entry) not in own)),
+            required_data_files=(self.touched | later.touched)
+            - {entry.file_path for entry in self.added if entry.content == DATA},
+            new_files=tuple(dict.fromkeys(entry.file_path for entry in added)),
+            conflict_filter=(lambda entry: any(one(entry) for one in filters)) if filters else None,
+            bound_to_head=self.bound_to_head or later.bound_to_head,
+        )
 
     @property
     def has_deletes(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.commit.changes import Changes, key_of
+from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.manifest import (
     DATA,
     EQUALITY_DELETES,
     ManifestEntry,
     ManifestFile,
+    key_of,
     manifests_of,
     read_manifests,
 )

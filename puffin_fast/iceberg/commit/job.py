@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
-from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
+from puffin_fast.iceberg.commit.staging import Planned, StagingTable
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_locations
 from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -21,20 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "open_table", "run_job"]
 
 
-class _Planned(Protocol):
-    @property
-    def changes(self) -> Changes: ...
-
-
-Plan = TypeVar("Plan", bound=_Planned)
+Plan = TypeVar("Plan", bound=Planned)
 """The changes to commit, and what the job's result needs."""
 
 
-def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
+Working = TypeVar("Working", bound=WorkingTable)
+
+
+@overload
+def open_table(table: Table, *, oldest: int = 1) -> WorkingTable: ...
+@overload
+def open_table(table: Table, *, oldest: int = 1, kind: type[Working]) -> Working: ...
+def open_table(table: Table, *, oldest: int = 1, kind: type[WorkingTable] = WorkingTable) -> WorkingTable:
     """Makes the table object of a job. It and the caller's object have the table's newest metadata afterwards.
 
     Args:
-        table: of the caller. Other threads may use it.
+        table: of the caller. Other threads may use it. The table object of a transaction is returned as it is.
+        kind: the class of the new object.
         oldest: the lowest format version: 3 for deletion vectors, 2 for position-delete files.
 
     Raises:
@@ -45,7 +49,9 @@ def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
         PuffinFastError: the catalog does not answer.
     """
     properties = metadata_of(table).properties
-    working = WorkingTable(table)
+    if isinstance(table, StagingTable):
+        return table
+    working = kind(table)
     for _ in attempts(properties):
         try:
             working.load()
@@ -78,7 +84,7 @@ def run_job(
 
     Args:
         table: of the job, with the newest metadata. The caller's object has the new metadata afterwards. If nothing
-            was committed, all files that the job has begun are removed.
+            was committed, all files that the job has begun are removed. A job of a transaction is staged.
         plan: returns the changes on a head.
         request: branch, job id and properties.
         merge: as `commit` takes it.
@@ -86,10 +92,11 @@ def run_job(
     Returns:
         The committed plan, None if the job was repeated; and the commit, None if there was nothing to change.
     """
-    done = repeated(table.metadata, request)
+    if isinstance(table, StagingTable):
+        return (None, table.repeated) if table.repeated else (table.stage(plan), None)
+    done = committed_before(table.metadata, request)
     if done is not None:
-        summary = {} if done.summary is None else done.summary.additional_properties
-        return None, Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)
+        return None, done
     planned: Plan | None = None
 
     def plan_on(head: Snapshot | None) -> Changes:

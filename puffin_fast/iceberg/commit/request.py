@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["JOB_ID", "JOB_VERB", "Committed", "Request", "head_of", "repeated"]
+__all__ = ["JOB_ID", "JOB_VERB", "Committed", "Request", "committed_before", "head_of", "repeated"]
 
 JOB_ID = "puffin-fast.job-id"
 """Summary key of the caller's name for a job. A job whose id is in the branch's history is not repeated."""
@@ -122,3 +122,12 @@ def repeated(metadata: TableMetadata, request: Request) -> Snapshot | None:
             )
         return snapshot
     return None
+
+
+def committed_before(metadata: TableMetadata, request: Request) -> Committed | None:
+    """Returns the commit in a branch's history that has the request's job id, if any; raises as `repeated`."""
+    done = repeated(metadata, request)
+    if done is None:
+        return None
+    summary = {} if done.summary is None else done.summary.additional_properties
+    return Committed(done.snapshot_id, dict(summary), 0, Changes(), repeated=True)

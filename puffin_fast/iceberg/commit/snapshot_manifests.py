@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from puffin_fast.errors import ConflictError
-from puffin_fast.iceberg.commit.changes import Changes, key_of
+from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.manifest import (
     ADDED,
     DATA,
@@ -16,6 +16,7 @@ from puffin_fast.iceberg.manifest import (
     EXISTING,
     ManifestEntry,
     ManifestFile,
+    key_of,
     manifests_of,
     read_manifests,
     write_manifest,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.commit.changes import Changes, Key, key_of, vector_entry
+from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size, write_deletion_vectors
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome, replaced
 from puffin_fast.iceberg.deletes.position_files import FILE, PositionFiles, granularity_of
-from puffin_fast.iceberg.manifest import ManifestEntry
+from puffin_fast.iceberg.manifest import Key, ManifestEntry, key_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast import arrow
@@ -21,8 +22,8 @@ from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteJob, DeleteResult, OnConflict, start
 from puffin_fast.iceberg.dml.row_search import Finder
-from puffin_fast.iceberg.plan.files import FileTask, plan_files
-from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -138,7 +139,9 @@ def delete_positions(
     def plan(base: Snapshot | None) -> WrittenDeletes:
         tasks = {}
         if base is not None:
-            tasks = {t.data.file_path: t for t in plan_files(table, snapshot_id=base.snapshot_id).tasks}
+            every_row = RowFilter.bind(AlwaysTrue(), table.schema())
+            every = plan_snapshot(table, base, table.schema(), every_row).tasks
+            tasks = {task.data.file_path: task for task in every}
         for path, positions in wanted.items():
             task = tasks.get(path)
             if task is None:

@@ -23,11 +23,22 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["ConflictFilter", "DeleteJob", "DeleteResult", "OnConflict", "Work", "start"]
+__all__ = ["ConflictFilter", "DeleteJob", "DeleteResult", "OnConflict", "Work", "check_on_conflict", "start"]
 
 ISOLATION = "write.delete.isolation-level"
 
 OnConflict = Literal["refuse", "merge"]
+
+
+def check_on_conflict(on_conflict: object) -> None:
+    """Checks the argument `on_conflict`.
+
+    Raises:
+        InvalidInputError: it has another value.
+    """
+    if on_conflict not in ("refuse", "merge"):
+        raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+
 
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"
 """As in `Changes`."""
@@ -100,8 +111,7 @@ class DeleteJob:
         self, plan: Callable[[Snapshot | None], Plan], on_conflict: OnConflict
     ) -> tuple[Plan | None, Committed | None]:
         """Plans and commits; returns the last plan and the commit, as `run_job`."""
-        if on_conflict not in ("refuse", "merge"):
-            raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+        check_on_conflict(on_conflict)
         return run_job(self.table, plan, self.request, merge=on_conflict == "merge")
 
     def run_filter(

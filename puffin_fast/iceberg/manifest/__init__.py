@@ -19,9 +19,11 @@ from puffin_fast.iceberg.manifest.entries import (
     EXISTING,
     POSITION_DELETES,
     UNASSIGNED,
+    Key,
     ManifestEntry,
     ManifestFile,
     PartitionSummary,
+    key_of,
     partition_type,
 )
 from puffin_fast.iceberg.manifest.reader import (
@@ -41,9 +43,11 @@ __all__ = [
     "EXISTING",
     "POSITION_DELETES",
     "UNASSIGNED",
+    "Key",
     "ManifestEntry",
     "ManifestFile",
     "PartitionSummary",
+    "key_of",
     "manifests_of",
     "partition_type",
     "read_manifest",

@@ -37,11 +37,13 @@ __all__ = [
     "POSITION_DELETES",
     "UNASSIGNED",
     "VERSIONS",
+    "Key",
     "ManifestEntry",
     "ManifestFile",
     "PartitionSummary",
     "check_version",
     "entry_schema",
+    "key_of",
     "partition_type",
 ]
 
@@ -106,6 +108,14 @@ class ManifestEntry:
     def is_live(self) -> bool:
         """Whether the file belongs to the snapshot: its status is added or existing."""
         return self.status != DELETED
+
+
+Key = tuple[str, int | None]
+
+
+def key_of(entry: ManifestEntry) -> Key:
+    """The identity of an entry: a Puffin file has many deletion vectors, each at its own offset."""
+    return entry.file_path, entry.content_offset
 
 
 @dataclass(slots=True)

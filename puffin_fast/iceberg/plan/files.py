@@ -30,7 +30,6 @@ from puffin_fast.iceberg.manifest import (
     DATA,
     ManifestEntry,
     ManifestFile,
-    manifests_of,
     partition_type,
     read_manifests,
 )
@@ -44,6 +43,7 @@ from puffin_fast.iceberg.plan.delete_index import (
     unused,
 )
 from puffin_fast.iceberg.plan.pruning import BoundsPruner
+from puffin_fast.iceberg.plan.staged import files_of
 from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 
@@ -268,9 +268,10 @@ def plan_snapshot(
     if snapshot is None or row_filter.always_false:
         return plan
     pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
+    files = files_of(snapshot)
     manifests = [
         manifest
-        for manifest in manifests_of(table.io, snapshot)
+        for manifest in files.manifests(table.io)
         if manifest.may_be_live and pruning.may_match_manifest(manifest)
     ]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
@@ -282,18 +283,18 @@ def plan_snapshot(
     deletes = DeleteIndex(metadata)
     found: list[ManifestEntry] = []
     with paused_gc():
-        for manifest, entries in read_manifests(
+        read = read_manifests(
             table.io, data_manifests, specs, metrics=metrics, select=pruning.select_by_bounds
-        ):
-            may_match = pruning.data_file_test(manifest.spec_id)
+        )
+        for spec_id, entries in files.live(read, data=True):
+            may_match = pruning.data_file_test(spec_id)
             found.extend(entries if may_match is None else filter(may_match, entries))
         select_deletes = _referencing({data.file_path for data in found}) if pruning.filters else None
         if select_deletes is not None and not found:
             delete_manifests = []
-        for manifest, entries in read_manifests(
-            table.io, delete_manifests, specs, metrics=False, select=select_deletes
-        ):
-            may_apply = pruning.delete_file_test(manifest.spec_id)
+        read = read_manifests(table.io, delete_manifests, specs, metrics=False, select=select_deletes)
+        for spec_id, entries in files.live(read, data=False):
+            may_apply = pruning.delete_file_test(spec_id)
             deletes.add(entries if may_apply is None else filter(may_apply, entries))
         plan.tasks = deletes.tasks(found)
     plan.delete_files = deletes.entries

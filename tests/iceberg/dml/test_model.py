@@ -23,6 +23,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
+from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import resolve
 from tests.iceberg.conftest import rows_of_duckdb
@@ -83,6 +84,12 @@ def some_filter(chance: random.Random) -> Filter:
     )
 
 
+def row_ids(rows: list[Row]) -> set[int] | None:
+    """The ids of which a row that replaces others keeps one; None if it gets a new one."""
+    known = [row.get("_row_id") for row in rows]
+    return set().union(*(id if isinstance(id, set) else {id} for id in known)) - {None} or None
+
+
 class Machine:
     """A table and the list that it should be, on each branch and for each snapshot."""
 
@@ -105,6 +112,7 @@ class Machine:
         self.snapshots: dict[int, Rows] = {}
         self.numbers, self.jobs = itertools.count(), itertools.count()
         self.last: Callable[[], Any] | None = None
+        self.tx: iceberg.Transaction | None = None
         self.equality = False  # rows that an equality delete hides may be counted as deleted
 
     # Operations ----------------------------------------------------------------------------------------
@@ -115,7 +123,7 @@ class Machine:
         main_only += [self.partition_otherwise, self.add_column, self.rename_column, self.drop_column]
         if self.table.metadata.format_version == 2:
             main_only.append(self.foreign_position_deletes)
-        often = [self.append, self.delete, self.delete_positions, self.delete_keys, self.upsert, self.update]
+        often = [*self.verbs(), self.delete_positions, self.transaction]
         seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
@@ -125,11 +133,16 @@ class Machine:
         self.chance.choice(kind)(branch)
         self.check(branch, before)
 
+    def verbs(self) -> list[Callable[[str], None]]:
+        return [self.append, self.delete, self.delete_keys, self.upsert, self.update]
+
     def say(self, text: str) -> None:
         self.log.append(f"{len(self.log)}: {text}")
 
     def write(self, job: Callable[..., Any], *arguments: Any, branch: str, **named: Any) -> Any:
-        """Runs a job, and keeps it for `repeat`."""
+        """Runs a job, and keeps it for `repeat`; in a transaction as one of its verbs."""
+        if self.tx is not None:
+            return getattr(self.tx, job.__name__)(*arguments, **named)
         given = {**named, "branch": branch, "job_id": f"job-{next(self.jobs)}"}
         done = job(self.table, *arguments, **given)
 
@@ -172,7 +185,24 @@ class Machine:
         counted = done.rows_deleted
         exact = counted >= len(gone) if self.equality else counted == len(gone)
         assert exact, f"{counted} deleted, not {len(gone)}"
-        assert done.snapshot_id is not None or not gone
+        assert done.snapshot_id is not None or not gone or self.tx is not None
+
+    def transaction(self, branch: str) -> None:
+        """Some verbs in one commit, of which one may fail."""
+        verbs = self.chance.choices(self.verbs(), k=self.chance.choice([2, 3, 6]))
+        if self.chance.random() < 0.3:
+            verbs[0] = self.delete_positions  # of places that no verb has changed yet
+        self.say(f"transaction on {branch}: {len(verbs)} verbs")
+        job_id, self.last = f"job-{next(self.jobs)}", None
+        try:
+            with iceberg.transaction(self.table, branch=branch, job_id=job_id) as self.tx:
+                for verb in verbs:
+                    verb(branch)
+                    if self.chance.random() < 0.1:
+                        with pytest.raises(NotFoundError):
+                            self.tx.delete("nowhere = 1")
+        finally:
+            self.tx = None
 
     def append(self, branch: str) -> None:
         made = self.new_rows([self.chance.randrange(40) for _ in range(self.chance.choice([1, 4, 12]))])
@@ -234,8 +264,7 @@ class Machine:
                 continue
             counts["updated" if there else "inserted"] += 1
             counts["deleted"] += len(there)
-            ids = {rows.pop(n).get("_row_id") for n in there}
-            rows[row["row"]] = row | {"_row_id": ids - {None} or None}
+            rows[row["row"]] = row | {"_row_id": row_ids([rows.pop(n) for n in there])}
         assert {name: getattr(done, f"rows_{name}") for name in counts} == counts
 
     def update(self, branch: str) -> None:
@@ -254,7 +283,7 @@ class Machine:
         chosen = [n for n, row in rows.items() if row["id"] is not None and low <= row["id"] < high]
         for row in [rows.pop(n) for n in chosen]:
             new = row["row"] + more
-            row_id = {row.pop("_row_id", None)} - {None} or None
+            row_id = row_ids([row])
             row.pop("_last_updated_sequence_number", None)
             rows[new] = row | {"row": new, "_row_id": row_id}
         assert done.rows_updated == len(chosen)
@@ -278,6 +307,11 @@ class Machine:
         limits = {"min_deleted": least, "min_input_files": n_files, "target_file_size": size}
         done = self.write(iceberg.rewrite_data_files, branch=branch, min_file_size=4000, **limits)
         assert done.data_files_left_out == done.deletes_moved == 0
+        if (
+            self.table.metadata.format_version == 2
+        ):  # without lineage, which would keep the numbers of the rows
+            for row in self.branches[branch].values():
+                row["moved"] = True
 
     def upgrade(self, _: str) -> None:
         self.say("upgrade")
@@ -409,6 +443,8 @@ class Machine:
             if not isinstance(had, int):
                 assert has in had if had else floor <= has < ceiling, f"row {n}: id {has} of {had}, {floor}"
                 row["_row_id"] = has
+                if row.pop("moved", False):
+                    row[LINEAGE[1]] = found[n][LINEAGE[1]]
         given = [row["_row_id"] for row in rows.values() if isinstance(row.get("_row_id"), int)]
         assert len(given) == len(set(given)), "two rows with one id"
 

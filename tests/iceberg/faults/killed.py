@@ -45,6 +45,14 @@ def delete_positions(table: Any) -> object:
     return iceberg.delete_positions(table, pa.table({"file_path": paths * 2, "pos": [3, 3, 60, 60]}), **FEW)
 
 
+def transaction(table: Any) -> None:
+    with iceberg.transaction(table, **JOB) as tx:
+        tx.append(ROWS)
+        tx.delete("id >= 90 and id < 120", threads=1)
+        tx.update("id >= 45 and id < 51", {"w": "t"}, threads=1)
+        tx.delete("w = 'c' or id = 47", threads=1)
+
+
 JOBS: dict[str, Callable[[Any], object]] = {
     "append": lambda table: iceberg.append(table, ROWS, **JOB),
     "delete": lambda table: iceberg.delete(table, "id >= 90 and id < 120", **FEW),
@@ -52,6 +60,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "delete_keys": lambda table: iceberg.delete_keys(table, ROWS, ["id"], **FEW),
     "upsert": lambda table: iceberg.upsert(table, ROWS, ["id"], **FEW),
     "update": lambda table: iceberg.update(table, "id >= 90 and id < 120", {"id": 90}, **FEW),
+    "transaction": transaction,
     "upgrade": iceberg.upgrade,
     "convert_position_deletes": lambda table: iceberg.convert_position_deletes(table, **FEW),
     "convert_equality_deletes": lambda table: iceberg.convert_equality_deletes(table, **FEW),
@@ -257,7 +266,9 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     assert before.table != done.table, "the job does nothing"
     assert before.orphan_files == done.orphan_files == set()
     assert done.findings == []
-    made = {what.partition(" ")[2] for what in steps if what.startswith("finish")}
+    paths = [what.partition(" ") for what in steps]
+    made = {path for what, _, path in paths if what == "finish"}
+    made -= {path for what, _, path in paths if what == "remove"}
     assert files(folder) == there | made, "files that were written without a step"
     for at, what in enumerate(steps, start=1):
         where = f"{job} killed at step {at}, {what}"

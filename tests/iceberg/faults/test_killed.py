@@ -83,7 +83,7 @@ def to_clean(catalog: SqlCatalog) -> None:
         (local(table.location()) / name).write_bytes(b"x")
 
 
-ROW_JOBS = ("append", "delete", "delete_positions", "delete_keys", "update", "upsert")
+ROW_JOBS = ("append", "delete", "delete_positions", "delete_keys", "transaction", "update", "upsert")
 
 
 @pytest.fixture(scope="module")

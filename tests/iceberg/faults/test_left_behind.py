@@ -33,11 +33,20 @@ ROWS = pa.table({"id": pa.array(range(100), pa.int64())})
 
 ROOT = Path(__file__).parents[3]
 
+
+def transaction(table: Table) -> None:
+    with iceberg.transaction(table) as tx:
+        tx.delete("id < 50")
+        tx.append(pa.table({"id": [500]}))
+        tx.delete("id < 60")
+
+
 VERBS: dict[str, Callable[[Table], object]] = {
     "append": lambda table: iceberg.append(table, pa.table({"id": [500]})),
     "delete": lambda table: iceberg.delete(table, "id < 50"),
     "delete_keys": lambda table: iceberg.delete_keys(table, pa.table({"id": [77]}), "id"),
     "upsert": lambda table: iceberg.upsert(table, pa.table({"id": [3, 700]}), "id", skip_unchanged=False),
+    "transaction": transaction,
 }
 
 

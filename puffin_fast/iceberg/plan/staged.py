@@ -1,0 +1,95 @@
+"""A snapshot that is not committed: the head of a branch with the files that a transaction adds and removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pydantic import PrivateAttr
+from pyiceberg.table.snapshots import Snapshot
+
+from puffin_fast.iceberg.manifest import DATA, Key, ManifestEntry, ManifestFile, key_of, manifests_of
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["SnapshotFiles", "StagedSnapshot", "files_of"]
+
+
+@dataclass(frozen=True)
+class SnapshotFiles:
+    """The files of a snapshot: those of committed manifests, without some and with others if it is staged.
+
+    Attributes:
+        base: the committed snapshot; None if there is none.
+        added: new files. Their rows have no row ids yet: the commit assigns them.
+        removed: files of the base that are no longer live.
+    """
+
+    base: Snapshot | None
+    added: tuple[ManifestEntry, ...] = ()
+    removed: frozenset[Key] = frozenset()
+
+    def manifests(self, io: FileIO) -> list[ManifestFile]:
+        """Returns the manifests of the committed snapshot."""
+        return [] if self.base is None else manifests_of(io, self.base)
+
+    def live(
+        self, read: Iterable[tuple[ManifestFile, list[ManifestEntry]]], *, data: bool
+    ) -> Iterator[tuple[int, list[ManifestEntry]]]:
+        """Yields live entries with the id of their partition spec.
+
+        Args:
+            read: what `read_manifests` yields for manifests of the committed snapshot.
+            data: whether these have data files; delete files otherwise.
+        """
+        for manifest, entries in read:
+            if self.removed:
+                entries = [entry for entry in entries if key_of(entry) not in self.removed]
+            yield manifest.spec_id, entries
+        for entry in self.added:
+            if (entry.content == DATA) == data:
+                yield entry.spec_id, [entry]
+
+
+class StagedSnapshot(Snapshot):
+    """A snapshot that has no manifest list: `files_of` knows its files."""
+
+    _files: SnapshotFiles = PrivateAttr(default=SnapshotFiles(None))
+
+    @classmethod
+    def on(
+        cls,
+        base: Snapshot | None,
+        metadata: TableMetadata,
+        added: Iterable[ManifestEntry],
+        removed: Iterable[ManifestEntry],
+    ) -> StagedSnapshot:
+        """Makes the snapshot that a commit of these files would make.
+
+        Args:
+            base: the head that the changes were planned on; None for an empty branch.
+            metadata: of the table. New files get the sequence number that its next commit has.
+            added: new entries, whose inherited fields are None.
+            removed: entries of the base.
+        """
+        number = metadata.next_sequence_number()
+        staged = cls.model_validate(
+            {
+                "snapshot-id": metadata.new_snapshot_id(),
+                "parent-snapshot-id": None if base is None else base.snapshot_id,
+                "sequence-number": number,
+                "manifest-list": "",
+                "schema-id": metadata.current_schema_id,
+            }
+        )
+        new = tuple(replace(entry, sequence_number=number, file_sequence_number=number) for entry in added)
+        staged._files = SnapshotFiles(base, new, frozenset(map(key_of, removed)))
+        return staged
+
+
+def files_of(snapshot: Snapshot) -> SnapshotFiles:
+    """Returns the files of a snapshot, staged or committed."""
+    return snapshot._files if isinstance(snapshot, StagedSnapshot) else SnapshotFiles(snapshot)
