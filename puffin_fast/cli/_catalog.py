@@ -36,6 +36,9 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
     catalog = open_catalog(options)
     from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
 
+    from puffin_fast.iceberg.compat.v3_types import read_v3_types
+
+    read_v3_types()
     try:
         with interruptible():
             return catalog.load_table(identifier)

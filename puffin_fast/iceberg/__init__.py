@@ -9,6 +9,7 @@ from puffin_fast.errors import MissingExtraError
 
 try:
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+    from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.dml.delete_keys import delete_keys
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
@@ -72,6 +73,7 @@ __all__ = [
     "delete_positions",
     "deletes",
     "expire_snapshots",
+    "load_table",
     "maintain",
     "ndv",
     "ndv_overlap",

@@ -7,6 +7,7 @@ object (`v3_metadata`) or on a copy of it (`catalog_for_commit`). The server of 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import types
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyiceberg
+from pydantic import PrivateAttr
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetadataV3
@@ -41,29 +43,74 @@ SNAPSHOT_KEYS = frozenset(str(field.alias or name) for name, field in Snapshot.m
 class _WritableV3(TableMetadataV3):
     """Metadata of format version 3 that can be serialised: PyIceberg's class raises NotImplementedError."""
 
+    _previous: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def of(cls, metadata: TableMetadataV3, previous: dict[str, Any]) -> _WritableV3:
+        """The same metadata. Version 3 requires next-row-id, which starts at 0.
+
+        Args:
+            metadata: the metadata to write.
+            previous: the document that it replaces; empty for a new table.
+        """
+        fields = dict(metadata)
+        if metadata.next_row_id is None:
+            if metadata.snapshots:
+                raise CorruptDataError(
+                    "table metadata",
+                    path=metadata.location,
+                    expected="next-row-id in format version 3",
+                    found="none",
+                )
+            fields["next_row_id"] = 0
+        writable = cls.model_construct(**fields)
+        writable._previous = previous
+        return writable
+
     def model_dump_json(  # type: ignore[override]
         self, exclude_none: bool = True, exclude: Any | None = None, by_alias: bool = True, **kwargs: Any
     ) -> str:
-        return IcebergBaseModel.model_dump_json(
-            self, exclude_none=exclude_none, exclude=exclude, by_alias=by_alias, **kwargs
-        )
+        """The document, with the schemas, specs and orders of the previous one in the words of their writer.
 
+        PyIceberg does not know all that they may have: of an unknown transform it writes ``unknown``.
+        """
 
-def _writable(metadata: TableMetadata) -> TableMetadata:
-    """The same metadata in a form that can be written. Version 3 requires next-row-id, which starts at 0."""
-    if not isinstance(metadata, TableMetadataV3):
-        return metadata
-    fields = dict(metadata)
-    if metadata.next_row_id is None:
-        if metadata.snapshots:
-            raise CorruptDataError(
-                "table metadata",
-                path=metadata.location,
-                expected="next-row-id in format version 3",
-                found="none",
+        def dump(**options: Any) -> str:
+            return IcebergBaseModel.model_dump_json(
+                self, exclude_none=exclude_none, by_alias=by_alias, **options, **kwargs
             )
-        fields["next_row_id"] = 0
-    return _WritableV3.model_construct(**fields)
+
+        kept = {}
+        if self._previous.get("format-version") == 3:
+            found = json.loads(dump(include=set(_WITH_IDS)))
+            for name, (key, id_key) in _WITH_IDS.items():
+                earlier = {item.get(id_key): item for item in self._previous.get(key) or []}
+                items = zip(getattr(self, name), found.get(key, []), strict=True)
+                kept[key] = [_in_words_of(earlier.get(item[id_key]), model, item) for model, item in items]
+            if all(found.get(key, []) == items for key, items in kept.items()):
+                kept = {}
+        if not kept:
+            return dump(exclude=exclude)
+        text = dump(exclude={*(exclude or ()), *_WITH_IDS})
+        added = ",".join(f"{json.dumps(key)}:{json.dumps(items)}" for key, items in kept.items())
+        return f"{text[:-1]},{added}}}"
+
+
+_WITH_IDS = {
+    "schemas": ("schemas", "schema-id"),
+    "partition_specs": ("partition-specs", "spec-id"),
+    "sort_orders": ("sort-orders", "order-id"),
+}
+"""The fields of metadata whose items are never changed, with the keys of the fields and of the items' ids."""
+
+
+def _in_words_of(
+    earlier: dict[str, Any] | None, model: IcebergBaseModel, item: dict[str, Any]
+) -> dict[str, Any]:
+    """Returns the earlier writer's document of a schema, spec or order, if it is the same one; else the given one."""
+    if earlier is None or earlier == item:
+        return item
+    return earlier if type(model).model_validate(earlier) == model else item
 
 
 def _monotone(metadata: TableMetadata) -> TableMetadata:
@@ -74,10 +121,14 @@ def _monotone(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"last_updated_ms": last})
 
 
-def _refuse_unknown_keys(metadata: TableMetadata, io: FileIO) -> None:
-    """Refuses metadata with keys that PyIceberg does not know (as encryption-keys): it would drop them."""
+def _previous_document(metadata: TableMetadata, io: FileIO) -> dict[str, Any]:
+    """The document that metadata replaces; empty for a new table.
+
+    Raises:
+        UnsupportedError: it has keys that PyIceberg does not know (as encryption-keys): it would drop them.
+    """
     if not metadata.metadata_log:
-        return
+        return {}
     previous = metadata.metadata_log[-1].metadata_file
     document = read_metadata_file(io, previous)
     unknown = {key for key, value in document.items() if value not in (None, [], {})} - METADATA_KEYS
@@ -88,6 +139,7 @@ def _refuse_unknown_keys(metadata: TableMetadata, io: FileIO) -> None:
             f"{previous}: expected keys that PyIceberg {pyiceberg.__version__} knows, "
             f"found {', '.join(sorted(unknown))}, which a commit would drop"
         )
+    return document
 
 
 _hook_lock = lock_across_fork()
@@ -109,9 +161,12 @@ def _metadata_writer(
     """
 
     def write_v3(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-        _refuse_unknown_keys(metadata, io)
+        previous = _previous_document(metadata, io)
         begun(metadata_path)
-        write(_writable(_monotone(metadata)), io, metadata_path)
+        metadata = _monotone(metadata)
+        if isinstance(metadata, TableMetadataV3):
+            metadata = _WritableV3.of(metadata, previous)
+        write(metadata, io, metadata_path)
         written()
 
     return write_v3

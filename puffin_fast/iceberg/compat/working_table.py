@@ -11,23 +11,36 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError as InvalidMetadata
-from pyiceberg.exceptions import NoSuchTableError, ValidationError
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    NoSuchIdentifierError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ValidationError,
+)
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
+from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast._runtime.interrupt import interruptible
-from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
-from puffin_fast.iceberg.compat.versions import check_version
+from puffin_fast.iceberg.compat.v3_types import read_v3_types
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["WorkingTable", "refresh", "remove_files"]
+__all__ = ["WorkingTable", "load_table", "refresh", "remove_files"]
 
 _publishing = lock_across_fork()
 
@@ -131,20 +144,61 @@ def refresh(table: Table) -> None:
         UnsupportedError: PyIceberg cannot read its metadata, or it has no catalog.
         PuffinFastError: the catalog does not answer.
     """
-    check_version()
-    roll_back_returned_connections(table.catalog)
-    shown = ".".join(table.name())
+    with _loading(table.catalog, ".".join(table.name())):
+        table.refresh()
+
+
+def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
+    """Loads a table, also one that PyIceberg's `Catalog.load_table` refuses because of types of format version 3.
+
+    These are ``variant``, ``geometry`` and ``geography`` in the specification's spelling, and transforms of several
+    columns. From then on PyIceberg itself loads and refreshes such tables too, in this process.
+
+    Args:
+        catalog: any PyIceberg catalog.
+        name: ``"namespace.table"``, or its parts.
+
+    Raises:
+        NotFoundError: there is no such table.
+        UnsupportedError: it is a view, or PyIceberg cannot read its metadata.
+        BusyError: the catalog's database is locked.
+        PuffinFastError: the catalog does not answer.
+    """
+    if not isinstance(catalog, Catalog):
+        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+    shown = ".".join([name] if isinstance(name, str) else check_texts("name", name))
+    try:
+        with _loading(catalog, shown):
+            return catalog.load_table(name)
+    except NotFoundError:
+        if _is_view(catalog, name):
+            raise UnsupportedError(f"{shown}: a view; expected a table") from None
+        raise
+
+
+def _is_view(catalog: Catalog, name: str | tuple[str, ...]) -> bool:
+    try:
+        return bool(catalog.view_exists(name))
+    except Exception:  # a catalog without views, or one that does not answer
+        return False
+
+
+@contextmanager
+def _loading(catalog: Catalog, shown: str) -> Iterator[None]:
+    """Turns what PyIceberg raises while it loads a table into the errors of `refresh`."""
+    read_v3_types()
+    roll_back_returned_connections(catalog)
     try:
         with interruptible():
-            table.refresh()
+            yield
     except PuffinFastError:
         raise
     except (ValidationError, InvalidMetadata) as error:
         raise UnsupportedError(f"{shown}: PyIceberg cannot read the metadata: {error}") from error
-    except NoSuchTableError as error:
+    except (NoSuchTableError, NoSuchNamespaceError, NoSuchIdentifierError) as error:
         raise NotFoundError(f"{shown}: {error}") from error
     except NotImplementedError as error:
-        raise UnsupportedError(f"{type(table.catalog).__name__} does not load tables: {error}") from error
+        raise UnsupportedError(f"{type(catalog).__name__} does not load tables: {error}") from error
     except Exception as error:
         if is_locked(error):
             raise BusyError.of(shown, error) from error

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
+from puffin_fast.iceberg.compat.v3_types import VARIANT_FIELDS, VariantType
 from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, null_mask
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ __all__ = [
     "Convert",
     "FileField",
     "ProjectionError",
+    "ShreddedVariantError",
     "arrow_type",
     "constant",
     "converter",
@@ -38,8 +41,16 @@ Cast = Callable[[pa.DataType, pa.DataType], Convert | None]
 """Returns the conversion from one primitive type to another; None if none is needed. Raises `ProjectionError`."""
 
 
+VARIANT_NULL = b"\x00"
+"""The value of a variant that is null."""
+
+
 class ProjectionError(ValueError):
     """A column cannot be converted to the table's type. The caller adds the file or the argument to the message."""
+
+
+class ShreddedVariantError(ProjectionError):
+    """A variant whose values are stored in columns of their own, which this package does not put together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +184,7 @@ def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: 
 
     Raises:
         ProjectionError: there is no such conversion.
+        ShreddedVariantError: a variant is shredded.
     """
     if pa.types.is_null(node.type):
         return None if node.type == wanted else lambda array, constants: pa.nulls(len(array), wanted)
@@ -182,6 +194,8 @@ def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: 
         return _list(node, iceberg, wanted, cast)
     if isinstance(iceberg, MapType):
         return _map(node, iceberg, wanted, cast)
+    if isinstance(iceberg, VariantType):
+        return _variant(node, wanted)
     return primitive(node, wanted, cast)
 
 
@@ -251,6 +265,33 @@ def _map(node: FileField, iceberg: MapType, wanted: pa.DataType, cast: Cast) -> 
         )
 
     return convert_map
+
+
+def _variant(node: FileField, wanted: pa.DataType) -> Convert | None:
+    """The conversion of a variant, which has no field ids inside it: its fields are found by name."""
+    names = [child.name for child in node.children] if pa.types.is_struct(node.type) else []
+    if "typed_value" in names:
+        raise ShreddedVariantError(
+            f"field {node.field_id} ({node.name}): a shredded variant; expected one with the fields metadata and "
+            "value only"
+        )
+    if sorted(names) != [field.name for field in VARIANT_FIELDS]:
+        raise _does_not_fit(node, "variant")
+    if node.type == wanted:
+        return None
+    places = [names.index(field.name) for field in VARIANT_FIELDS]
+
+    def convert_variant(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+        metadata, value = (
+            array.field(at).cast(field.type) for at, field in zip(places, VARIANT_FIELDS, strict=True)
+        )
+        if (
+            value.null_count
+        ):  # "If both fields are null, the value is missing", which reads as a variant's null
+            value = pc.fill_null(value, VARIANT_NULL)
+        return pa.StructArray.from_arrays([metadata, value], fields=list(wanted), mask=null_mask(array))
+
+    return convert_variant
 
 
 def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | None:

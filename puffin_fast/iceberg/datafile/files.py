@@ -22,7 +22,7 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
-from puffin_fast.iceberg.datafile.conversion import ProjectionError
+from puffin_fast.iceberg.datafile.conversion import ProjectionError, ShreddedVariantError
 from puffin_fast.iceberg.datafile.plain_types import plain
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ class _Reading:
             raise UnsupportedError(f"{path}: PyArrow {pa.__version__} cannot read this: {error}") from error
         if isinstance(error, pa.ArrowInvalid):
             raise CorruptDataError(f"{format} file: {error}", path=path) from error
+        if isinstance(error, ShreddedVariantError):
+            raise UnsupportedError(f"{path}: {error}") from error
         if isinstance(error, ProjectionError):
             raise CorruptDataError(str(error), path=path) from error
         if isinstance(error, OSError):

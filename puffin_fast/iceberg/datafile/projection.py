@@ -6,7 +6,7 @@ null. Names are used only for files without field ids, through the table's name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,10 @@ class FileSchema:
         path: the file, for messages.
         by_name: use the mapping even if the columns have ids.
         cast: the conversion of primitive types to the table's; `stored` by default.
+        opaque: ids of fields whose inner fields have no ids: variants.
+
+    Attributes:
+        unknown: dotted names of the fields without an id, but for those inside opaque fields.
 
     Raises:
         UnsupportedError: the file has columns without ids, and the table has no name mapping.
@@ -60,6 +64,7 @@ class FileSchema:
         path: str = "",
         by_name: bool = False,
         cast: Cast | None = None,
+        opaque: Container[int | None] = (),
     ) -> None:
         fields = list(schema)
         mapped: Sequence[MappedField] | None = None
@@ -71,7 +76,7 @@ class FileSchema:
                 )
             mapped = list(mapping)
         nodes = _nodes(fields, mapped)
-        self.unknown = tuple(_unknown(nodes))
+        self.unknown = tuple(_unknown(nodes, opaque))
         self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}
         self._paths: dict[int, tuple[str, tuple[int, ...], FileField]] = {}
         for node in self._nodes.values():
@@ -252,11 +257,11 @@ def _nodes(
     return tuple(result)
 
 
-def _unknown(nodes: Iterable[FileField], prefix: str = "") -> Iterator[str]:
-    """Yields the dotted names of fields without an id, without the fields inside them."""
+def _unknown(nodes: Iterable[FileField], opaque: Container[int | None], prefix: str = "") -> Iterator[str]:
+    """Yields the dotted names of fields without an id, without the fields inside them and inside opaque fields."""
     for node in nodes:
         name = f"{prefix}{node.name}"
         if node.field_id is None:
             yield name
-        else:
-            yield from _unknown(node.children, f"{name}.")
+        elif node.field_id not in opaque:
+            yield from _unknown(node.children, opaque, f"{name}.")

@@ -18,6 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.v3_types import VariantType
 from puffin_fast.iceberg.datafile.conversion import Convert, ProjectionError
 from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
@@ -48,7 +49,8 @@ class RowWriterSchema:
         for name, count in _repeated(list(rows)):
             raise InvalidInputError(f"data: column {name}: expected once, found {count}")
         self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
-        known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless)
+        variants = {id for id in schema.field_ids if isinstance(schema.find_type(id), VariantType)}
+        known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless, opaque=variants)
         if known.unknown:
             raise InvalidInputError(
                 f"data: the table has no column {', '.join(known.unknown)}; it has "

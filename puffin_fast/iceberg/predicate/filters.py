@@ -38,6 +38,7 @@ from pyiceberg.types import DoubleType, FloatType, TimestampNanoType, Timestampt
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.metrics import metrics_evaluator
+from puffin_fast.iceberg.compat.v3_types import VariantType
 from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.predicate.bounds import TRUNCATED
 from puffin_fast.iceberg.predicate.evaluator import ArrowEvaluator
@@ -102,6 +103,7 @@ class RowFilter:
         Raises:
             NotFoundError: the schema does not have a column of the filter.
             InvalidInputError: the text does not parse, or a literal is not a value of its column's type.
+            UnsupportedError: a column of the filter is a variant.
         """
         if isinstance(row_filter, pc.Expression):
             return cls._of_arrow(row_filter, schema)
@@ -136,6 +138,9 @@ class RowFilter:
         if not pa.types.is_boolean(found):
             raise InvalidInputError(f"filter {row_filter}: expected a boolean, found {found}")
         used = {name: id for name, id in names.items() if _mentions(row_filter, name, empty)}
+        for field in schema.fields:
+            if field.name in used and isinstance(field.field_type, VariantType):
+                raise UnsupportedError(f"filter {row_filter}: not supported on {field.name}, a variant")
         return cls(AlwaysTrue(), tuple(sorted(used.values())), False, None, True, row_filter, used)
 
     @property
@@ -298,6 +303,8 @@ class _LiteralConverter(BooleanExpressionVisitor[_Pair]):
     def visit_unbound_predicate(self, predicate: Any) -> _Pair:
         check_names(self._schema, [predicate.term.name], case_sensitive=self._case_sensitive)
         kind = predicate.term.bind(self._schema, self._case_sensitive).ref().field.field_type
+        if isinstance(kind, VariantType):
+            raise UnsupportedError(f"filter {predicate}: not supported on {predicate.term.name}, a variant")
         if self._is_text:
             check_date_literals(predicate, kind)
         negated = convert_literals(~predicate, kind)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pyiceberg
 
 from puffin_fast._runtime.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.compat.v3_types import V3_TYPES
 from puffin_fast.iceberg.compat.versions import KNOWN_VERSIONS
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 
@@ -21,6 +24,7 @@ def accelerate() -> Acceleration:
     `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion
     vectors through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry
     references, not superseded ones in the same Puffin file. Plans made before the call should be made again.
+    Catalogs load tables that PyIceberg alone refuses, as `load_table` does.
     PyIceberg still raises for features that it does not support, such as equality deletes;
     `puffin_fast.iceberg.scan` reads those.
 
@@ -43,4 +47,7 @@ def accelerate() -> Acceleration:
             f"pyiceberg {version}: expected {' or '.join(f'{known}.x' for known in KNOWN_VERSIONS)}; "
             "accelerate() replaces parts of it that change between versions"
         )
-    return _PATCHES.begin()
+    with ExitStack() as begun:
+        for patches in (V3_TYPES, _PATCHES):
+            begun.callback(patches.begin().undo)
+        return Acceleration(begun.pop_all().close)

@@ -1,0 +1,176 @@
+"""Tables with types and transforms of format version 3 that PyIceberg refuses: loading them, and their metadata."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.types import GeometryType, ListType, MapType, NestedField
+
+from puffin_fast import errors, iceberg
+from puffin_fast.iceberg.compat.v3_types import VariantType, read_v3_types
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+VARIANT = pa.struct(
+    [pa.field("metadata", pa.large_binary(), False), pa.field("value", pa.large_binary(), False)]
+)
+ONE = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x01"}
+SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.binary()), pa.field("g", pa.binary())])
+
+FIELDS = [
+    {"id": 1, "name": "id", "required": False, "type": "long"},
+    {"id": 2, "name": "v", "required": False, "type": "variant"},
+    {"id": 3, "name": "g", "required": False, "type": "geometry(srid:3857)"},
+]
+SPEC = {
+    "spec-id": 7,
+    "fields": [
+        {"source-ids": [1, 3], "field-id": 1000, "transform": "zorder[2]", "name": "z"},
+        {"source-id": 1, "field-id": 1001, "transform": "fuzzy[8]", "name": "y"},
+    ],
+}
+ORDER = {
+    "order-id": 5,
+    "fields": [
+        {"source-ids": [1, 3], "transform": "hilbert", "direction": "desc", "null-order": "nulls-last"}
+    ],
+}
+
+
+def rewritten(location: str, change: Any) -> dict[str, Any]:
+    """Changes a metadata file in place; returns its document."""
+    path = Path(location.removeprefix("file://"))
+    document: dict[str, Any] = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return document
+
+
+@pytest.fixture
+def name(racing: SqlCatalog) -> str:
+    """An empty table whose metadata has a variant, a geometry, and transforms that PyIceberg does not know."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["schemas"][0]["fields"] = FIELDS
+        document["partition-specs"].append(SPEC)
+        document["sort-orders"].append(ORDER)
+
+    table = iceberg.create_table(racing, "n.v3", SCHEMA)
+    rewritten(table.metadata_location, change)
+    return "n.v3"
+
+
+def test_a_table_is_loaded_with_its_types(racing: SqlCatalog, name: str) -> None:
+    table = iceberg.load_table(racing, name)
+    assert table.schema().find_type("v") == VariantType()
+    assert table.schema().find_type("g") == GeometryType("srid:3857")
+    assert str(table.schema().find_type("g")) == "geometry(srid:3857)"
+    assert schema_to_pyarrow(table.schema(), include_field_ids=False).field("v").type == VARIANT
+    assert iceberg.scan(table).to_arrow().schema.names == ["id", "v", "g"]
+    assert pickle.loads(pickle.dumps(table.metadata)) == table.metadata
+    assert racing.load_table(name).refresh().metadata == table.metadata
+    with iceberg.accelerate():
+        assert racing.load_table(name).metadata == table.metadata
+    assert racing.load_table(name).metadata == table.metadata
+
+
+def test_commits_keep_the_words_of_schemas_specs_and_orders(racing: SqlCatalog, name: str) -> None:
+    table = iceberg.load_table(racing, name)
+    read = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    rows = pa.table({"id": [1, 2], "v": pa.array([ONE, None], VARIANT), "g": [b"\x01", None]})
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id = 2")
+    iceberg.expire_snapshots(table)
+    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    for key in ("schemas", "partition-specs", "sort-orders"):
+        assert document[key] == read[key]
+    assert SPEC in document["partition-specs"]
+    assert ORDER in document["sort-orders"]
+    assert iceberg.scan(iceberg.load_table(racing, name)).to_arrow().to_pylist() == rows.to_pylist()[:1]
+
+
+def test_new_schemas_are_written_beside_the_earlier_ones(racing: SqlCatalog, name: str) -> None:
+    from pyiceberg.types import LongType
+
+    table = iceberg.load_table(racing, name)
+    with iceberg.v3_metadata(racing), table.update_schema() as update:
+        update.add_column("more", LongType())
+    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    earlier, now = document["schemas"]
+    assert earlier["fields"] == FIELDS
+    assert now["fields"] == [*FIELDS, {"id": 4, "name": "more", "type": "long", "required": False}]
+
+
+@pytest.mark.parametrize("kind", ["vector(3)", "variant(1)", "geometry(a", 7])
+def test_types_that_nobody_knows_are_refused(racing: SqlCatalog, kind: Any) -> None:
+    table = iceberg.create_table(racing, "n.other", SCHEMA)
+    rewritten(
+        table.metadata_location,
+        lambda document: document["schemas"][0]["fields"][1].update({"type": kind}),
+    )
+    with pytest.raises(errors.UnsupportedError, match=r"n\.other: PyIceberg cannot read the metadata"):
+        iceberg.load_table(racing, "n.other")
+
+
+def test_names_that_are_no_tables_are_refused(racing: SqlCatalog) -> None:
+    with pytest.raises(errors.NotFoundError, match=r"n\.none"):
+        iceberg.load_table(racing, "n.none")
+    with pytest.raises(errors.InvalidInputError, match="expected a PyIceberg catalog"):
+        iceberg.load_table("catalog", "n.none")  # type: ignore[arg-type]
+
+    class WithViews(type(racing)):  # type: ignore[misc]
+        def view_exists(self, identifier: object) -> bool:
+            return True
+
+        def load_table(self, identifier: object) -> Any:
+            raise NoSuchTableError(f"{identifier}")
+
+    views = object.__new__(WithViews)
+    views.__dict__ = racing.__dict__
+    with pytest.raises(errors.UnsupportedError, match=r"n\.view: a view; expected a table"):
+        iceberg.load_table(views, "n.view")
+
+
+def test_types_are_parsed_inside_of_others() -> None:
+    read_v3_types()
+    inner = {"type": "struct", "fields": [{"id": 3, "name": "v", "required": True, "type": "variant"}]}
+    fields = [
+        {"id": 1, "name": "s", "required": False, "type": inner},
+        {
+            "id": 2,
+            "name": "l",
+            "required": False,
+            "type": {"type": "list", "element-id": 4, "element": "variant", "element-required": False},
+        },
+        {
+            "id": 5,
+            "name": "m",
+            "required": False,
+            "type": {
+                "type": "map",
+                "key-id": 6,
+                "key": "string",
+                "value-id": 7,
+                "value": "geography(OGC:CRS84, karney)",
+                "value-required": False,
+            },
+        },
+    ]
+    document = {"type": "struct", "schema-id": 0, "identifier-field-ids": [], "fields": fields}
+    schema = Schema.model_validate(document)
+    assert json.loads(schema.model_dump_json()) == document
+    assert pickle.loads(pickle.dumps(schema)) == schema
+    assert Schema(NestedField(1, "v", "variant")).find_type("v") == VariantType()
+    assert ListType(4, "variant", False).element_type == VariantType()  # type: ignore[arg-type]
+    assert MapType(1, "string", 2, "variant").value_type == VariantType()  # type: ignore[arg-type]
+    assert PartitionField(1, 1000, "day", "d").source_id == 1  # type: ignore[arg-type]
