@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.convert import convert_equality_deletes, convert_position_deletes
     from puffin_fast.spark.table.delete import delete, delete_positions
     from puffin_fast.spark.table.delete_keys import delete_keys
+    from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
 
@@ -41,6 +42,7 @@ __all__ = [
     "job_files",
     "register",
     "remove_job_files",
+    "rewrite_data_files",
     "scan",
     "theta_sketches",
     "union_vectors",
@@ -55,6 +57,7 @@ _ON_TABLES = {
     "delete": "delete",
     "delete_keys": "delete_keys",
     "delete_positions": "delete",
+    "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",
 }
 """The module of each job on tables."""

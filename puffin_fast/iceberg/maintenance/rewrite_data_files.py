@@ -14,10 +14,10 @@ If all groups are left out, the job is a conflict.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["RewriteDataFilesResult", "rewrite_data_files"]
+__all__ = ["RewriteDataFilesResult", "RewriteTerms", "WriteGroups", "rewrite_data_files", "run_rewrite"]
 
 
 @dataclass(frozen=True)
@@ -148,31 +148,81 @@ def rewrite_data_files(
             unchanged.
         CommitUnknownError: as `delete`.
     """
-    started = time.perf_counter()
     check_threads(threads)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
-    check_share("min_deleted", min_deleted)
-    check_integer("min_file_size", min_file_size, least=0)
-    check_integer("min_input_files", min_input_files, least=2, optional=False)
-    check_integer("target_file_size", target_file_size, least=1)
+    terms = RewriteTerms(
+        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, case_sensitive
+    )
     request = Request(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
     )
+    workers = threads or pa.cpu_count()
+
+    def write(
+        table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
+    ) -> Iterable[RewrittenGroup]:
+        writer = GroupWriter(table, head.sequence_number or 0, target, max(1, workers // len(groups)))
+        return on_threads(writer.write, groups, workers)
+
+    return run_rewrite(table, terms, request, write, dry_run=dry_run)
+
+
+WriteGroups = Callable[
+    ["WorkingTable", "Snapshot", Sequence[Sequence[FileTask]], int], Iterable[RewrittenGroup]
+]
+"""Writes the live rows of groups of a snapshot's data files, to files of a target size."""
+
+
+@dataclass(frozen=True)
+class RewriteTerms:
+    """Which data files are rewritten; the attributes as the arguments of `rewrite_data_files`.
+
+    Raises:
+        InvalidInputError: an argument.
+    """
+
+    row_filter: Any
+    min_deleted: float = MIN_DELETED
+    min_file_size: int | None = None
+    min_input_files: int = MIN_INPUT_FILES
+    target_file_size: int | None = None
+    case_sensitive: bool = True
+
+    def __post_init__(self) -> None:
+        check_flags(case_sensitive=self.case_sensitive)
+        check_share("min_deleted", self.min_deleted)
+        check_integer("min_file_size", self.min_file_size, least=0)
+        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
+        check_integer("target_file_size", self.target_file_size, least=1)
+
+    def limits(self, table: Table) -> GroupLimits:
+        """The limits with the defaults of a table."""
+        return GroupLimits.of(
+            table,
+            min_deleted=self.min_deleted,
+            min_file_size=self.min_file_size,
+            min_input_files=self.min_input_files,
+            target_file_size=self.target_file_size,
+        )
+
+
+def run_rewrite(
+    table: Table, terms: RewriteTerms, request: Request, write: WriteGroups, *, dry_run: bool
+) -> RewriteDataFilesResult:
+    """Chooses data files, calls `write` once, and commits; the common part of one machine and Spark.
+
+    Raises:
+        PuffinFastError: as `rewrite_data_files`.
+    """
+    started = time.perf_counter()
+    check_flags(dry_run=dry_run)
     working = open_table(table, oldest=2)
     schema = working.schema()
     if working.metadata.format_version > 2 and (own := {field.name for field in schema.fields} & {*LINEAGE}):
         raise UnsupportedError(
             f"{working.shown}: column {min(own)} has the name of a metadata column, which new data files store"
         )
-    limits = GroupLimits.of(
-        working,
-        min_deleted=min_deleted,
-        min_file_size=min_file_size,
-        min_input_files=min_input_files,
-        target_file_size=target_file_size,
-    )
-    matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    job = _Rewrite(working, matcher, limits, threads or pa.cpu_count(), case_sensitive, dry_run, _Written())
+    matcher = RowFilter.bind(terms.row_filter, schema, case_sensitive=terms.case_sensitive)
+    job = _Rewrite(working, matcher, terms.limits(working), write, terms.case_sensitive, dry_run, _Written())
     planned, committed = run_job(working, job.on, request, merge=True)
     return replace(
         RewriteDataFilesResult(None) if planned is None else planned.counts,
@@ -214,7 +264,7 @@ class _Rewrite:
     table: WorkingTable
     matcher: RowFilter
     limits: GroupLimits
-    threads: int
+    write: WriteGroups
     case_sensitive: bool
     dry_run: bool
     written: _Written
@@ -226,7 +276,7 @@ class _Rewrite:
             groups = self._choose(head, current)
             if self.dry_run or head is None or not groups:
                 return _Planned(_counted([task for group in groups for task in group]))
-            self._write(groups, head.sequence_number or 0)
+            self._write(groups, head)
         return self._replace(current)
 
     def _plan(self, head: Snapshot | None, matcher: RowFilter) -> Plan:
@@ -242,12 +292,9 @@ class _Rewrite:
             tasks = [task for task in tasks if task.data.file_path in selected]
         return self.limits.groups(tasks)
 
-    def _write(self, groups: Sequence[Sequence[FileTask]], sequence_number: int) -> None:
-        writer = GroupWriter(
-            self.table, sequence_number, self.limits.target_file_size, max(1, self.threads // len(groups))
-        )
+    def _write(self, groups: Sequence[Sequence[FileTask]], head: Snapshot) -> None:
         try:
-            self.written.groups = tuple(on_threads(writer.write, groups, self.threads))
+            self.written.groups = tuple(self.write(self.table, head, groups, self.limits.target_file_size))
         except OSError as error:
             raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
         self.written.format_version = self.table.metadata.format_version

@@ -23,7 +23,9 @@ from puffin_fast.spark.session.sessions import tagged
 from puffin_fast.spark.worker.pack import Place
 from puffin_fast.spark.worker.rows import (
     BY_FILES,
+    DATA_FILE,
     DELETE_FILE,
+    GROUP,
     MARKED,
     MARKED_SCHEMA,
     SUPERSEDED,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from puffin_fast.iceberg.dml.delete import ConflictFilter
+    from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 __all__ = [
@@ -95,6 +98,8 @@ class Job:
         name: begins the name of each file; also the tag of its Spark jobs.
         dangling: number of rows that name no data file of the table.
         entries: position-delete files written, in a table of format version 2.
+        data_files: new data files, in jobs that write rows.
+        groups: groups of data files that were rewritten.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not hold.
     """
@@ -114,6 +119,8 @@ class Job:
         self.place = Place(f"{data_folder(table)}/{self.name}", self.name, limit, dry_run)
         self.dangling = 0
         self.entries: list[ManifestEntry] = []
+        self.data_files: list[ManifestEntry] = []
+        self.groups: list[RewrittenGroup] = []
         self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
@@ -137,6 +144,10 @@ class Job:
                 self.superseded[data_file] = n_rows
             elif kind == DELETE_FILE:
                 self.entries.append(pickle.loads(entry))
+            elif kind == DATA_FILE:
+                self.data_files += [] if entry is None else [pickle.loads(entry)]
+            elif kind == GROUP:
+                self.groups.append(pickle.loads(entry))
             elif kind == UNKNOWN_ROWS:
                 self.dangling += n_rows
             else:

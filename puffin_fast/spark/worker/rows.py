@@ -23,6 +23,8 @@ DELETE_FILE   path, entry             a position-delete file was written; its pi
 SUPERSEDED    data_file, n_rows       the data file stays as it is: its deletion vector does not hold
                                       ``n_rows`` positions of position-delete files that it supersedes
 UNKNOWN_ROWS  n_rows                  so many rows name no data file of the table
+DATA_FILE     path, entry             a new data file, and its pickled entry unless that is in a group
+GROUP         entry                   a pickled `RewrittenGroup`
 ============  ======================  =============================================================
 """
 
@@ -34,6 +36,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 __all__ = [
+    "DATA_FILE",
+    "GROUP",
     "BY_FILES",
     "DANGLING",
     "DELETE_FILE",
@@ -58,7 +62,7 @@ __all__ = [
 PARTIAL, TASK, DANGLING = range(3)
 """Kinds of rows of `MARKED`."""
 
-VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS = range(6)
+VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS, DATA_FILE, GROUP = range(8)
 """Kinds of rows of `REPORT`."""
 
 MARKED = "kind tinyint, file_path string, blob binary, extra binary"

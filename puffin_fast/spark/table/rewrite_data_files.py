@@ -1,0 +1,98 @@
+"""Rewrite of data files, on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
+from puffin_fast.iceberg.maintenance.rewrite_data_files import (
+    RewriteDataFilesResult,
+    RewriteTerms,
+    run_rewrite,
+)
+from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
+from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, spread, without_metrics
+from puffin_fast.spark.worker.rows import REPORT
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import DataFrame, SparkSession
+
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
+    from puffin_fast.iceberg.plan.files import FileTask
+
+__all__ = ["rewrite_data_files"]
+
+
+def rewrite_data_files(
+    spark: SparkSession | DataFrame,
+    table: Table,
+    row_filter: Filter = AlwaysTrue(),  # noqa: B008
+    *,
+    min_deleted: float = MIN_DELETED,
+    min_file_size: int | None = None,
+    min_input_files: int = MIN_INPUT_FILES,
+    target_file_size: int | None = None,
+    branch: str = MAIN,
+    case_sensitive: bool = True,
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> RewriteDataFilesResult:
+    """`puffin_fast.iceberg.rewrite_data_files` on executors.
+
+    Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
+    task holds batches of the row group that it reads, at most 128 MiB of rows for the row group that it writes, and the
+    positions of the rows as bitmaps. The driver commits once; deletes that other commits add meanwhile are moved to
+    the new files, and nothing is read again.
+
+    Args:
+        spark: the session, or a DataFrame of it.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        row_filter: a filter of Iceberg, also as text: it chooses data files by their metadata.
+        min_deleted, min_file_size, min_input_files, target_file_size, branch, case_sensitive, job_id,
+            snapshot_properties, dry_run: as there.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+    """
+    session = session_of(spark)
+    terms = RewriteTerms(
+        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, case_sensitive
+    )
+    request = Request(
+        verb="rewrite_data_files",
+        branch=branch,
+        job_id=checked_id(job_id),
+        snapshot_properties=snapshot_properties,
+    )
+
+    def write(
+        table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
+    ) -> Sequence[RewrittenGroup]:
+        job = Job(table, job_id, "rewrite")
+        body = over_batches(
+            "puffin_fast.spark.worker.data_files",
+            "rewrite",
+            target=job.target(),
+            sequence_number=head.sequence_number or 0,
+            target_file_size=target,
+        )
+        lean = [[without_metrics(task) for task in tasks] for tasks in groups]
+        bins = bins_of(lean, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks))
+        job.run(spread(session, bins).mapInArrow(body, REPORT), {})
+        table.created += [new.entry.file_path for group in job.groups for new in group.new]
+        return job.groups
+
+    return run_rewrite(table, terms, request, write, dry_run=dry_run)
