@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "page_header.h"
+#include "simd.h"
 
 enum { PF_VIEW_BYTES = 16, PF_INLINE_BYTES = 12, PF_COPY_BYTES = 32,
        PF_BLOCK = 1024 };
@@ -51,94 +52,118 @@ static inline uint64_t pf_load(const uint8_t *at, const uint8_t *end) {
     return word;
 }
 
-/* Packed values first, first + 1, ... of a run that ends at `end`; at most 32 bits each. */
-static inline void pf_unpack(const uint8_t *run, const uint8_t *end, int width, uint64_t first, size_t count,
-                             uint32_t *out) {
-    const uint64_t mask = width == 0 ? 0 : ~0ull >> (64 - width);
-    size_t i = 0;
-    if (width <= 14 && (first & 7) == 0) {
-        const uint8_t *at = run + (first >> 3) * (size_t)width;
-        for (; i + 8 <= count && end - at >= 16; i += 8, at += width) {
-            uint64_t word, next;
-            memcpy(&word, at, 8);
-            if (width <= 8) {
-                for (int k = 0; k < 8; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
-            } else {
-                memcpy(&next, at + (4 * width >> 3), 8);
-                next >>= 4 * width & 7;
-                for (int k = 0; k < 4; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
-                for (int k = 0; k < 4; k++) out[i + 4 + k] = (uint32_t)(next >> (k * width) & mask);
-            }
-        }
-    }
-    for (; i < count; i++) {
-        const uint64_t bit = (first + i) * (uint64_t)width;
-        out[i] = (uint32_t)(pf_load(run + (bit >> 3), end) >> (bit & 7) & mask);
-    }
+static inline uint32_t pf_unpacked(const uint8_t *run, const uint8_t *end, int width, uint64_t index, uint64_t mask) {
+    const uint64_t bit = index * (uint64_t)width;
+    return (uint32_t)(pf_load(run + (bit >> 3), end) >> (bit & 7) & mask);
 }
 
-/* The wanted ones of n_values values of `width` <= 32 bits. */
-static int pf_hybrid(const uint8_t *data, size_t size, int width, int64_t n_values, const int32_t *rows, int64_t base,
-                     size_t count, uint32_t *out) {
-    pf_thrift from = {data, data + size};
-    const uint64_t mask = width <= 0 || width > 32 ? 0 : ~0ull >> (64 - width);
-    int64_t start = 0;
+/* Packed values first, first + 1, ... of a run that ends at `end`; at most 32 bits each. */
+PF_BODY void pf_unpack(const uint8_t *run, const uint8_t *end, int width, uint64_t first, size_t count, uint32_t *out) {
+    const uint64_t mask = width == 0 ? 0 : ~0ull >> (64 - width);
     size_t i = 0;
-    if (width < 0 || width > 32 || !pf_all_inside(rows, base, count, n_values)) return PF_BAD_PAGE;
-    while (i < count) {
-        uint64_t head;
-        if (start >= n_values || pf_varint(&from, &head)) return PF_BAD_PAGE;
-        const uint64_t left = (uint64_t)(from.end - from.at);
-        const int is_packed = head & 1;
-        head >>= 1;
-        if (head == 0 || head > INT32_MAX) return PF_BAD_PAGE;
-        const uint64_t n_run = is_packed ? head * 8 : head;
-        const uint64_t n_bytes = is_packed ? head * (uint64_t)width : (uint64_t)(width + 7) / 8;
-        if (n_bytes > left) return PF_BAD_PAGE;
-        const int64_t stop = n_run < (uint64_t)(n_values - start) ? start + (int64_t)n_run : n_values;
-        if (pf_wanted(rows, base, i) < start) return PF_BAD_PAGE;
-        if (!is_packed) {
-            const uint64_t word = pf_load(from.at, from.at + n_bytes);
-            const uint32_t value = (uint32_t)word;
-            if (word > mask) return PF_BAD_PAGE;
-            if (rows == NULL) {
-                for (; i < count && base + (int64_t)i < stop; i++) out[i] = value;
-            } else {
-                for (; i < count && base + rows[i] < stop; i++) out[i] = value;
-            }
-        } else if (rows == NULL) {
-            const int64_t first = base + (int64_t)i;
-            if (first < stop) {
-                size_t some = (size_t)(stop - first);
-                if (some > count - i) some = count - i;
-                pf_unpack(from.at, from.end, width, (uint64_t)(first - start), some, out + i);
-                i += some;
-            }
-        } else {
-            uint32_t block[PF_BLOCK];
-            while (i < count && base + rows[i] < stop) {
-                const int64_t first = (base + rows[i] - start) & ~(int64_t)7;
-                const int64_t end = first + PF_BLOCK < stop - start ? first + PF_BLOCK : stop - start;
-                const size_t most = count - i < PF_BLOCK ? count - i : PF_BLOCK;
-                const size_t some = pf_rows_below(rows + i, most, end + start - base);
-                const int64_t shift = base - start - first;
-                if (some > PF_BLOCK / 4) { /* most are wanted: unpack all */
-                    pf_unpack(from.at, from.end, width, (uint64_t)first, (size_t)(end - first), block);
-                    for (size_t k = i; k < i + some; k++) out[k] = block[rows[k] + shift];
-                } else {
-                    for (size_t k = i; k < i + some; k++) {
-                        const uint64_t bit = (uint64_t)(base + rows[k] - start) * (uint64_t)width;
-                        out[k] = (uint32_t)(pf_load(from.at + (bit >> 3), from.end) >> (bit & 7) & mask);
-                    }
-                }
-                i += some;
+    for (; i < count && ((first + i) & 7); i++) out[i] = pf_unpacked(run, end, width, first + i, mask);
+    const uint8_t *at = run + ((first + i) >> 3) * (size_t)width; /* of a group of 8 values; not past `end` if one follows */
+    for (; i + 8 <= count && end - at >= 40; i += 8, at += width) {
+        uint64_t word, next;
+        memcpy(&word, at, 8);
+        if (width <= 8) {
+            for (int k = 0; k < 8; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
+        } else if (width <= 14) {
+            memcpy(&next, at + (4 * width >> 3), 8);
+            next >>= 4 * width & 7;
+            for (int k = 0; k < 4; k++) out[i + k] = (uint32_t)(word >> (k * width) & mask);
+            for (int k = 0; k < 4; k++) out[i + 4 + k] = (uint32_t)(next >> (k * width) & mask);
+        } else { /* the last begins in byte 28 or before */
+            for (int k = 0; k < 8; k++) {
+                memcpy(&word, at + (k * width >> 3), 8);
+                out[i + k] = (uint32_t)(word >> (k * width & 7) & mask);
             }
         }
-        from.at += n_bytes;
-        start = stop;
+    }
+    for (; i < count; i++) out[i] = pf_unpacked(run, end, width, first + i, mask);
+}
+
+/* The run of a stream of values: one value, or packed ones. */
+typedef struct {
+    pf_thrift from;     /* after the run */
+    const uint8_t *run; /* its packed values */
+    int64_t start, stop; /* the indexes of its first value and of the one after its last */
+    uint32_t value;
+    int is_packed;
+} pf_runs;
+
+/* The next run of n_values values of `width` <= 32 bits. */
+static int pf_next_run(pf_runs *at, int width, int64_t n_values) {
+    uint64_t head;
+    at->start = at->stop;
+    if (at->start >= n_values || pf_varint(&at->from, &head)) return PF_BAD_PAGE;
+    at->is_packed = head & 1;
+    head >>= 1;
+    if (head == 0 || head > INT32_MAX) return PF_BAD_PAGE;
+    const uint64_t n_run = at->is_packed ? head * 8 : head;
+    const uint64_t n_bytes = at->is_packed ? head * (uint64_t)width : (uint64_t)(width + 7) / 8;
+    if (n_bytes > (uint64_t)(at->from.end - at->from.at)) return PF_BAD_PAGE;
+    at->run = at->from.at;
+    at->from.at += n_bytes;
+    if (n_run < (uint64_t)(n_values - at->start)) at->stop = at->start + (int64_t)n_run;
+    else at->stop = n_values;
+    if (!at->is_packed) {
+        const uint64_t word = pf_load(at->run, at->from.at);
+        if (word > (width == 0 ? 0 : ~0ull >> (64 - width))) return PF_BAD_PAGE;
+        at->value = (uint32_t)word;
     }
     return 0;
 }
+
+/* The wanted values, each in or after the run; `at` is moved to the run of the last of them. */
+PF_BODY int pf_values(pf_runs *at, int width, int64_t n_values, const int32_t *rows, int64_t base,
+                      size_t count, uint32_t *out) {
+    const uint64_t mask = width == 0 ? 0 : ~0ull >> (64 - width);
+    size_t i = 0;
+    const uint8_t *const end = at->from.end;
+    uint32_t block[PF_BLOCK];
+    while (i < count) {
+        while (pf_wanted(rows, base, i) >= at->stop)
+            if (pf_next_run(at, width, n_values)) return PF_BAD_PAGE;
+        if (!at->is_packed) {
+            if (rows == NULL) for (; i < count && base + (int64_t)i < at->stop; i++) out[i] = at->value;
+            else for (; i < count && base + rows[i] < at->stop; i++) out[i] = at->value;
+        } else if (rows == NULL) {
+            const int64_t first = base + (int64_t)i;
+            size_t some = (size_t)(at->stop - first);
+            if (some > count - i) some = count - i;
+            pf_unpack(at->run, end, width, (uint64_t)(first - at->start), some, out + i);
+            i += some;
+        } else {
+            const int64_t first = (base + rows[i] - at->start) & ~(int64_t)7, n_run = at->stop - at->start;
+            const int64_t last = first + PF_BLOCK < n_run ? first + PF_BLOCK : n_run;
+            const size_t most = count - i < PF_BLOCK ? count - i : PF_BLOCK;
+            const size_t some = pf_rows_below(rows + i, most, last + at->start - base);
+            if (some > PF_BLOCK / 8) { /* so many are wanted that all are unpacked */
+                const int64_t shift = base - at->start - first;
+                pf_unpack(at->run, end, width, (uint64_t)first, (size_t)(last - first), block);
+                for (size_t k = i; k < i + some; k++) out[k] = block[rows[k] + shift];
+            } else {
+                for (size_t k = i; k < i + some; k++)
+                    out[k] = pf_unpacked(at->run, end, width, (uint64_t)(base + rows[k] - at->start), mask);
+            }
+            i += some;
+        }
+    }
+    return 0;
+}
+
+/* The wanted ones of n_values values of `width` <= 32 bits. */
+PF_BODY int pf_hybrid_body(const uint8_t *data, size_t size, int width, int64_t n_values, const int32_t *rows,
+                           int64_t base, size_t count, uint32_t *out) {
+    pf_runs at = {{data, data + size}, data, 0, 0, 0, 0};
+    if (width < 0 || width > 32 || !pf_all_inside(rows, base, count, n_values)) return PF_BAD_PAGE;
+    return pf_values(&at, width, n_values, rows, base, count, out);
+}
+PF_LEVELS(int, pf_hybrid,
+          (const uint8_t *data, size_t size, int width, int64_t n_values, const int32_t *rows, int64_t base,
+           size_t count, uint32_t *out),
+          (data, size, width, n_values, rows, base, count, out))
 
 /* Whether levels of one bit are one run of n or more ones. */
 static int pf_all_set(const uint8_t *data, size_t size, uint64_t n) {
@@ -198,8 +223,8 @@ static int pf_fixed(const uint8_t *data, size_t size, int64_t width, int convers
 }
 
 /* Entries of a dictionary by code; every code is checked. */
-static int pf_gather(const uint32_t *restrict codes, size_t count, const uint8_t *restrict data, size_t n_entries,
-                     size_t width, uint8_t *restrict out) {
+PF_BODY int pf_gather(const uint32_t *restrict codes, size_t count, const uint8_t *restrict data, size_t n_entries,
+                      size_t width, uint8_t *restrict out) {
     const int32_t most = n_entries < INT32_MAX ? (int32_t)n_entries : INT32_MAX;
     int wrong = 0;
     for (size_t i = 0; i < count; i++) wrong |= ((int32_t)codes[i] < 0) | ((int32_t)codes[i] >= most);
@@ -210,6 +235,26 @@ static int pf_gather(const uint32_t *restrict codes, size_t count, const uint8_t
     else for (size_t i = 0; i < count; i++) memcpy(out + i * width, data + (size_t)codes[i] * width, width);
     return 0;
 }
+
+/* The entries of the wanted ones of n_values codes. The codes of PF_BLOCK values at a time stay in the cache. */
+PF_BODY int pf_entries_body(const uint8_t *data, size_t size, int bits, int64_t n_values, const int32_t *rows,
+                            int64_t base, size_t count, const uint8_t *entries, size_t n_entries, size_t width,
+                            uint8_t *out) {
+    pf_runs at = {{data, data + size}, data, 0, 0, 0, 0};
+    uint32_t codes[PF_BLOCK];
+    if (bits < 0 || bits > 32 || !pf_all_inside(rows, base, count, n_values)) return PF_BAD_PAGE;
+    for (size_t i = 0; i < count; i += PF_BLOCK) {
+        const size_t some = count - i < PF_BLOCK ? count - i : PF_BLOCK;
+        const int64_t first = rows == NULL ? base + (int64_t)i : base;
+        if (pf_values(&at, bits, n_values, rows == NULL ? NULL : rows + i, first, some, codes) ||
+            pf_gather(codes, some, entries, n_entries, width, out + i * width)) return PF_BAD_PAGE;
+    }
+    return 0;
+}
+PF_LEVELS(int, pf_entries,
+          (const uint8_t *data, size_t size, int bits, int64_t n_values, const int32_t *rows, int64_t base,
+           size_t count, const uint8_t *entries, size_t n_entries, size_t width, uint8_t *out),
+          (data, size, bits, n_values, rows, base, count, entries, n_entries, width, out))
 
 /* Byte strings as Arrow views: u32 length | up to 12 bytes, or 4 bytes, u32 buffer, u32 offset ------------------ */
 

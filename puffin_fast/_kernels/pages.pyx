@@ -11,6 +11,9 @@ from libc.stdlib cimport free, malloc
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
+
 cdef extern from "pages.h" nogil:
     enum:
         PF_HEADER_WORDS
@@ -22,8 +25,8 @@ cdef extern from "pages.h" nogil:
     int64_t pf_places(const uint32_t* levels, size_t n, int32_t* out)
     int pf_fixed(const uint8_t* data, size_t size, int64_t width, int conversion, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
-    int pf_gather(const uint32_t* codes, size_t count, const uint8_t* data, size_t n_entries, size_t width,
-                  uint8_t* out)
+    int pf_entries(const uint8_t* data, size_t size, int bits, int64_t n_values, const int32_t* rows, int64_t base,
+                   size_t count, const uint8_t* entries, size_t n_entries, size_t width, uint8_t* out)
     int pf_views(const uint8_t* data, size_t size, uint32_t buffer, const int32_t* rows, int64_t base, size_t count,
                  int64_t* place, uint8_t* out)
     int64_t pf_views_bytes(const uint8_t* views, size_t count)
@@ -137,24 +140,28 @@ def fixed_into(data, int64_t width, int conversion, rows, int64_t base, size_t c
     checked(status)
 
 
-def gather_into(codes, size_t count, entries, size_t width, out):
-    """Writes the entries of a dictionary with the given codes.
+def entries_into(data, int64_t n_values, rows, int64_t base, size_t count, entries, size_t width, out):
+    """Writes wanted values of a page of dictionary codes.
 
     Args:
-        codes: uint32.
-        count: number of codes.
-        entries: of `width` bytes each.
+        data: the bits of a code, one byte; and the codes in the RLE / bit-packing hybrid encoding.
+        n_values: the number of codes.
+        rows, base, count: see the module.
+        entries: of the dictionary, `width` bytes each.
         width: bytes of an entry.
         out: for values of `width` bytes.
     """
     if width == 0:
         raise ValueError("entries of no bytes")
-    cdef Buffer numbers = buffer_of(codes), source = buffer_of(entries), target = output_of(out, count, width)
+    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), values = buffer_of(entries)
+    cdef Buffer target = output_of(out, count, width)
+    cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
     cdef int status
-    if numbers.size // 4 < count:
-        raise ValueError(f"{numbers.size // 4} codes; expected {count}")
+    if source.size == 0:
+        raise ValueError("a page without codes")
     with nogil:
-        status = pf_gather(<const uint32_t*>numbers.data, count, source.data, source.size // width, width, target.data)
+        status = pf_entries(source.data + 1, source.size - 1, source.data[0], n_values, places, base, count,
+                            values.data, values.size // width, width, target.data)
     checked(status)
 
 
@@ -234,3 +241,6 @@ def copy_views(views, size_t count, buffers, int offset_bytes, offsets, out):
         free(sizes)
     checked(-1 if n_bytes < 0 else 0)
     return n_bytes
+
+
+pf_choose_level()

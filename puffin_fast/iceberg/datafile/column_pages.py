@@ -244,11 +244,7 @@ class ColumnPages:
         if n == 0:
             return
         if encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY):
-            if not len(data):
-                raise PageError("a page without codes")
-            codes = np.empty(n, np.uint32)
-            pages.hybrid_into(data[1:], data[0], page.n_values, rows, base, n, codes)
-            pages.gather_into(codes, n, self._dictionary, layout.width, out)
+            pages.entries_into(data, page.n_values, rows, base, n, self._dictionary, layout.width, out)
         elif encoding == _PLAIN and self._is_text:
             texts.append(data)
             page.next = pages.views_into(data, len(texts) - 1, rows, base, n, *page.next, out)
