@@ -268,7 +268,7 @@ def killed_everywhere(job: str, folder: Path) -> list[str]:
     assert done.findings == []
     paths = [what.partition(" ") for what in steps]
     made = {path for what, _, path in paths if what == "finish"}
-    made -= {path for what, _, path in paths if what == "remove"}
+    made -= {path.removeprefix("file://") for what, _, path in paths if what == "remove"}
     assert files(folder) == there | made, "files that were written without a step"
     for at, what in enumerate(steps, start=1):
         where = f"{job} killed at step {at}, {what}"
