@@ -36,6 +36,7 @@ for _command in (
     table.delete,
     table.delete_keys,
     table.delete_positions,
+    table.overwrite,
     table.update,
     table.upsert,
     table.upgrade,

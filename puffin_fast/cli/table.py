@@ -123,6 +123,44 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
+@click.command()
+@answers
+@_options.on_table
+@click.argument("data", type=file_type)
+@click.option(
+    "--row-filter", help="Deletes these rows: 'a > 5 and b is null' (docs/filters.md); 'true': all rows."
+)
+@click.option(
+    "--dynamic-partitions", is_flag=True, help="Deletes the rows of all partitions that DATA has rows of."
+)
+@case_option
+@conflict_option
+@_options.commit
+def overwrite(
+    table: Table | PathTable,
+    data: Path,
+    row_filter: str | None,
+    dynamic_partitions: bool,
+    case_insensitive: bool,
+    **commit: Any,
+) -> Answer:
+    """Deletes rows of TABLE and appends the rows of the file DATA, in one commit.
+
+    DATA is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE. Either
+    --row-filter or --dynamic-partitions selects the rows to delete.
+    """
+    if (row_filter is None) is not dynamic_partitions:
+        raise click.UsageError("expected either --row-filter or --dynamic-partitions")
+    with _files.rows(data, table.schema()) as rows:
+        if row_filter is None:
+            result = verb(table, "dynamic_partition_overwrite")(rows, **commit)
+        else:
+            commit["case_sensitive"] = not case_insensitive
+            result = verb(table, "overwrite")(rows, row_filter, **commit)
+    facts = {"data": str(data), "branch": commit["branch"]}
+    return _changed(table, result, dry_run=commit["dry_run"], **facts)
+
+
 @dataclass(frozen=True)
 class _Appended:
     """The result of an append, for the output; a dry run reads no row, and so counts none."""

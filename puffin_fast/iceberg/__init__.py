@@ -12,6 +12,7 @@ try:
     from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
     from puffin_fast.iceberg.dml.delete_keys import delete_keys
+    from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
     from puffin_fast.iceberg.dml.transaction import Transaction, transaction
     from puffin_fast.iceberg.dml.update import UpdateResult, update
@@ -52,6 +53,7 @@ __all__ = [
     "MaintenancePolicy",
     "NdvOverlap",
     "NdvResult",
+    "OverwriteResult",
     "Plan",
     "RemoveOrphanFilesResult",
     "Report",
@@ -72,12 +74,14 @@ __all__ = [
     "delete_keys",
     "delete_positions",
     "deletes",
+    "dynamic_partition_overwrite",
     "expire_snapshots",
     "load_table",
     "maintain",
     "ndv",
     "ndv_overlap",
     "orphan_files",
+    "overwrite",
     "plan_files",
     "remove_orphan_files",
     "repair",

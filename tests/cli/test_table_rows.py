@@ -121,6 +121,25 @@ def test_rows_are_upserted_from_files(run: Run, catalog_options: Options, tmp_pa
     assert (again["repeated"], again["snapshot_id"]) == (True, done["snapshot_id"])
 
 
+def test_rows_are_overwritten_from_files(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,word\n1,new\n2000,newer\n")
+    arguments = ("overwrite", "ns.t", path, "--output", "json", *catalog_options)
+    for wrong in ((), ("--row-filter", "id < 5", "--dynamic-partitions")):
+        result = run(*arguments, *wrong)
+        assert result.exit_code == 2
+        assert "expected either --row-filter or --dynamic-partitions" in result.output
+    result = run(*arguments, "--dynamic-partitions")
+    assert result.exit_code == 1
+    assert "expected a partitioned table" in result.output
+    (dry,) = said(run(*arguments, "--row-filter", "id < 100", "--dry-run"))
+    (done,) = said(run(*arguments, "--row-filter", "id < 100"))
+    for counts in (dry, done):
+        assert (counts["rows_deleted"], counts["rows_appended"]) == (100, 2)
+    assert dry["snapshot_id"] is None
+    assert count(catalog_options) == 902
+
+
 @pytest.mark.parametrize(("option", "expected"), [("--no-update", [0, 1, 2]), ("--no-insert", [1, 0, 1])])
 def test_an_upsert_can_leave_out_half(
     run: Run, catalog_options: Options, tmp_path: Path, option: str, expected: list[int]

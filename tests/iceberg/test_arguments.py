@@ -28,6 +28,8 @@ COMMITTING = (
     "delete",
     "delete_keys",
     "delete_positions",
+    "dynamic_partition_overwrite",
+    "overwrite",
     "repair",
     "rewrite_data_files",
     "transaction",
@@ -87,6 +89,11 @@ def delete_in_transaction(table: Table) -> None:
         tx.delete("id < 60")
 
 
+def overwrite_partitions(table: Table) -> None:
+    with pytest.raises(InvalidInputError, match="expected a partitioned table"):
+        iceberg.dynamic_partition_overwrite(table, ROWS, dry_run=True)
+
+
 def dry_runs(table: Table) -> dict[str, Callable[[], Any]]:
     path = iceberg.plan_files(table).tasks[0].data.file_path
     positions = pa.table({"file_path": [path], "pos": [9]})
@@ -98,6 +105,8 @@ def dry_runs(table: Table) -> dict[str, Callable[[], Any]]:
         "delete": lambda: iceberg.delete(table, "id < 60", dry_run=True),
         "delete_keys": lambda: iceberg.delete_keys(table, ROWS.slice(0, 5), "id", dry_run=True),
         "delete_positions": lambda: iceberg.delete_positions(table, positions, dry_run=True),
+        "dynamic_partition_overwrite": lambda: overwrite_partitions(table),
+        "overwrite": lambda: iceberg.overwrite(table, ROWS, "id < 60", dry_run=True),
         "repair": lambda: iceberg.repair(table, dry_run=True),
         "rewrite_data_files": lambda: iceberg.rewrite_data_files(table, min_deleted=0.01, dry_run=True),
         "transaction": lambda: delete_in_transaction(table),

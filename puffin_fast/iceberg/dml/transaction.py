@@ -28,6 +28,7 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags
@@ -41,6 +42,7 @@ from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.delete_job import DeleteResult, OnConflict, check_on_conflict
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.update import UpdateResult, update
 from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
@@ -274,3 +276,22 @@ class Transaction:
                 threads=threads,
             )
         )
+
+    def overwrite(
+        self,
+        data: Any,
+        row_filter: Filter = AlwaysTrue(),  # noqa: B008
+        *,
+        case_sensitive: bool = True,
+        threads: int | None = None,
+    ) -> OverwriteResult:
+        """Deletes the rows for which a filter is true, and appends rows. See `overwrite`."""
+        rows = arrow_rows(data, "data", streamed=False)
+        return self._run(
+            lambda table: overwrite(table, rows, row_filter, case_sensitive=case_sensitive, threads=threads)
+        )
+
+    def dynamic_partition_overwrite(self, data: Any, *, threads: int | None = None) -> OverwriteResult:
+        """Replaces the partitions that the given rows belong to. See `dynamic_partition_overwrite`."""
+        rows = arrow_rows(data, "data", streamed=False)
+        return self._run(lambda table: dynamic_partition_overwrite(table, rows, threads=threads))

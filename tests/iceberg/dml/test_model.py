@@ -134,7 +134,7 @@ class Machine:
         self.check(branch, before)
 
     def verbs(self) -> list[Callable[[str], None]]:
-        return [self.append, self.delete, self.delete_keys, self.upsert, self.update]
+        return [self.append, self.delete, self.delete_keys, self.upsert, self.update, self.overwrite]
 
     def say(self, text: str) -> None:
         self.log.append(f"{len(self.log)}: {text}")
@@ -210,12 +210,23 @@ class Machine:
         self.write(iceberg.append, self.arrow(made), branch=branch)
         self.branches[branch] |= {row["row"]: row for row in made}
 
-    def delete(self, branch: str) -> None:
+    def filter(self) -> Filter:
+        """A filter by the names that the columns have now."""
         where = some_filter(self.chance)
-        where = where._replace(text=re.sub(r"\b(id|k|s)\b", lambda own: self.name(own[0]), where.text))
+        return where._replace(text=re.sub(r"\b(id|k|s)\b", lambda own: self.name(own[0]), where.text))
+
+    def delete(self, branch: str) -> None:
+        where = self.filter()
         self.say(f"delete {where.text} from {branch}")
         gone = {n for n, row in self.branches[branch].items() if where.holds(row)}
         self.remove(branch, gone, self.write(iceberg.delete, where.text, branch=branch))
+
+    def overwrite(self, branch: str) -> None:
+        where, made = self.filter(), self.new_rows([self.chance.randrange(40) for _ in range(3)])
+        self.say(f"overwrite {where.text} of {branch} by {made}")
+        gone = {n for n, row in self.branches[branch].items() if where.holds(row)}
+        self.remove(branch, gone, self.write(iceberg.overwrite, self.arrow(made), where.text, branch=branch))
+        self.branches[branch] |= {row["row"]: row for row in made}
 
     def places(self, branch: str) -> list[tuple[str, int]]:
         """Some positions, deleted already or not."""

@@ -140,6 +140,8 @@ def test_what_is_appended_and_deleted_again_is_no_commit(racing: RacingCatalog) 
         tx.append(rows(20, 30))
         tx.delete("id = 25")
         tx.delete("id > 19")
+        tx.overwrite(rows(70, 80), "id > 19")
+        tx.overwrite(rows(0, 0), "id > 69")
     assert tx.committed is None
     assert (files_of(table), table.metadata_location) == (files, location)
     with iceberg.transaction(table):
@@ -367,7 +369,19 @@ def test_a_transaction_is_used_once_and_inside_of_its_block(racing: RacingCatalo
         pass
 
 
-@pytest.mark.parametrize("verb", ["append", "delete", "delete_positions", "delete_keys", "update", "upsert"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "append",
+        "delete",
+        "delete_keys",
+        "delete_positions",
+        "dynamic_partition_overwrite",
+        "overwrite",
+        "update",
+        "upsert",
+    ],
+)
 def test_verbs_take_the_arguments_of_the_functions(verb: str) -> None:
     def names(function: Callable[..., Any]) -> dict[str, Any]:
         return {name: one.default for name, one in inspect.signature(function).parameters.items()}
