@@ -58,7 +58,7 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 hypothesis.settings.register_profile("fast", max_examples=60, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
     "deep",
     max_examples=5_000,
