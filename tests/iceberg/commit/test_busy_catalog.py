@@ -317,7 +317,7 @@ def attempt(table: Table) -> tuple[iceberg.DeleteResult | None, PuffinFastError 
 def test_a_lock_of_some_timeouts_delays_a_commit_or_prevents_it(
     tmp_path: Path, kind: str, timeouts: float
 ) -> None:
-    """A lock that ends within the timeout of SQLite, within that of a retry, or after the last of the default retries."""
+    """A lock that ends within SQLite's timeout, within that of a retry, or after the last of the default retries."""
     timeout_s = 0.5
     seconds = timeouts * timeout_s
     database = Database(tmp_path)
