@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.rewrite_data_files import rewrite_data_files
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
+    from puffin_fast.spark.table.update import update
 
 __all__ = [
     "collect_ndv",
@@ -46,6 +47,7 @@ __all__ = [
     "scan",
     "theta_sketches",
     "union_vectors",
+    "update",
     "write_deletion_vectors",
 ]
 
@@ -59,6 +61,7 @@ _ON_TABLES = {
     "delete_positions": "delete",
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",
+    "update": "update",
 }
 """The module of each job on tables."""
 

@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,13 @@ from pyiceberg.schema import Schema
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 
-__all__ = ["Assignments"]
+__all__ = ["Assignments", "NewColumn"]
+
+
+class NewColumn(NamedTuple):
+    """New values that were computed elsewhere, one for each row that is updated."""
+
+    values: pa.ChunkedArray
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class Assignments:
 
 
 def _column(value: Any, rows: pa.Table, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    if isinstance(value, NewColumn):
+        return value.values
     if isinstance(value, pc.Expression):
         return ds.dataset(rows).to_table(columns={name: value})[name]
     return pa.chunked_array([pa.repeat(_scalar(value, kind), rows.num_rows)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from puffin_fast.iceberg.dml.delete_job import ConflictFilter
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["Replaced", "Replacement"]
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = ["Replaced", "Replacement", "write_new_rows"]
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
 
@@ -34,6 +36,28 @@ class Replaced:
     @property
     def changes(self) -> Changes:
         return self.written.changes
+
+    @classmethod
+    def of(
+        cls, written: WrittenDeletes, entries: Sequence[ManifestEntry], required_data_files: frozenset[str]
+    ) -> Replaced:
+        """Joins the deletes of old rows and the data files of new ones to the changes of one commit.
+
+        Args:
+            written: the deletes.
+            entries: the new data files.
+            required_data_files: the data files that the new rows were computed from.
+        """
+        if not entries:
+            return cls(written)
+        changes = written.changes
+        changes = replace(
+            changes,
+            added=(*changes.added, *entries),
+            required_data_files=changes.required_data_files | required_data_files,
+            new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
+        )
+        return cls(replace(written, changes=changes), len(entries))
 
 
 @dataclass(frozen=True)
@@ -60,18 +84,21 @@ class Replacement:
             return Replaced(WrittenDeletes.counted(self.deletes))
         terms = ChangeTerms(conflict_filter=self.conflict_filter)
         written = WrittenDeletes.of(table, write_deletes(table, self.deletes), terms)
-        if not self.rows.num_rows:
-            return Replaced(written)
-        rows, reserved = self.rows, []
-        if self.row_ids.null_count < len(self.row_ids) and ROW_ID.name not in rows.column_names:
-            rows = rows.append_column(ROW_ID.name, self.row_ids)
-            reserved = [NestedField(ROW_ID.field_id, ROW_ID.name, LongType(), required=False)]
-        entries = write_data_files(table, rows, reserved=reserved)
-        changes = written.changes
-        changes = replace(
-            changes,
-            added=(*changes.added, *entries),
-            required_data_files=changes.required_data_files | self.required_data_files,
-            new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
-        )
-        return Replaced(replace(written, changes=changes), len(entries))
+        return Replaced.of(written, write_new_rows(table, self.rows, self.row_ids), self.required_data_files)
+
+
+def write_new_rows(table: Table, rows: pa.Table, row_ids: pa.Array | pa.ChunkedArray) -> list[ManifestEntry]:
+    """Writes the data files of new rows.
+
+    Args:
+        table: of the job.
+        rows: all columns of the table.
+        row_ids: as in `Replacement`.
+    """
+    if not rows.num_rows:
+        return []
+    reserved = []
+    if row_ids.null_count < len(row_ids) and ROW_ID.name not in rows.column_names:
+        rows = rows.append_column(ROW_ID.name, row_ids)
+        reserved = [NestedField(ROW_ID.field_id, ROW_ID.name, LongType(), required=False)]
+    return write_data_files(table, rows, reserved=reserved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["UpdateResult", "update"]
+__all__ = ["ISOLATION", "PlanUpdate", "UpdateResult", "run_update", "update"]
 
 ISOLATION = "write.update.isolation-level"
 
@@ -105,6 +105,37 @@ def update(
     check_threads(threads)
     check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
     request = Request(verb="update", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
+
+    def plan_of(job: DeleteJob, assignments: Assignments) -> PlanUpdate:
+        matcher = RowFilter.bind(row_filter, job.table.schema(), case_sensitive=case_sensitive)
+        return _Update(job, matcher, assignments, case_sensitive, threads, dry_run).on
+
+    return run_update(table, values, request, plan_of, case_sensitive=case_sensitive, on_conflict=on_conflict)
+
+
+PlanUpdate = Callable[["Snapshot"], Replaced]
+"""Writes the deletes and the new rows of one commit on a head."""
+
+
+def run_update(
+    table: Table,
+    values: Mapping[str, Any],
+    request: Request,
+    plan_of: Callable[[DeleteJob, Assignments], PlanUpdate],
+    *,
+    case_sensitive: bool,
+    on_conflict: OnConflict,
+) -> UpdateResult:
+    """Checks the columns to set, plans and commits; the common part of one machine and Spark.
+
+    Args:
+        table, values, case_sensitive, on_conflict: as `update`.
+        request: branch, job id and properties.
+        plan_of: returns the plan of an opened job.
+
+    Raises:
+        PuffinFastError: as `update`.
+    """
     job = start(table, request, oldest=2)
     schema = job.table.schema()
     assignments = Assignments.bind(values, schema, case_sensitive=case_sensitive)
@@ -113,9 +144,8 @@ def update(
             f"values: column {unique[0]} is an identifier field; expected other columns, because its new values "
             "may not be unique"
         )
-    matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    plan = _Update(job, matcher, assignments, case_sensitive, threads, dry_run)
-    planned, committed = job.commit(plan.on, on_conflict)
+    plan = plan_of(job, assignments)
+    planned, committed = job.commit(lambda base: Replaced() if base is None else plan(base), on_conflict)
     planned = planned or Replaced()
     result = job.result(planned.written, committed)
     return UpdateResult(
@@ -142,10 +172,8 @@ class _Update:
     threads: int | None
     dry_run: bool
 
-    def on(self, base: Snapshot | None) -> Replaced:
+    def on(self, base: Snapshot) -> Replaced:
         """Writes the deletes and the new rows of one commit."""
-        if base is None:
-            return Replaced()
         table, schema, sensitive = self.job.table, self.job.table.schema(), self.case_sensitive
         tasks = plan_snapshot(table, base, schema, self.matcher, case_sensitive=sensitive, metrics=True).tasks
         is_tracked = table.metadata.format_version > 2

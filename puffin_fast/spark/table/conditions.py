@@ -21,7 +21,7 @@ from pyiceberg.expressions.literals import BooleanLiteral, Literal, LongLiteral,
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.predicate.filters import parse_filter
 from puffin_fast.iceberg.predicate.like import Like
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["rows_where", "sql_condition", "sql_errors"]
+__all__ = ["PLACES", "check_places", "rows_where", "sql_condition", "sql_errors"]
+
+PLACES = ("_file", "_pos")
+"""The metadata columns of a row's data file and position."""
 
 _STAR = re.compile(r"[(,.]\s*\*|unresolvedstar", re.IGNORECASE)
 """``hash(*)``, not ``a * b``: text, or a classic Column's."""
@@ -55,6 +58,20 @@ def sql_condition(row_filter: Any, schema: Schema) -> Column | None:
     if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
         return functions.expr(row_filter)
     return None
+
+
+def check_places(schema: Schema) -> None:
+    """Checks that ``_file`` and ``_pos`` are the places of rows, which Spark returns with the rows that it selects.
+
+    Raises:
+        UnsupportedError: the table has a column of such a name.
+    """
+    for field in schema.fields:
+        if field.name in PLACES:
+            raise UnsupportedError(
+                f"column {field.name}: has the name of a metadata column, so Spark cannot find the places of rows; "
+                "expected a filter of Iceberg"
+            )
 
 
 def rows_where(

@@ -22,7 +22,7 @@ from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
-from puffin_fast.spark.table.conditions import rows_where, sql_condition, sql_errors
+from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
@@ -83,20 +83,21 @@ def delete(
     job = start(table, request)
     condition = sql_condition(row_filter, job.schema())
     if condition is not None:
+        check_places(job.schema())
 
         def rows() -> DataFrame:
             def read(names: Sequence[str]) -> DataFrame:
-                return job.scan(session, (*names, "_file", "_pos"))
+                return job.scan(session, (*names, *PLACES))
 
             columns = [field.name for field in job.schema().fields]
-            return rows_where(read, columns, condition, row_filter).select("_file", "_pos")
+            return rows_where(read, columns, condition, row_filter).select(*PLACES)
 
         every = job.conflict_filter(RowFilter.bind(AlwaysTrue(), job.schema()))
         with sql_errors(row_filter):
             return _by_position(
                 job,
                 rows,
-                ("_file", "_pos"),
+                PLACES,
                 on_conflict,
                 strict=True,
                 conflict_filter=every,

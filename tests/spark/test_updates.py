@@ -1,0 +1,240 @@
+"""Updates on executors give the rows, lineage and counts of the single machine, and those of Spark's UPDATE."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast import spark as ps
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from tests.iceberg.conftest import files_of, racing, rows_of
+from tests.iceberg.dml.example_rows import SCHEMA, START, check, made
+from tests.spark.test_convert import copy_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+pytestmark = pytest.mark.spark
+__all__ = ["racing"]
+
+Row = dict[str, Any]
+
+
+def text_of(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
+
+
+def lineage(table: Table) -> list[Row]:
+    names = ("_row_id", "_last_updated_sequence_number") if table.metadata.format_version > 2 else ()
+    found: list[Row] = iceberg.scan(table, selected_fields=("*", *names)).to_arrow().to_pylist()
+    return sorted(found, key=lambda row: row["id"])
+
+
+def counts(result: Any) -> Mapping[str, Any]:
+    left_out = ("snapshot_id", "seconds", "n_bytes", "data_files_written", "delete_files_written")
+    return {name: value for name, value in asdict(result).items() if name not in left_out}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_the_rows_and_lineage_of_the_single_machine(
+    spark: SparkSession,
+    racing: RacingCatalog,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    spec: tuple[str, ...],
+) -> None:
+    from pyspark.sql import functions as f
+
+    table = made(racing, "n", version=version, spec=spec)
+    iceberg.delete(table, "id = 17 or id = 40")
+    single = copy_of(racing, table)
+    for filter, values, same in (
+        (
+            "id >= 15 and id < 25",
+            {"g": "new", "x": pc.field("x") * 2 + pc.field("id")},
+            None,
+        ),
+        ("g = 'new'", {"g": None, "tags": ["t", None], "s": {"a": 1, "b": None}}, None),
+        (
+            "id > 50",
+            {"x": f.col("x") + f.col("id") * 1.5, "g": f.concat("g", f.lit("!"))},
+            {
+                "x": pc.field("x") + pc.field("id") * 1.5,
+                "g": pc.binary_join_element_wise(pc.field("g"), text_of("!"), text_of("")),
+            },
+        ),
+        (
+            f.col("id").isin(1, 2, 59),
+            {"g": f.upper("g"), "x": None},
+            {"g": pc.utf8_upper(pc.field("g")), "x": None},
+        ),
+        ("pmod(id, 2) = 0 and id < 20", {"x": 0.5}, None),
+    ):
+        expected_filter = {"pmod(id, 2) = 0 and id < 20": "id in (0, 2, 4, 6, 8, 10, 12, 14, 16, 18)"}.get(
+            filter if isinstance(filter, str) else "",
+            filter if isinstance(filter, str) else "id in (1, 2, 59)",
+        )
+        planned = ps.update(spark, table, filter, values, dry_run=True)
+        found = ps.update(spark, table, filter, values)
+        expected = iceberg.update(single, expected_filter, same or values)
+        assert counts(found) == counts(expected)
+        assert planned.rows_updated == found.rows_updated
+        assert lineage(table) == lineage(single)
+        assert iceberg.verify(table) == []
+    check(table, duckdb_iceberg, rows_of(single).to_pylist())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_rows_and_lineage_of_sparks_update(
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
+) -> None:
+    from pyspark.sql import functions as f
+
+    tables = {}
+    for who in ("ours", "theirs"):
+        shared_catalog.create_namespace(f"{namespace}_{who}")
+        tables[who] = made(shared_catalog, f"{namespace}_{who}", version=version, spec=("g",))
+        with v3_metadata(shared_catalog):
+            tables[who].transaction().set_properties(
+                {"write.update.mode": "merge-on-read", "write.delete.mode": "merge-on-read"}
+            ).commit_transaction()
+    names = {who: f"{shared_catalog.name}.{namespace}_{who}.t" for who in tables}
+
+    def agree() -> None:
+        found = []
+        for who, table in tables.items():
+            table.refresh()
+            more = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
+            rows = iceberg_spark.sql(f"SELECT *{more} FROM {names[who]} ORDER BY id").toArrow()
+            found.append(rows.to_pylist())
+            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+        assert found[0] == found[1]
+
+    ps.update(iceberg_spark, tables["ours"], "id < 10", {"x": pc.field("x") + 1, "g": "moved"})
+    iceberg_spark.sql(f"UPDATE {names['theirs']} SET x = x + 1, g = 'moved' WHERE id < 10")
+    agree()
+    ps.update(
+        iceberg_spark,
+        tables["ours"],
+        "id % 3 = 0",
+        {"x": f.expr("sqrt(x)"), "tags": f.array(f.col("g")), "s": None},
+    )
+    iceberg_spark.sql(f"UPDATE {names['theirs']} SET x = sqrt(x), tags = array(g), s = NULL WHERE id % 3 = 0")
+    agree()
+    for name in names.values():  # Spark goes on in both
+        iceberg_spark.sql(f"UPDATE {name} SET x = 0 WHERE id >= 5 AND id < 15")
+        iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
+    agree()
+
+
+def test_races_are_refused_or_merged_and_a_job_is_done_once(
+    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    from pyspark.sql import functions as f
+
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    rows = {row["id"]: row for row in START}
+    values: tuple[dict[str, Any], ...] = ({"x": 7.5}, {"x": f.lit(8.5)})
+    for at, value in enumerate(values):
+        files = files_of(table)
+        racing.before = [lambda at=at: iceberg.delete(other, f"id = {at}")]  # type: ignore[misc]
+        with pytest.raises(ConflictError):
+            ps.update(spark, table, "id < 10", value)
+        del rows[at]
+        assert {path for path in files_of(table) - files if "update-" in path.name} == set()
+        racing.before = [lambda at=at: iceberg.delete(other, f"id = {at + 5}")]  # type: ignore[misc]
+        done = ps.update(spark, table, "id < 10", value, on_conflict="merge", job_id=f"job{at}")
+        del rows[at + 5]
+        rows |= {id: {**row, "x": 7.5 + at} for id, row in rows.items() if id < 10}
+        assert (done.attempts, done.rows_updated) == (2, 8 - 2 * at)
+        check(table, duckdb_iceberg, list(rows.values()))
+        assert ps.update(spark, table, "id < 10", value, job_id=f"job{at}").repeated
+    assert iceberg.verify(table) == []
+
+
+def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing: RacingCatalog) -> None:
+    from pyspark.sql import functions as f
+
+    table = made(racing, "n")
+    before, files = table.metadata_location, files_of(table)
+    cases: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
+        ("id < 5", {}, InvalidInputError, "at least one column"),
+        ("id < 5", {"nobody": 1}, NotFoundError, "nobody"),
+        ("id < 5", {"x": "text"}, InvalidInputError, r"\(x\)"),
+        ("id < 5", {"x": f.col("g")}, InvalidInputError, r"\(x\)"),
+        ("id < 5", {"x": f.col("nobody")}, InvalidInputError, "nobody"),
+        ("nobody < 5", {"x": 1.0}, InvalidInputError, "nobody"),
+        ("id < 5", {"id": f.lit(1.5)}, InvalidInputError, "column id"),
+    ]
+    for filter, values, error, text in cases:
+        with pytest.raises(error, match=text):
+            ps.update(spark, table, filter, values)
+    assert ps.update(spark, table, "id > 1000", {"x": 1.0}).snapshot_id is None
+    assert ps.update(spark, table, "id + 0 > 1000", {"x": f.lit(1.0)}).snapshot_id is None
+    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
+    empty = iceberg.create_table(racing, "n.empty", SCHEMA)
+    assert ps.update(spark, empty, "id > 1", {"x": f.lit(1.0)}).snapshot_id is None
+
+
+def test_columns_of_every_kind_are_carried_through(spark: SparkSession, racing: RacingCatalog) -> None:
+    """Spark has no type for some of them; only the columns that are set pass through Spark."""
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import FixedType, LongType, NestedField, TimestampNanoType, TimeType, UUIDType
+    from pyspark.sql import functions as f
+
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "u", UUIDType()),
+        NestedField(3, "t", TimeType()),
+        NestedField(4, "n", TimestampNanoType()),
+        NestedField(5, "b", FixedType(3)),
+    )
+    table = iceberg.create_table(racing, "n.t", schema)
+    given = {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "u": pa.array([bytes([i]) * 16 for i in range(3)], pa.uuid()),
+        "t": pa.array([1, 2, 3], pa.time64("us")),
+        "n": pa.array([1, 2, 3], pa.timestamp("ns")),
+        "b": pa.array([b"abc", b"def", None], pa.binary(3)),
+    }
+    iceberg.append(table, pa.table(given))
+    before = iceberg.scan(table).to_arrow().sort_by("id")
+    assert ps.update(spark, table, "id >= 2", {"b": f.unhex(f.lit("787878"))}).rows_updated == 2
+    after = iceberg.scan(table).to_arrow().sort_by("id")
+    assert after["b"].to_pylist() == [b"abc", b"xxx", b"xxx"]
+    assert after.drop(["b"]) == before.drop(["b"])
+    assert after["n"].cast(pa.int64()).to_pylist() == [1, 2, 3]
+
+
+def test_a_column_with_the_name_of_a_place_is_not_taken_for_one(
+    spark: SparkSession, racing: RacingCatalog
+) -> None:
+    """Before, the values of the column were deleted as positions."""
+    from pyspark.sql import functions as f
+
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("_pos", pa.int64())]))
+    iceberg.append(table, pa.table({"id": [1, 2, 3], "_pos": [2, 0, 0]}))
+    for job in (
+        lambda: ps.delete(spark, table, f.col("id") == 1),
+        lambda: ps.update(spark, table, "id = 1", {"id": f.lit(5)}),
+    ):
+        with pytest.raises(UnsupportedError, match="column _pos"):
+            job()
+    assert ps.update(spark, table, "id = 1", {"id": 5}).rows_updated == 1
+    assert ps.delete(spark, table, "id = 5").rows_deleted == 1
+    assert sorted(rows_of(table)["id"].to_pylist()) == [2, 3]
