@@ -258,10 +258,29 @@ def update(
 @_options.key
 @click.option("--no-update", is_flag=True, help="Does not change rows of TABLE; only inserts.")
 @click.option("--no-insert", is_flag=True, help="Does not insert rows whose key is new; only replaces.")
+@click.option(
+    "--update-column",
+    "update_columns",
+    multiple=True,
+    help="Sets only this column of existing rows; repeatable.",
+)
+@click.option("--delete-column", help="Column of DATA: where it is true, the row with this key is deleted.")
+@click.option(
+    "--order-column",
+    help="Column of DATA: of several rows with one key, the one with the greatest value counts.",
+)
 @conflict_option
 @_options.commit
 def upsert(
-    table: Table | PathTable, data: Path, on: tuple[str, ...], no_update: bool, no_insert: bool, **commit: Any
+    table: Table | PathTable,
+    data: Path,
+    on: tuple[str, ...],
+    no_update: bool,
+    no_insert: bool,
+    update_columns: tuple[str, ...],
+    delete_column: str | None,
+    order_column: str | None,
+    **commit: Any,
 ) -> Answer:
     """Replaces the rows of TABLE whose key is in the file DATA, and inserts the rows whose key is new.
 
@@ -270,7 +289,14 @@ def upsert(
     """
     with _files.rows(data, table.schema()) as rows:
         upsert = verb(table, "upsert")
-        result = upsert(rows, on or None, update=not no_update, insert=not no_insert, **commit)
+        feed = {"delete_column": delete_column, "order_column": order_column}
+        given: dict[str, Any] = {name: value for name, value in feed.items() if value is not None}
+        if update_columns:
+            given["update_columns"] = update_columns
+        if given and isinstance(table, PathTable):
+            options = ", ".join(f"--{name.replace('_', '-').removesuffix('s')}" for name in given)
+            raise UnsupportedError(f"{table.path}: {options}: not supported for tables of {table.format}")
+        result = upsert(rows, on or None, update=not no_update, insert=not no_insert, **given, **commit)
     facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 

@@ -154,6 +154,8 @@ def test_rows_of_a_csv_file_are_upserted(run: Run, written: Path, tmp_path: Path
     found = delta.scan(written, "id = 5 or id >= 99").to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["word"]) for row in found] == [(5, "new"), (99, "w1"), (100, "more")]
     assert "--on" in run("upsert", written, rows).stderr
+    refused = run("upsert", written, rows, "--on", "id", "--update-column", "id", "--order-column", "id")
+    assert "--order-column, --update-column: not supported for tables of Delta" in refused.stderr
 
 
 def test_rows_are_updated(run: Run, table: Path) -> None:

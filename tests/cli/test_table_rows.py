@@ -155,6 +155,19 @@ def test_an_upsert_can_leave_out_half(
     assert "expected at least one of them" in result.output
 
 
+def test_a_change_feed_is_upserted(run: Run, catalog_options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,word,gone,at\n1,a,false,1\n1,b,false,2\n5,,true,1\n2000,new,false,1\n")
+    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    (done,) = said(run(*arguments, "--delete-column", "gone", "--order-column", "at"))
+    counts = ("rows_updated", "rows_inserted", "keys_deleted", "rows_superseded")
+    assert [done[key] for key in counts] == [1, 1, 1, 1]
+    assert count(catalog_options) == 1000
+    path.write_text("id,word\n1,c\n3000,new\n")
+    (done,) = said(run(*arguments, "--update-column", "word", "--no-insert"))
+    assert [done[key] for key in counts] == [1, 0, 0, 0]
+
+
 def test_rows_are_updated_to_values_as_they_are_shown(run: Run, catalog_options: Options) -> None:
     arguments = ("update", "ns.t", "--row-filter", "id < 3", "--output", "json", *catalog_options)
     (dry,) = said(run(*arguments, "--set", "word=x", "--dry-run"))

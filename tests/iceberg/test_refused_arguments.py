@@ -29,6 +29,7 @@ WRONG: dict[str, list[Any]] = {
     "case_sensitive": FLAG,
     "columns": [*NAMES, []],
     "data_files": FLAG,
+    "delete_column": NAME,
     "dry_run": FLAG,
     "policy": [None, 5, "nightly", {}],
     "incremental": ["yes", True, None, 5],
@@ -48,6 +49,7 @@ WRONG: dict[str, list[Any]] = {
     "older_than": [5, None, "1 day"],
     "on": [5, True, [], [5], [None], b"id", {"id": 1}],
     "on_conflict": [None, 5, "", "replace"],
+    "order_column": NAME,
     "partition_spec": [*NAMES, None, ["day(id)"], ["bucket[0](id)"], ["day(ts)", "hour(ts)"]],
     "properties": [5, "x", ["x"], [("a", "b")], {"a": 1}, {"a": None}, {1: "a"}],
     "retain_last": ["3", 0, 1.5, True, []],
@@ -66,6 +68,7 @@ WRONG: dict[str, list[Any]] = {
     "target_file_size": ["3", -1, 0, 1.5, True, []],
     "threads": ["2", -1, 0, 1.5, True, math.nan, []],
     "update": FLAG,
+    "update_columns": [*NAMES, []],
     "values": [None, 5, "id", [], {}, {5: 1}, {"id": "x"}, {"id": [1]}, {"id": {1}}],
 }
 """By the name of an argument. `table`, `catalog` and rows: tests/iceberg/dml/test_given_arguments.py."""

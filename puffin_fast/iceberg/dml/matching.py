@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.plain_types import plain
+from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask
@@ -23,42 +26,80 @@ from puffin_fast.iceberg.scan.located_rows import from_located_batches
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Counts", "Matches", "Source", "find_matches", "row_ids"]
+__all__ = ["Counts", "Matches", "Source", "find_matches", "row_ids", "same_values"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """The given rows, and their keys with row numbers."""
+    """The given rows, and their keys with row numbers.
+
+    Attributes:
+        rows: the rows to write, in the types of the table.
+        keys: of these rows, and after them of the rows that delete their key.
+        fields: the key columns.
+        n_superseded: number of given rows that are not the last of their key.
+    """
 
     rows: pa.Table
     keys: Keys
     fields: list[tuple[str, NestedField]]
+    n_superseded: int = 0
+
+    @property
+    def n_keys(self) -> int:
+        """The number of distinct keys."""
+        return len(self.keys.set)
 
     @classmethod
-    def of(cls, metadata: TableMetadata, rows: pa.Table, on: str | Sequence[str] | None) -> Source:
+    def of(
+        cls,
+        metadata: TableMetadata,
+        rows: pa.Table,
+        on: str | Sequence[str] | None,
+        *,
+        columns: Collection[str] | None = None,
+        feed: ChangeFeed = ChangeFeed(),  # noqa: B008
+    ) -> Source:
+        """Converts given rows.
+
+        Args:
+            metadata: of the table.
+            rows: of the caller.
+            on: the key columns.
+            columns: top-level columns that are written, besides the key columns; by default all of the table.
+            feed: the columns of the rows that say which delete their key, and which is the last of its key.
+
+        Raises:
+            NotFoundError: the table has no such key column.
+            InvalidInputError: the rows do not fit, a key has a null, or two rows have one key.
+        """
         schema = metadata.schema()
         fields = key_fields(schema, on)
-        missing = [f.name for f in schema.fields if f.name not in rows.schema.names]
-        if missing:
-            raise InvalidInputError(
-                f"data: no column {', '.join(missing)}; expected all columns of the table: whole rows are replaced"
-            )
-        rows = RowWriterSchema(schema, rows.schema).table(rows).combine_chunks()
-        batch = rows.to_batches()[0] if rows.num_rows else _no_rows(rows.schema)
-        columns = []
-        for name, key_field in fields:
-            column, _ = to_key_type(column_of(batch, name), key_field, name)
-            if column.null_count:
-                raise InvalidInputError(
-                    f"data: null in key column {name}: expected none, found {column.null_count}"
-                )
-            columns.append(column)
-        source = cls(rows, Keys.of(metadata, fields, columns), fields)
-        if len(source.keys.set) != rows.num_rows:
-            places = source.places(columns)
+        keyed = _schema_of(schema, _top_fields(schema.fields, fields))
+        wanted = schema
+        if columns is not None:
+            wanted = _schema_of(schema, [f for f in schema.fields if f in keyed.fields or f.name in columns])
+        n_superseded, deleted = 0, None
+        if feed:
+            rows = _plain(rows)
+            given = _key_arrays(_fit(keyed, schema, feed.without(rows, schema)), fields)
+            by_id = {f.field_id: column for (_, f), column in zip(fields, given, strict=True)}
+            numbers = Keys.of(metadata, fields, given).set.index(by_id).to_numpy(zero_copy_only=False)
+            last = feed.last(rows, numbers.astype(np.int64))
+            deletes = feed.deletes(rows)[last]
+            n_superseded = rows.num_rows - len(last)
+            deleted = [column.take(pa.array(last[deletes])) for column in given]
+            rows = feed.without(rows, schema).take(pa.array(last[~deletes]))
+        rows = _fit(wanted, schema, rows)
+        keys = _key_arrays(rows, fields)
+        if deleted is not None:
+            keys = [pa.concat_arrays(parts) for parts in zip(keys, deleted, strict=True)]
+        source = cls(rows, Keys.of(metadata, fields, keys), fields, n_superseded)
+        if source.n_keys != len(keys[0]):
+            places = source.places(keys)
             twice = int(np.flatnonzero(np.bincount(places) > 1)[0])
             key = {
-                name: columns[at][int(np.flatnonzero(places == twice)[0])].as_py()
+                name: keys[at][int(np.flatnonzero(places == twice)[0])].as_py()
                 for at, (name, _) in enumerate(fields)
             }
             raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
@@ -71,6 +112,54 @@ class Source:
             self.keys.set.index(by_id).to_numpy(zero_copy_only=False).astype(np.int64)
         )
         return found
+
+
+def _top_fields(
+    schema: Sequence[NestedField], fields: Sequence[tuple[str, NestedField]]
+) -> list[NestedField]:
+    """The top-level columns that hold key columns."""
+    names = dict(fields).keys() | {name.partition(".")[0] for name, _ in fields}
+    return [field for field in schema if field.name in names]
+
+
+def _schema_of(schema: Schema, fields: Sequence[NestedField]) -> Schema:
+    return Schema(*fields, schema_id=schema.schema_id)
+
+
+def _fit(wanted: Schema, schema: Schema, rows: pa.Table) -> pa.Table:
+    """The wanted columns of given rows in the types of the table; each column is one chunk."""
+    missing = [field.name for field in wanted.fields if field.name not in rows.schema.names]
+    if missing:
+        what = "all columns of the table: whole rows are replaced"
+        if wanted is not schema:
+            what = f"the columns {', '.join(field.name for field in wanted.fields)}"
+        raise InvalidInputError(f"data: no column {', '.join(missing)}; expected {what}")
+    others = {field.name for field in schema.fields} - {field.name for field in wanted.fields}
+    rows = rows.select([at for at, name in enumerate(rows.schema.names) if name not in others])
+    return RowWriterSchema(wanted, rows.schema).table(rows).combine_chunks()
+
+
+def _key_arrays(rows: pa.Table, fields: Sequence[tuple[str, NestedField]]) -> list[pa.Array]:
+    """The key columns of fitted rows, in the types that keys are compared in."""
+    batch = rows.to_batches()[0] if rows.num_rows else _no_rows(rows.schema)
+    columns = []
+    for name, key_field in fields:
+        column, _ = to_key_type(column_of(batch, name), key_field, name)
+        if column.null_count:
+            raise InvalidInputError(
+                f"data: null in key column {name}: expected none, found {column.null_count}"
+            )
+        columns.append(column)
+    return columns
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """The rows in Arrow's plain layouts: PyArrow does not take rows of views."""
+    batches = rows.to_batches() or [_no_rows(rows.schema)]
+    return pa.concat_tables(
+        pa.Table.from_arrays([plain(column) for column in batch.columns], names=batch.schema.names)
+        for batch in batches
+    )
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -119,8 +208,7 @@ def find_matches(
         row_ids: whether the data files have row ids.
         threads: number of files read at a time.
     """
-    tops = {name.partition(".")[0] for name, _ in source.fields}
-    fields = [f for f in fields if compared or f.name in tops or f.name in dict(source.fields)]
+    fields = fields if compared else _top_fields(fields, source.fields)
     given = {f.name: source.rows[f.name].combine_chunks() for f in fields} if compared else {}
     pos = len(fields)
 
@@ -128,9 +216,10 @@ def find_matches(
         batch = rows.select(list(range(pos)))  # not by name: a table may have a `_pos` of its own
         columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
         places = source.places(columns)
-        same = np.full(len(places), bool(given))
+        deletes = places >= source.rows.num_rows
+        same = ~deletes & bool(given)
         for name, column in given.items():
-            same &= _same(column.take(pa.array(places)), batch.column(name))
+            same &= same_values(column.take(pa.array(places, mask=deletes)), batch.column(name))
         ids = np.full(len(places), -1)
         if row_ids:
             ids = rows.column(pos + 1).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -143,7 +232,7 @@ def find_matches(
     return Matches(tasks, *(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
-def _same(left: Any, right: Any) -> Any:
+def same_values(left: Any, right: Any) -> Any:
     """A mask of the rows where two arrays are equal; null equals null, and floats are compared by their bits."""
     if isinstance(right.type, pa.BaseExtensionType):
         left, right = left.storage, right.storage
@@ -163,7 +252,7 @@ class Counts:
     """The counts of an upsert, and the rows to delete and to write.
 
     Attributes:
-        updated, inserted, unchanged: numbers of given rows.
+        updated, inserted, unchanged, deleted: numbers of given rows.
         replaced: mask of the matches whose row is deleted.
         written: the numbers of the given rows that are written.
     """
@@ -171,29 +260,40 @@ class Counts:
     updated: int = 0
     inserted: int = 0
     unchanged: int = 0
+    deleted: int = 0
     replaced: Any = field(default_factory=lambda: np.empty(0, np.bool_))
     written: Any = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
-    def of(cls, matches: Matches, n_rows: int, *, update: bool, insert: bool) -> Counts:
+    def of(cls, matches: Matches, n_rows: int, *, update: bool, insert: bool, n_deletes: int = 0) -> Counts:
+        """Decides what happens to each given row.
+
+        Args:
+            matches: of the given rows.
+            n_rows: number of given rows.
+            update, insert: as `upsert`.
+            n_deletes: number of the last given rows, which delete their key.
+        """
         count = np.bincount(matches.source, minlength=n_rows)
         same = np.bincount(matches.source, weights=matches.same, minlength=n_rows) > 0
+        deletes = np.arange(n_rows) >= n_rows - n_deletes
         exists = count > 0
-        unchanged = exists & (same & (count == 1) if update else True)
-        updated = exists & ~unchanged
-        inserted = ~exists if insert else np.zeros(n_rows, np.bool_)
+        unchanged = exists & ~deletes & (same & (count == 1) if update else True)
+        updated = exists & ~deletes & ~unchanged
+        inserted = ~exists & ~deletes & insert
         return cls(
             updated=int(updated.sum()),
             inserted=int(inserted.sum()),
             unchanged=int(unchanged.sum()),
-            replaced=updated[matches.source],
+            deleted=int((exists & deletes).sum()),
+            replaced=(updated | (exists & deletes))[matches.source],
             written=np.flatnonzero(updated | inserted),
         )
 
 
 def row_ids(source: Source, matches: Matches, counts: Counts) -> pa.Array:
     """Returns the row id of each row that is written: that of the first row it replaces, else null."""
-    ids = np.full(source.rows.num_rows, -1)
+    ids = np.full(source.n_keys, -1)
     ids[matches.source[::-1]] = matches.row_id[::-1]
     ids = ids[counts.written]
     return pa.array(ids, mask=ids < 0)

@@ -261,6 +261,9 @@ class Transaction:
         update: bool = True,
         insert: bool = True,
         skip_unchanged: bool = True,
+        update_columns: Sequence[str] | None = None,
+        delete_column: str | None = None,
+        order_column: str | None = None,
         threads: int | None = None,
     ) -> UpsertResult:
         """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`."""
@@ -273,6 +276,9 @@ class Transaction:
                 update=update,
                 insert=insert,
                 skip_unchanged=skip_unchanged,
+                update_columns=update_columns,
+                delete_column=delete_column,
+                order_column=order_column,
                 threads=threads,
             )
         )

@@ -10,22 +10,26 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.dml.change_feed import ChangeFeed
+from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
+from puffin_fast.iceberg.predicate.key_columns import key_fields
 from puffin_fast.iceberg.scan.file_reader import reader_factory
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -45,7 +49,9 @@ class UpsertResult:
         rows_updated: number of given rows that replaced one or several rows.
         rows_inserted: number of given rows whose key was new.
         rows_unchanged: number of given rows that were not written because the table has equal rows.
-        rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
+        rows_deleted: number of rows of the table that were replaced or deleted; several may have had one key.
+        keys_deleted: number of given rows that deleted their key, by `delete_column`.
+        rows_superseded: number of given rows that were not the last of their key, by `order_column`.
         data_files_written: number of data files with the new rows.
         delete_files_written: number of deletion vectors, or of position-delete files in a table of format
             version 2.
@@ -60,6 +66,8 @@ class UpsertResult:
     rows_inserted: int = 0
     rows_unchanged: int = 0
     rows_deleted: int = 0
+    keys_deleted: int = 0
+    rows_superseded: int = 0
     data_files_written: int = 0
     delete_files_written: int = 0
     n_bytes: int = 0
@@ -76,6 +84,9 @@ def upsert(
     update: bool = True,
     insert: bool = True,
     skip_unchanged: bool = True,
+    update_columns: Sequence[str] | None = None,
+    delete_column: str | None = None,
+    order_column: str | None = None,
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -92,13 +103,20 @@ def upsert(
     Args:
         table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata
             afterwards.
-        data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
+        data: Arrow rows with all columns of the table, because whole rows are replaced (but see `update_columns`). Held
+            in memory.
         on: the key column or columns; by default the identifier fields of the table's schema. Keys are
             compared as in `delete_keys`.
         update: whether existing rows are replaced.
         insert: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared (floats bit by bit), and equal rows are not written;
             otherwise every row with a given key is written.
+        update_columns: only these top-level columns of existing rows are set, of each row with a given key; the other
+            columns keep their values. With ``insert=False``, `data` needs only these and the key columns.
+        delete_column: a column of booleans in `data`: where it is true, the row with this key is deleted, and nothing
+            is inserted. Such rows need only their key; with ``update=False, insert=False``, so does `data`.
+        order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
+            Columns of these two names that the table does not have are not written.
         branch: an existing branch.
         on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit
             added are always checked for given keys.
@@ -109,27 +127,51 @@ def upsert(
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key,
-            a key has a null, or both `update` and `insert` are False.
-        NotFoundError: a key column or the branch does not exist.
+            a key has a null, `delete_column` or `order_column` has one, two rows are the last of their key,
+            `update_columns` has a key column or an identifier field, or nothing is to be done: `update`, `insert` and
+            `delete_column` are off.
+        NotFoundError: a column or the branch does not exist.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
     check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
-    if not (update or insert):
+    feed = ChangeFeed(delete_column, order_column)
+    if not (update or insert or delete_column is not None):
         raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
+    if update_columns is not None and not update:
+        raise InvalidInputError("update_columns: expected update=True, found False")
     rows = arrow_rows(data, "data", streamed=False)
     request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     job = start(table, request, oldest=2)
     table = job.table
     metadata = table.metadata
-    source = Source.of(metadata, rows, on)
+    columns = None if update_columns is None else _columns_to_set(metadata.schema(), update_columns, on)
+    needed = None if insert or (update and columns is None) else columns or ()
+    source = Source.of(metadata, rows, on, columns=needed, feed=feed)
 
     def plan(base: Snapshot | None) -> _Planned:
+        if columns is not None:
+            counts, replacement = set_columns(
+                table,
+                base,
+                source,
+                columns,
+                insert=insert,
+                skip_unchanged=skip_unchanged,
+                threads=threads,
+            )
+            return _Planned(counts, replacement.write(table, dry_run=dry_run))
         matches = Matches()
-        if base is not None and rows.num_rows:
+        if base is not None and source.n_keys:
             compared = update and skip_unchanged
             matches = _find(table, base, source, compared=compared, threads=threads)
-        counts = Counts.of(matches, rows.num_rows, update=update, insert=insert)
+        counts = Counts.of(
+            matches,
+            source.n_keys,
+            update=update,
+            insert=insert,
+            n_deletes=source.n_keys - source.rows.num_rows,
+        )
         replacement = _replace(table, source, matches, counts, threads)
         return _Planned(counts, replacement.write(table, dry_run=dry_run))
 
@@ -142,6 +184,8 @@ def upsert(
         rows_inserted=counts.inserted,
         rows_unchanged=counts.unchanged,
         rows_deleted=result.rows_deleted,
+        keys_deleted=counts.deleted,
+        rows_superseded=0 if result.repeated else source.n_superseded,
         data_files_written=planned.replaced.data_files,
         delete_files_written=result.vectors_written + result.position_delete_files_written,
         n_bytes=result.n_bytes,
@@ -149,6 +193,22 @@ def upsert(
         attempts=result.attempts,
         repeated=result.repeated,
     )
+
+
+def _columns_to_set(schema: Schema, names: Sequence[str], on: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Checks `update_columns`."""
+    columns = check_texts("update_columns", names)
+    if not columns or len(set(columns)) != len(columns):
+        raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")
+    known = [field.name for field in schema.fields]
+    if missing := [name for name in columns if name not in known]:
+        raise NotFoundError(f"update_columns: no column {missing[0]} in the table; it has {', '.join(known)}")
+    keys = {name for key, _ in key_fields(schema, on) for name in (key, key.partition(".")[0])}
+    if wrong := [name for name in columns if name in keys | schema.identifier_field_names()]:
+        raise InvalidInputError(
+            f"update_columns: column {wrong[0]} is a key column or an identifier field; expected other columns"
+        )
+    return columns
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""Columns of given rows that are no data: whether a row deletes its key, and in which order rows of one key came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast._runtime.arguments import check_name
+from puffin_fast.errors import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+__all__ = ["ChangeFeed"]
+
+
+@dataclass(frozen=True)
+class ChangeFeed:
+    """The columns by which given rows are a change feed.
+
+    Attributes:
+        delete_column: a column of booleans: whether the row deletes its key.
+        order_column: of several rows with one key, the last by this column counts.
+
+    Raises:
+        InvalidInputError: a name is not a string, or both are the same.
+    """
+
+    delete_column: str | None = None
+    order_column: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("delete_column", self.delete_column)
+        check_name("order_column", self.order_column)
+        if self.delete_column is not None and self.delete_column == self.order_column:
+            raise InvalidInputError(f"order_column: expected another column than delete_column, found {self}")
+
+    def __bool__(self) -> bool:
+        return self.delete_column is not None or self.order_column is not None
+
+    def without(self, rows: pa.Table, schema: Schema) -> pa.Table:
+        """Returns the rows without the columns of the feed that the table does not have."""
+        known = {field.name for field in schema.fields}
+        mine = {self.delete_column, self.order_column}
+        return rows.select([name for name in rows.column_names if name in known or name not in mine])
+
+    def deletes(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Returns a mask of the rows that delete their key.
+
+        Raises:
+            NotFoundError: the rows do not have the column.
+            InvalidInputError: it is not of booleans, or has a null.
+        """
+        if self.delete_column is None:
+            return np.zeros(rows.num_rows, np.bool_)
+        column = _column(rows, "delete_column", self.delete_column)
+        if not pa.types.is_boolean(column.type):
+            raise InvalidInputError(
+                f"data: delete_column {self.delete_column}: expected booleans, found {column.type}"
+            )
+        found: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
+        return found
+
+    def last(self, rows: pa.Table, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Returns the numbers of the rows that are the last of their key, in their order.
+
+        Args:
+            rows: the given rows.
+            keys: for each row the number of its key.
+
+        Raises:
+            NotFoundError: the rows do not have the column.
+            InvalidInputError: values of the column have no order, there is a null or NaN, or a key has two last rows.
+        """
+        if self.order_column is None:
+            return np.arange(rows.num_rows)
+        column = _column(rows, "order_column", self.order_column)
+        ranks = _ranks(column, self.order_column)
+        by_key = np.lexsort((ranks, keys))
+        keys, ranks = keys[by_key], ranks[by_key]
+        is_last = np.diff(keys, append=-1) != 0
+        tied = np.flatnonzero(is_last[1:] & (keys[1:] == keys[:-1]) & (ranks[1:] == ranks[:-1]))
+        if len(tied):
+            value = column[int(by_key[tied[0]])].as_py()
+            raise InvalidInputError(
+                f"data: order_column {self.order_column}: two rows of one key have the last value {value!r}; "
+                "expected one of them"
+            )
+        found: npt.NDArray[np.int64] = np.sort(by_key[is_last])
+        return found
+
+
+def _column(rows: pa.Table, argument: str, name: str) -> pa.Array:
+    found: Sequence[int] = rows.schema.get_all_field_indices(name)
+    if not found:
+        raise NotFoundError(f"{argument}: no column {name} in data, found {', '.join(rows.column_names)}")
+    if len(found) > 1:
+        raise InvalidInputError(f"data: column {name}: expected once, found {len(found)}")
+    column = rows.column(found[0])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        raise InvalidInputError(
+            f"data: {argument} {name}: expected no null, found {column.null_count} of {rows.num_rows} rows"
+        )
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _ranks(column: pa.Array, name: str) -> npt.NDArray[np.int64]:
+    """The rank of each value; equal values have equal ranks."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        raise InvalidInputError(f"data: order_column {name}: expected values with an order, found NaN")
+    try:
+        order = pc.sort_indices(column)
+        values = column.take(order)
+        changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid) as error:
+        raise InvalidInputError(
+            f"data: order_column {name}: expected values with an order, found {column.type}"
+        ) from error
+    ranks = np.zeros(len(column), np.int64)
+    ranks[order.to_numpy()[1:]] = np.cumsum(changes)
+    return ranks

@@ -1,0 +1,322 @@
+"""Upserts of some columns, and of change feeds, compared with a dictionary; PyIceberg and DuckDB read the results."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, LongType, NestedField, StringType
+
+from puffin_fast import iceberg
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from tests.iceberg.conftest import files_of
+from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+    from tests.iceberg.conftest import RacingCatalog
+
+FEED = pa.schema([*SCHEMA, ("gone", pa.bool_()), ("at", pa.int64())])
+
+
+def feed(*changes: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist([{"gone": False, "at": 0, **change} for change in changes], FEED)
+
+
+def lineage(table: Table) -> dict[int, tuple[int, int]]:
+    names = ("id", "_row_id", "_last_updated_sequence_number")
+    found = iceberg.scan(table, selected_fields=names).to_arrow().to_pylist()
+    return {one["id"]: (one["_row_id"], one["_last_updated_sequence_number"]) for one in found}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_a_feed_inserts_updates_and_deletes_in_one_commit(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    spec: tuple[str, ...],
+) -> None:
+    table = made(shared_catalog, namespace, version=version, spec=spec)
+    before, had = len(table.metadata.snapshots), lineage(table)
+    given = feed(
+        {**row(3, "g1", 0.5), "at": 2},
+        {**row(3, "old"), "at": 1},
+        {"id": 4, "gone": True},
+        {**row(5), "at": 1},
+        {"id": 5, "gone": True, "at": 2},
+        {"id": 6, "gone": True, "at": 1},
+        {**row(6, "back"), "at": 2},
+        {"id": 900, "gone": True},
+        {**row(901), "at": 7},
+        {**row(902), "at": 1},
+        {"id": 902, "gone": True, "at": 2},
+        {**START[8], "at": 3},
+    )
+    done = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
+    counts = (
+        done.rows_updated,
+        done.rows_inserted,
+        done.rows_unchanged,
+        done.keys_deleted,
+        done.rows_superseded,
+    )
+    assert counts == (2, 1, 1, 2, 4)
+    assert done.rows_deleted == 4
+    expected = {found["id"]: found for found in START} | {
+        3: row(3, "g1", 0.5),
+        6: row(6, "back"),
+        901: row(901),
+    }
+    del expected[4], expected[5]
+    check(table, duckdb_iceberg, list(expected.values()))
+    assert len(table.metadata.snapshots) == before + 1
+    assert iceberg.verify(table) == []
+    if version == 3:
+        has = lineage(table)
+        assert all(has[id][0] == had[id][0] for id in has if id != 901)
+        assert {id for id, (_, number) in has.items() if number == table.metadata.last_sequence_number} == {
+            3,
+            6,
+            901,
+        }
+    again = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
+    assert (again.snapshot_id, again.keys_deleted, again.rows_unchanged) == (None, 0, 4)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("insert", [False, True])
+def test_only_some_columns_are_set(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    insert: bool,
+) -> None:
+    table = made(shared_catalog, namespace, version=version, spec=("g",))
+    had = lineage(table)
+    new = [row(3, "moved", 100.0), row(41, None, None), START[8], row(700, "new", 7.0)]
+    given = of(new) if insert else of(new).select(["x", "id", "g"])
+    done = iceberg.upsert(table, given, "id", update_columns=["g", "x"], insert=insert)
+    assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (2, int(insert), 1)
+    assert done.rows_deleted == 2
+    expected = {found["id"]: found for found in START}
+    for one in new[:3]:
+        expected[one["id"]] = {**expected[one["id"]], "g": one["g"], "x": one["x"]}
+    if insert:
+        expected[700] = new[3]
+    check(table, duckdb_iceberg, list(expected.values()))
+    assert iceberg.verify(table) == []
+    if version == 3:
+        has = lineage(table)
+        assert all(has[id][0] == had[id][0] for id in had)
+        assert len({one for one, _ in has.values()}) == len(has)
+        assert {id for id in had if has[id][1] != had[id][1]} == {3, 41}
+    written = iceberg.upsert(
+        table, given, "id", update_columns=["g", "x"], insert=insert, skip_unchanged=False
+    )
+    assert (written.rows_updated, written.rows_unchanged) == (3 + insert, 0)
+    check(table, duckdb_iceberg, list(expected.values()))
+
+
+def test_every_row_of_a_key_gets_the_columns(racing: RacingCatalog) -> None:
+    schema = pa.schema([("k", pa.int64()), ("a", pa.string()), ("b", pa.string())])
+    table = iceberg.create_table(racing, "n.t", schema)
+    iceberg.append(table, pa.table({"k": [1, 1, 2, None], "a": list("wxyz"), "b": list("wxyz")}, schema))
+    iceberg.append(table, pa.table({"k": [1, 3], "a": list("pq"), "b": list("pq")}, schema))
+    given = pa.table({"k": [1, 3, 9], "b": ["new", "q", "none"], "gone": [False, False, True]})
+    done = iceberg.upsert(table, given, "k", update_columns=["b"], insert=False, delete_column="gone")
+    assert (done.rows_updated, done.rows_deleted, done.rows_unchanged, done.rows_inserted) == (1, 3, 1, 0)
+    found = iceberg.scan(table).to_arrow().sort_by("a").to_pylist()
+    assert [tuple(one.values()) for one in found] == [
+        (1, "p", "new"),
+        (3, "q", "q"),
+        (1, "w", "new"),
+        (1, "x", "new"),
+        (2, "y", "y"),
+        (None, "z", "z"),
+    ]
+    gone = pa.table(
+        {"k": [1, 3], "b": [None, "z"], "gone": [True, False]},
+        schema=pa.schema([("k", pa.int64()), ("b", pa.string()), ("gone", pa.bool_())]),
+    )
+    done = iceberg.upsert(table, gone, "k", update_columns=["b"], insert=False, delete_column="gone")
+    assert (done.rows_updated, done.keys_deleted, done.rows_deleted) == (1, 1, 4)
+    assert sorted(map(str, iceberg.scan(table).to_arrow()["b"].to_pylist())) == ["y", "z", "z"]
+
+
+def test_columns_of_the_feed_that_the_table_has_are_written(racing: RacingCatalog) -> None:
+    schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us")), ("gone", pa.bool_())])
+    table = iceberg.create_table(racing, "n.t", schema)
+    given = pa.table({"k": [1, 1, 2], "at": [5, 9, 1], "gone": [True, False, True]}, schema)
+    done = iceberg.upsert(table, given, "k", delete_column="gone", order_column="at")
+    assert (done.rows_inserted, done.rows_superseded) == (1, 1)
+    assert iceberg.scan(table).to_arrow().to_pylist() == [given.to_pylist()[1]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["b", "a", "c"]),
+        pa.array(["b", "a", "c"]).dictionary_encode(),
+        pa.array([2, 1, 3], pa.decimal128(5, 2)),
+        pa.array([2.5, -1.0, 3.0]),
+        pa.array([2, 1, 3], pa.timestamp("ns", "UTC")),
+        pa.array([b"b", b"a", b"c"], pa.binary_view()),
+        pa.array(["b", "a", "c"], pa.string_view()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_the_order_may_have_any_type_with_an_order(racing: RacingCatalog, values: pa.Array) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("k", pa.int64()), ("n", pa.int64())]))
+    given = pa.table({"k": [1, 1, 1], "n": [1, 2, 3], "order": values})
+    iceberg.upsert(table, given, "k", order_column="order")
+    assert iceberg.scan(table).to_arrow().to_pylist() == [{"k": 1, "n": 3}]
+
+
+REQUIRED = Schema(
+    NestedField(1, "k", LongType(), required=True),
+    NestedField(2, "s", StringType(), required=True),
+    NestedField(3, "u", LongType()),
+    NestedField(4, "ok", BooleanType()),
+    identifier_field_ids=[1],
+)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", REQUIRED)
+    iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    location, files = table.metadata_location, files_of(table)
+
+    def given(**columns: list[Any]) -> pa.Table:
+        return pa.table({"k": [1, 1], "s": ["x", "y"], "u": [1, 2], "ok": [True, False]} | columns)
+
+    def keys(**columns: Any) -> pa.Table:
+        return given(k=[0, 1], **columns)
+
+    for error, text, data, options in (
+        (InvalidInputError, "two rows with the key {'k': 1}", given(), {}),
+        (InvalidInputError, "two rows with the key", given(d=[True, True]), {"delete_column": "d"}),
+        (InvalidInputError, "last value 5", given(o=[5, 5]), {"order_column": "o"}),
+        (InvalidInputError, "expected no null, found 1", given(o=[5, None]), {"order_column": "o"}),
+        (InvalidInputError, "found NaN", given(o=[5.0, float("nan")]), {"order_column": "o"}),
+        (InvalidInputError, "with an order, found struct", given(o=[{"a": 1}] * 2), {"order_column": "o"}),
+        (NotFoundError, "no column o in data", given(), {"order_column": "o"}),
+        (NotFoundError, "no column d in data", given(), {"delete_column": "d"}),
+        (InvalidInputError, "expected booleans, found int64", keys(d=[0, 1]), {"delete_column": "d"}),
+        (InvalidInputError, "expected no null, found 1", keys(d=[True, None]), {"delete_column": "d"}),
+        (InvalidInputError, "the table has no column d", keys(d=[True, True]), {}),
+        (InvalidInputError, "s is required", keys(s=[None, "x"]), {}),
+        (InvalidInputError, "s is required", keys(s=[None, "x"]), {"update_columns": ["s"]}),
+        (InvalidInputError, "s is required", keys(s=[None, "x"], d=[False, True]), {"delete_column": "d"}),
+        (InvalidInputError, "u.: expected int64", keys(u=["a", "b"]), {"update_columns": ["u"]}),
+        (
+            InvalidInputError,
+            "u.: expected int64",
+            keys(u=["a", "b"], d=[False, True]),
+            {"delete_column": "d"},
+        ),
+        (InvalidInputError, "key column or an identifier", keys(), {"update_columns": ["k"]}),
+        (InvalidInputError, "key column or an identifier", keys(), {"update_columns": ["k"], "on": "u"}),
+        (InvalidInputError, "expected distinct columns", keys(), {"update_columns": ["u", "u"]}),
+        (NotFoundError, "no column v in the table", keys(), {"update_columns": ["v"]}),
+        (InvalidInputError, "expected update=True", keys(), {"update_columns": ["u"], "update": False}),
+        (InvalidInputError, "no column s", keys().select(["k", "u"]), {"update_columns": ["u"]}),
+        (
+            InvalidInputError,
+            "no column u; expected the columns k, u",
+            keys().select(["k", "s"]),
+            {"update_columns": ["u"], "insert": False},
+        ),
+        (InvalidInputError, "at least one", keys(), {"update": False, "insert": False}),
+        (
+            InvalidInputError,
+            "another column",
+            keys(d=[True] * 2),
+            {"delete_column": "d", "order_column": "d"},
+        ),
+        (InvalidInputError, "null in key column", keys(u=[None, 1]), {"on": "u"}),
+        (
+            InvalidInputError,
+            "null in key",
+            keys(u=[None, 1], d=[True, False]),
+            {"on": "u", "delete_column": "d"},
+        ),
+    ):
+        with pytest.raises(error, match=text):
+            iceberg.upsert(table, data, **options)
+    assert (table.metadata_location, files_of(table)) == (location, files)
+
+
+def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", REQUIRED)
+    iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    data = pa.table(
+        {"k": [0, 1, 5], "s": [None, "x", None], "u": [None] * 3, "ok": [None] * 3, "d": [True, False, True]}
+    )
+    done = iceberg.upsert(table, data, delete_column="d")
+    assert (done.keys_deleted, done.rows_updated, done.rows_inserted) == (1, 1, 0)
+    only = pa.table({"k": [1], "d": [True]})
+    with pytest.raises(InvalidInputError, match="no column s, u, ok"):
+        iceberg.upsert(table, only, delete_column="d")
+    done = iceberg.upsert(table, data.slice(2), delete_column="d", update=False, insert=False)
+    assert done.snapshot_id is None
+    assert sorted(iceberg.scan(table).to_arrow()["k"].to_pylist()) == [1, 2]
+    done = iceberg.upsert(table, only, delete_column="d", update=False, insert=False)
+    assert (done.keys_deleted, done.rows_deleted) == (1, 1)
+    assert iceberg.scan(table).to_arrow()["k"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_feeds_in_any_order_are_a_dictionary(racing: RacingCatalog, seed: int) -> None:
+    chance = random.Random(seed)
+    schema = pa.schema([("k", pa.int64()), ("a", pa.int64()), ("b", pa.string())])
+    table = iceberg.create_table(racing, "n.t", schema, partition_spec=("bucket[3](k)",) if seed % 2 else ())
+    rows: dict[int, dict[str, Any]] = {}
+    for number in range(6):
+        changes = [
+            {
+                "k": chance.randrange(12),
+                "a": chance.choice([None, chance.randrange(3)]),
+                "b": chance.choice([None, "x", "y"]),
+                "gone": chance.random() < 0.3,
+                "at": at,
+            }
+            for at in range(chance.randrange(15))
+        ]
+        given = [dict(change) for change in changes]
+        chance.shuffle(given)
+        columns = chance.choice([None, ["a"], ["a", "b"]])
+        insert = chance.random() < 0.7
+        last = {change["k"]: change for change in changes}
+        types = pa.schema([*schema, ("gone", pa.bool_()), ("at", pa.int64())])
+        done = iceberg.upsert(
+            table,
+            pa.Table.from_pylist(given, types),
+            "k",
+            insert=insert,
+            update_columns=columns,
+            delete_column="gone",
+            order_column="at",
+            threads=1,
+        )
+        assert done.rows_superseded == len(changes) - len(last)
+        for key, change in last.items():
+            new = {name: change[name] for name in schema.names}
+            if change["gone"]:
+                rows.pop(key, None)
+            elif key in rows:
+                rows[key] |= {name: new[name] for name in columns or schema.names}
+            elif insert:
+                rows[key] = new
+        found = iceberg.scan(table).to_arrow().to_pylist()
+        assert {one["k"]: one for one in found} == rows, f"round {number}"
+        assert len(found) == len(rows)
+    assert iceberg.verify(table) == []
