@@ -28,6 +28,10 @@ NESTED = {
 COLUMNS = {"v": ("variant", f"if(id % 5 = 0, null, {VARIANT})"), **NESTED}
 Row = tuple[Any, ...]
 
+VECTORIZED = ", 'write.format.default' = 'parquet'"
+POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+"""A point as WKB."""
+
 
 class Made:
     """A table that Spark made, and loads again for each question."""
@@ -52,6 +56,46 @@ class Made:
 
     def load(self) -> Table:
         return iceberg.load_table(self.catalog, self.name)
+
+    def java(self) -> Any:
+        """The table as a Java object."""
+        catalog = self.spark._jsparkSession.sessionState().catalogManager().catalog(self.catalog.name)
+        names = self.spark.sparkContext._gateway.new_array(self.spark._jvm.java.lang.String, 2)
+        names[0], names[1] = self.name.split(".")
+        of = self.spark._jvm.org.apache.iceberg.catalog.TableIdentifier.of
+        return catalog.icebergCatalog().loadTable(of(names))
+
+    def types(self) -> Any:
+        """Java's class of types."""
+        return self.spark._jvm.org.apache.iceberg.types.Types
+
+    def add(self, name: str, kind: Any, default: Any = None) -> None:
+        """Adds a column; both of its defaults are the given value."""
+        update = self.java().updateSchema()
+        if default is None:
+            update.addColumn(name, kind).commit()
+        else:
+            literal = self.spark._jvm.org.apache.iceberg.expressions.Expressions.lit(default)
+            update.addColumn(name, kind, literal.to(kind)).commit()
+
+    def generic_rows(self) -> dict[int, Row]:
+        """The rows as Java's generic reader reads them, as text, by id; for types that Spark does not have."""
+        table = self.java()
+        found = self.spark._jvm.org.apache.iceberg.data.IcebergGenerics.read(table).build().iterator()
+        places = range(1, table.schema().columns().size())  # columns that deletes need come after them
+        rows = {}
+        while found.hasNext():
+            row = found.next()
+            rows[row.get(0)] = tuple(self._text(row.get(at)) for at in places)
+        return rows
+
+    def _text(self, value: Any) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        if value.getClass().getName().startswith("java.nio"):
+            array: bytes = self.spark._jvm.org.apache.iceberg.util.ByteBuffers.toByteArray(value)
+            return array.hex()
+        return str(value.toString())
 
     def rows(self, *columns: str) -> dict[int, Row]:
         """The rows as Spark reads them, by id; each column as JSON."""
@@ -142,3 +186,163 @@ def test_shredded_variants_are_carried_but_not_read(made: Made) -> None:
         with pytest.raises(errors.UnsupportedError, match=r"parquet: field 2 \(v\): a shredded variant"):
             verb()
     assert made.load().metadata_location == before
+
+
+def test_variants_are_written_and_rewritten(made: Made) -> None:
+    table = made.create(COLUMNS)
+    schemas = made.metadata()["schemas"]
+    rows = made.rows(*COLUMNS)
+    arrow = iceberg.scan(table, "id in (1, 2, 5)").to_arrow().sort_by("id")
+    more = arrow.set_column(0, "id", pa.array([100, 2, 500]))
+    lineage = "SELECT id, _row_id FROM {} WHERE id IN (2, 7, 1007, 9)"
+
+    found = iceberg.upsert(table, more, on="id")
+    assert (found.rows_inserted, found.rows_unchanged, found.rows_updated) == (2, 1, 0)
+    found = iceberg.upsert(table, more.slice(0, 1).set_column(0, "id", pa.array([2])), on="id")
+    assert found.rows_updated == 1
+    iceberg.append(table, arrow.select(["id", "v"]).set_column(0, "id", pa.array([101, 102, 105])))
+    ids = {row[0]: row[1] for row in made.spark.sql(lineage.format(made.sql_name)).collect()}
+    iceberg.update(table, "id = 7", {"id": 1007})
+    iceberg.delete(table, "id = 8")
+    empty = ("{}",) * len(NESTED)
+    expected = without(rows, 7, 8) | {1007: rows[7], 2: rows[1], 100: rows[1], 500: rows[5]}
+    expected |= {101: rows[1][:1] + empty, 102: rows[2][:1] + empty, 105: rows[5][:1] + empty}
+    assert made.rows(*COLUMNS) == expected
+    assert iceberg.rewrite_data_files(table, min_input_files=2).data_files > 2
+    assert made.rows(*COLUMNS) == expected
+    now = {row[0]: row[1] for row in made.spark.sql(lineage.format(made.sql_name)).collect()}
+    assert now == {**{id: ids[id] for id in (2, 9)}, 1007: ids[7]}
+    assert iceberg.verify(table) == []
+    assert made.metadata()["schemas"] == schemas
+
+
+def test_values_that_are_no_variants_are_refused(made: Made) -> None:
+    table = made.create({"v": COLUMNS["v"]})
+    before = table.metadata_location
+    struct = pa.struct([("value", pa.binary()), ("typed_value", pa.int64()), ("metadata", pa.binary())])
+    half = pa.struct([("value", pa.binary())])
+    for kind in (pa.string(), pa.int64(), half, struct, pa.list_(pa.binary())):
+        with pytest.raises(errors.InvalidInputError, match=r"data: .*\(v\)"):
+            iceberg.append(table, pa.table({"id": [1], "v": pa.nulls(1, kind)}))
+    assert made.load().metadata_location == before
+
+
+def test_defaults_are_read_and_written(made: Made) -> None:
+    made.create({"s": ("struct<a: int>", "named_struct('a', cast(id AS int))")})
+    types, jvm = made.types(), made.spark._jvm
+    defaults = {
+        "w": (types.IntegerType.get(), 7),
+        "t": (types.StringType.get(), "hé"),
+        "dec": (types.DecimalType.of(9, 2), jvm.java.math.BigDecimal("1.25")),
+        "day": (types.DateType.get(), "2020-01-02"),
+        "at": (types.TimestampType.withZone(), "2020-01-02T03:04:05.000006+00:00"),
+        "raw": (types.BinaryType.get(), jvm.java.nio.ByteBuffer.wrap(b"\x00\xff")),
+        "f": (types.DoubleType.get(), 1.5),
+        "yes": (types.BooleanType.get(), True),
+    }
+    for name, (kind, value) in defaults.items():
+        made.add(name, kind, value)
+    java = jvm.org.apache.iceberg.expressions.Expressions
+    made.java().updateSchema().updateColumnDefault("w", java.lit(9)).commit()
+    table, schemas = made.load(), made.metadata()["schemas"]
+    names = ("s", *defaults)
+
+    def agree() -> None:
+        sql = made.spark.sql(f"SELECT id, {', '.join(names)} FROM {made.sql_name} ORDER BY id").toArrow()
+        ours = iceberg.scan(table).to_arrow().sort_by("id")
+        assert ours.to_pylist() == sql.to_pylist()
+
+    agree()
+    assert iceberg.scan(table, "w = 7 and t = 'hé' and day = '2020-01-02'").count() == N
+    assert iceberg.scan(table, "w is null or f > 2").count() == 0
+    iceberg.append(table, pa.table({"id": [100], "t": ["given"]}))
+    iceberg.append(table, pa.table({"id": [101], "w": pa.nulls(1, pa.int32())}))
+    agree()
+    assert iceberg.collect_ndv(table, columns=["w", "t"], dry_run=True).ndv == {"w": 2, "t": 2}
+    found = iceberg.scan(table, "id >= 100").to_arrow().sort_by("id")
+    assert found["w"].to_pylist() == [9, None]
+    assert found["t"].to_pylist() == ["given", "hé"]
+    more = iceberg.scan(table, "id in (5, 100)").to_arrow().sort_by("id")
+    iceberg.upsert(table, more.set_column(0, "id", pa.array([200, 5])), on="id")
+    iceberg.update(table, "id = 6", {"w": 60})
+    iceberg.delete(table, "w = 7 and id < 4")
+    iceberg.delete_keys(table, pa.table({"w": pa.array([7], pa.int32()), "id": [4]}), on=["w", "id"])
+    agree()
+    assert iceberg.scan(table, "id in (5, 6, 7, 200)").to_arrow().sort_by("id")["w"].to_pylist() == [
+        9,
+        60,
+        7,
+        7,
+    ]
+    iceberg.rewrite_data_files(table, min_input_files=2)
+    agree()
+    assert iceberg.scan(table, "w = 7").count() == N - 6
+    assert made.metadata()["schemas"] == schemas
+
+
+def test_columns_of_type_unknown_are_not_stored(made: Made) -> None:
+    table = made.create({"x": ("void", "null"), "k": ("int", "cast(id AS int)")}, properties=VECTORIZED)
+    rows = made.rows("x", "k")
+    assert iceberg.scan(table).to_arrow()["x"].null_count == N
+    assert iceberg.scan(table, "x is null").count() == N
+    assert iceberg.scan(table, "x is not null").count() == 0
+    iceberg.append(table, pa.table({"id": [100], "x": pa.nulls(1), "k": pa.array([1], pa.int32())}))
+    iceberg.append(table, pa.table({"id": [101]}))
+    iceberg.upsert(table, iceberg.scan(table, "id in (5, 6)").to_arrow(), on="id")
+    iceberg.update(table, "id = 7", {"k": 70})
+    iceberg.delete(table, "id = 8")
+    expected = without(rows, 8) | {100: rows[1], 101: ("{}", "{}"), 7: (rows[7][0], '{"k":70}')}
+    assert made.rows("x", "k") == expected
+    iceberg.rewrite_data_files(table, min_input_files=2)
+    assert made.rows("x", "k") == expected
+    made.spark.sql(f"DELETE FROM {made.sql_name} WHERE id = 9")
+    table.refresh()
+    assert iceberg.scan(table).count() == len(expected) - 1
+    with pytest.raises(errors.InvalidInputError, match=r"\(x\): expected null, found"):
+        iceberg.append(table, pa.table({"id": [1], "x": [1]}))
+
+
+def test_geometries_and_nanoseconds_are_carried(made: Made) -> None:
+    made.create({})
+    types = made.types()
+    for name, kind in {
+        "geo": types.GeometryType.crs84(),
+        "other": types.GeometryType.of("srid:3857"),
+        "geog": types.GeographyType.crs84(),
+        "ns": types.TimestampNanoType.withoutZone(),
+        "nsz": types.TimestampNanoType.withZone(),
+        "us": types.TimestampType.withZone(),
+    }.items():
+        made.add(name, kind)
+    table, schemas = made.load(), made.metadata()["schemas"]
+    points = {name: [POINT, None] for name in ("geo", "other", "geog")}
+    times = {
+        "ns": pa.array([1_500_000_000_000_000_001, -1], pa.timestamp("ns")),
+        "nsz": pa.array([1_500_000_000_000_000_001, None], pa.timestamp("ns", "UTC")),
+        "us": pa.array([1_500_000_000_000_001, None], pa.timestamp("us", "UTC")),
+    }
+    iceberg.append(table, pa.table({"id": [100, 101], **points, **times}))
+    iceberg.delete(table, "id < 10")
+    iceberg.delete(table, "ns > '2017-07-14T02:40:00.000000002' or id = 11")
+    iceberg.update(table, "ns = '2017-07-14T02:40:00.000000001'", {"us": None})
+    row = {"id": [20], "geo": [POINT], **{name: pa.nulls(1) for name in ("other", "geog", *times)}}
+    iceberg.upsert(table, pa.table(row), on="id")
+    for row_filter in ("geo = 'x'", "geog > 'x'", "geo in ('x', 'y')"):
+        with pytest.raises(errors.InvalidInputError, match="geo"):
+            iceberg.scan(table, row_filter)
+    assert iceberg.scan(table, "geo is not null").count() == 2
+
+    def agree() -> None:
+        found = made.generic_rows()
+        assert set(found) == {100, 101, *range(10, N)} - {11}
+        first, moment = "2017-07-14T02:40:00.000000001", "1969-12-31T23:59:59.999999999"
+        assert found[100] == (*[POINT.hex()] * 3, first, f"{first}Z", None)
+        assert found[101] == (None, None, None, moment, None, None)
+        assert found[20] == (POINT.hex(), None, None, None, None, None)
+        assert {found[id] for id in range(21, N)} == {(None,) * 6}
+
+    agree()
+    iceberg.rewrite_data_files(table, min_input_files=2)
+    agree()
+    assert iceberg.verify(table) == []
+    assert made.metadata()["schemas"] == schemas

@@ -41,10 +41,6 @@ Cast = Callable[[pa.DataType, pa.DataType], Convert | None]
 """Returns the conversion from one primitive type to another; None if none is needed. Raises `ProjectionError`."""
 
 
-VARIANT_NULL = b"\x00"
-"""The value of a variant that is null."""
-
-
 class ProjectionError(ValueError):
     """A column cannot be converted to the table's type. The caller adds the file or the argument to the message."""
 
@@ -98,6 +94,8 @@ def constant(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:
         wanted: the type of the array.
         n_rows: its length.
     """
+    if value is None and pa.types.is_struct(wanted):
+        return pa.array([None] * n_rows, wanted)  # `pa.nulls` has nulls in required fields, too
     if value is None:
         return pa.nulls(n_rows, wanted)
     plain = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
@@ -123,16 +121,14 @@ def missing(
     Args:
         field: of the table's schema.
         wanted: the type of the array.
-        constants: by field id.
+        constants: by field id; None is a null in spite of the default.
         n_rows: the length of the array.
         required: whether a required field without a value is an error.
 
     Raises:
         ProjectionError: a required field has neither a constant nor a default.
     """
-    value = constants.get(field.field_id)
-    if value is None:
-        value = field.initial_default
+    value = constants.get(field.field_id, field.initial_default)
     if value is None and field.required and required:
         raise ProjectionError(
             f"required field {field.field_id} ({field.name}) is missing, and has no default"
@@ -267,7 +263,7 @@ def _map(node: FileField, iceberg: MapType, wanted: pa.DataType, cast: Cast) -> 
     return convert_map
 
 
-def _variant(node: FileField, wanted: pa.DataType) -> Convert | None:
+def _variant(node: FileField, wanted: pa.DataType) -> Convert:
     """The conversion of a variant, which has no field ids inside it: its fields are found by name."""
     names = [child.name for child in node.children] if pa.types.is_struct(node.type) else []
     if "typed_value" in names:
@@ -277,19 +273,18 @@ def _variant(node: FileField, wanted: pa.DataType) -> Convert | None:
         )
     if sorted(names) != [field.name for field in VARIANT_FIELDS]:
         raise _does_not_fit(node, "variant")
-    if node.type == wanted:
-        return None
     places = [names.index(field.name) for field in VARIANT_FIELDS]
 
     def convert_variant(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
-        metadata, value = (
-            array.field(at).cast(field.type) for at, field in zip(places, VARIANT_FIELDS, strict=True)
-        )
-        if (
-            value.null_count
-        ):  # "If both fields are null, the value is missing", which reads as a variant's null
-            value = pc.fill_null(value, VARIANT_NULL)
-        return pa.StructArray.from_arrays([metadata, value], fields=list(wanted), mask=null_mask(array))
+        children, null = [], array.is_null()
+        for at, field in zip(places, VARIANT_FIELDS, strict=True):
+            child = array.field(at).cast(field.type)
+            if child.null_count:  # its fields are required, but null where the struct is null
+                child = pc.if_else(null, pa.scalar(b"", field.type), child)
+            if child.null_count:
+                raise ProjectionError(f"field {node.field_id} ({node.name}): a variant without {field.name}")
+            children.append(child)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=null)
 
     return convert_variant
 

@@ -26,7 +26,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.types import TimestampNanoType, TimestamptzNanoType
+from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UnknownType
 from pyiceberg.utils.properties import property_as_int
 
 from puffin_fast._runtime.groups import split_by_size
@@ -103,14 +103,19 @@ class DataFileWriter:
         spec: of the files.
 
     Raises:
-        UnsupportedError: property ``write.format.default`` is not Parquet.
+        UnsupportedError: property ``write.format.default`` is not Parquet, or a column of type
+            unknown cannot be omitted.
     """
 
     def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
         metadata = table.metadata
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = metadata.properties
-        self._file_schema = sanitize_column_names(schema)
+        stored = _stored(schema, ".".join(table.name()))
+        self._file_schema = sanitize_column_names(
+            Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
+        )
+        self._stored = None if len(stored) == len(schema.fields) else stored
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
         self._id = uuid.uuid4()
@@ -213,7 +218,8 @@ class DataFileWriter:
         with self._format.create_writer(output, self._file_schema, self._properties) as writer:
             for part in file.parts:
                 bounds.add(part)
-                batches = [renamed(batch, self._arrow_schema) for batch in part]
+                batches = part if self._stored is None else [batch.select(self._stored) for batch in part]
+                batches = [renamed(batch, self._arrow_schema) for batch in batches]
                 writer.write(pa.Table.from_batches(batches, self._arrow_schema))
         metrics: dict[str, Any] = writer.result().to_serialized_dict()
         bounds.replace_in(metrics)
@@ -231,6 +237,23 @@ class DataFileWriter:
             file_size_in_bytes=len(output),
             **metrics,
         )
+
+
+def _stored(schema: Schema, shown: str) -> list[int]:
+    """The indexes of the columns that data files have: those of type unknown, which are null, are not stored.
+
+    Raises:
+        UnsupportedError: such a field is inside of another one, or there is no other column.
+    """
+    unknown = {id for id in schema.field_ids if isinstance(schema.find_type(id), UnknownType)}
+    found = [at for at, field in enumerate(schema.fields) if field.field_id not in unknown]
+    inner = unknown - {field.field_id for field in schema.fields}
+    if inner or (unknown and not found):
+        names = ", ".join(str(schema.find_column_name(id)) for id in sorted(inner or unknown))
+        raise UnsupportedError(
+            f"{shown}: {names} of type unknown; expected such columns at the top level only, and others beside them"
+        )
+    return found
 
 
 @dataclass(frozen=True)

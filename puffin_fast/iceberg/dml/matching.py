@@ -236,6 +236,8 @@ def same_values(left: Any, right: Any) -> Any:
     """A mask of the rows where two arrays are equal; null equals null, and floats are compared by their bits."""
     if isinstance(right.type, pa.BaseExtensionType):
         left, right = left.storage, right.storage
+    if pa.types.is_null(right.type):
+        return np.ones(len(right), np.bool_)
     if pa.types.is_nested(right.type):
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return np.array([a == b for a, b in pairs], np.bool_)

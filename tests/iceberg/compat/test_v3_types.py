@@ -174,3 +174,58 @@ def test_types_are_parsed_inside_of_others() -> None:
     assert ListType(4, "variant", False).element_type == VariantType()  # type: ignore[arg-type]
     assert MapType(1, "string", 2, "variant").value_type == VariantType()  # type: ignore[arg-type]
     assert PartitionField(1, 1000, "day", "d").source_id == 1  # type: ignore[arg-type]
+
+
+def given_default(document: dict[str, Any], **defaults: Any) -> None:
+    document["schemas"][0]["fields"][1].update({key.replace("_", "-"): to for key, to in defaults.items()})
+
+
+def test_a_default_of_null_is_written_where_an_initial_default_is_not(racing: SqlCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("w", pa.int32())]))
+    rewritten(table.metadata_location, lambda document: given_default(document, initial_default=7))
+    table = iceberg.load_table(racing, "n.t")
+    iceberg.append(table, pa.table({"id": [1]}))
+    assert iceberg.scan(table).to_arrow().to_pylist() == [{"id": 1, "w": None}]
+
+
+def test_structs_without_values_are_written(racing: SqlCatalog, name: str) -> None:
+    inner = {"type": "struct", "fields": [{"id": 6, "name": "v", "required": True, "type": "variant"}]}
+    added = [
+        {"id": 5, "name": "s", "required": False, "type": inner},
+        {"id": 7, "name": "u", "required": False, "type": "unknown"},
+    ]
+    table = iceberg.load_table(racing, name)
+    rewritten(table.metadata_location, lambda document: document["schemas"][0].update(fields=FIELDS + added))
+    table = iceberg.load_table(racing, name)
+    nulls = pa.array([None], pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())]))
+    iceberg.append(table, pa.table({"id": [1], "v": nulls}))
+    iceberg.append(table, pa.table({"id": [2], "s": pa.array([{"v": ONE}])}))
+    iceberg.update(table, "id = 2", {"id": 3})
+    empty = {"v": None, "g": None, "u": None}
+    assert iceberg.scan(table).to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "s": None, **empty},
+        {"id": 3, "s": {"v": ONE}, **empty},
+    ]
+    for half in ({"metadata": b"\x01\x00\x00", "value": None}, {"metadata": None, "value": b"\x00"}):
+        given = pa.array([half], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))
+        with pytest.raises(errors.InvalidInputError, match=r"a variant without (value|metadata)"):
+            iceberg.append(table, pa.table({"id": [4], "v": given}))
+
+
+def test_columns_of_type_unknown_inside_of_others_are_refused(racing: SqlCatalog) -> None:
+    inner = {"type": "struct", "fields": [{"id": 6, "name": "u", "required": False, "type": "unknown"}]}
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    before = table.metadata_location
+    for more in ([{"id": 5, "name": "s", "required": False, "type": inner}], None):
+
+        def change(document: dict[str, Any], more: Any = more) -> None:
+            fields = document["schemas"][0]["fields"]
+            fields[0]["type"] = "long" if more else "unknown"
+            fields[1:] = more or []
+
+        rewritten(table.metadata_location, change)
+        table = iceberg.load_table(racing, "n.t")
+        rows = pa.table({"id": pa.array([1 if more else None], pa.int64() if more else pa.null())})
+        with pytest.raises(errors.UnsupportedError, match=r"n\.t: (s\.u|id) of type unknown"):
+            iceberg.append(table, rows)
+    assert racing.load_table("n.t").metadata_location == before
