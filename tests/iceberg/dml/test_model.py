@@ -12,6 +12,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -124,7 +125,7 @@ class Machine:
         if self.table.metadata.format_version == 2:
             main_only.append(self.foreign_position_deletes)
         often = [*self.verbs(), self.delete_positions, self.transaction]
-        seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat]
+        seldom = [self.rewrite, self.rewrite_data_files, self.look_back, self.repeat, self.expire]
         kind = self.chance.choices([often, seldom, main_only], [12, 4, 4])[0]
         if not self.table.metadata.snapshots:
             kind = [self.append]
@@ -134,7 +135,8 @@ class Machine:
         self.check(branch, before)
 
     def verbs(self) -> list[Callable[[str], None]]:
-        return [self.append, self.delete, self.delete_keys, self.upsert, self.update, self.overwrite]
+        verbs = [self.append, self.delete, self.delete_keys, self.upsert, self.update, self.overwrite]
+        return [*verbs, self.change_feed, self.set_column, self.overwrite_partitions]
 
     def say(self, text: str) -> None:
         self.log.append(f"{len(self.log)}: {text}")
@@ -278,6 +280,58 @@ class Machine:
             rows[row["row"]] = row | {"_row_id": row_ids([rows.pop(n) for n in there])}
         assert {name: getattr(done, f"rows_{name}") for name in counts} == counts
 
+    def change_feed(self, branch: str) -> None:
+        """An upsert that deletes, too; of several changes of a key the last counts."""
+        rows, ids = self.branches[branch], self.chance.sample(range(40), 6)
+        given = self.new_rows([*ids, *ids[:2]])
+        gone = [self.chance.random() < 0.4 for _ in given]
+        self.say(f"change feed {given} of {branch}, deleting {gone}")
+        order = self.chance.sample(range(len(given)), len(given))
+        data = self.arrow(given).append_column("gone", pa.array(gone)).append_column("at", pa.array(order))
+        options = {"delete_column": "gone", "order_column": "at"}
+        done = self.write(iceberg.upsert, data, [self.name("id")], branch=branch, **options)
+        last = {given[at]["id"]: at for at in sorted(range(len(given)), key=order.__getitem__)}
+        counts = {"rows_updated": 0, "rows_inserted": 0, "keys_deleted": 0, "rows_deleted": 0}
+        for id, at in last.items():
+            old = [rows.pop(n) for n in [n for n, row in rows.items() if row["id"] == id]]
+            counts["rows_deleted"] += len(old)
+            counts["keys_deleted"] += gone[at] and bool(old)
+            if not gone[at]:
+                counts["rows_updated" if old else "rows_inserted"] += 1
+                rows[given[at]["row"]] = given[at] | {"_row_id": row_ids(old)}
+        assert {name: getattr(done, name) for name in counts} == counts
+        assert done.rows_superseded == len(given) - len(last)
+
+    def set_column(self, branch: str) -> None:
+        """An upsert of one column, which all rows of a key get."""
+        given = {row["id"]: row["k"] for row in self.new_rows(self.chance.sample(range(40), 8))}
+        self.say(f"set k of {branch}: {given}")
+        names = [self.name("id"), self.name("k")]
+        schema = pa.schema([(names[0], pa.int64()), (names[1], pa.int32())])
+        data = pa.table([list(given), list(given.values())], schema=schema)
+        options = {"update_columns": names[1:], "insert": False, "branch": branch}
+        done = self.write(iceberg.upsert, data, names[:1], **options)
+        rows = self.branches[branch]
+        changed = [n for n, row in rows.items() if row["id"] in given and row["k"] != given[row["id"]]]
+        for n in changed:
+            row = {**rows[n], "k": given[rows[n]["id"]], "_row_id": row_ids([rows[n]])}
+            row.pop("_last_updated_sequence_number", None)
+            rows[n] = row
+        assert (done.rows_deleted, done.rows_inserted) == (len(changed), 0)
+
+    def overwrite_partitions(self, branch: str) -> None:
+        """Of a table that is partitioned by ``k``."""
+        fields = self.table.spec().fields
+        if [(field.source_id, type(field.transform)) for field in fields] != [(2, IdentityTransform)]:
+            return
+        made = self.new_rows([self.chance.randrange(40) for _ in range(2)])
+        self.say(f"dynamic_partition_overwrite of {branch} by {made}")
+        parts = {row["k"] for row in made}
+        gone = {n for n, row in self.branches[branch].items() if row["k"] in parts}
+        job = iceberg.dynamic_partition_overwrite
+        self.remove(branch, gone, self.write(job, self.arrow(made), branch=branch))
+        self.branches[branch] |= {row["row"]: row for row in made}
+
     def update(self, branch: str) -> None:
         rows = self.branches[branch]
         low = self.chance.randrange(40)
@@ -323,6 +377,14 @@ class Machine:
         ):  # without lineage, which would keep the numbers of the rows
             for row in self.branches[branch].values():
                 row["moved"] = True
+
+    def expire(self, _: str) -> None:
+        keep = self.chance.choice([1, 3])
+        self.say(f"expire snapshots, {keep} left")
+        iceberg.expire_snapshots(self.table, older_than=timedelta(0), retain_last=keep)
+        left = {snapshot.snapshot_id for snapshot in self.table.metadata.snapshots}
+        self.snapshots = {id: rows for id, rows in self.snapshots.items() if id in left}
+        self.last = None  # its snapshot may be gone, and with it the job id
 
     def upgrade(self, _: str) -> None:
         self.say("upgrade")
