@@ -60,6 +60,7 @@ from puffin_fast.iceberg.compat.table_updates import (
     AssertFormatVersion,
     AssertLastSequenceNumber,
     AssertReferences,
+    AssertSnapshots,
     AssertStatistics,
     UpgradeToV3,
     references_of,
@@ -223,7 +224,10 @@ def commit_expiry(
     if gone:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)}))
     stated = references_of(base)
-    requirements: tuple[Any, ...] = (AssertReferences(references=stated),)
+    requirements: tuple[Any, ...] = (
+        AssertReferences(references=stated),
+        AssertSnapshots(snapshot_ids=sorted(gone)),
+    )
     if not isinstance(table.catalog, MetastoreCatalog):
         requirements = tuple(
             AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": head})

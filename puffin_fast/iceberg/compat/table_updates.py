@@ -17,6 +17,7 @@ __all__ = [
     "AssertFormatVersion",
     "AssertLastSequenceNumber",
     "AssertReferences",
+    "AssertSnapshots",
     "AssertStatistics",
     "UpgradeToV3",
     "next_timestamp_ms",
@@ -57,6 +58,21 @@ class AssertReferences(ValidatableTableRequirement):
             raise CommitFailedException(
                 f"branches and tags have changed: expected {self.references}, found {found}"
             )
+
+
+class AssertSnapshots(ValidatableTableRequirement):
+    """Requires that the table has the given snapshots: another commit may have removed them.
+
+    Checked by catalogs that run in this process; a REST server removes those that it has.
+    """
+
+    type: str = "assert-snapshots"
+    snapshot_ids: list[int]
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        known = {snapshot.snapshot_id for snapshot in base_metadata.snapshots} if base_metadata else set()
+        if missing := set(self.snapshot_ids) - known:
+            raise CommitFailedException(f"snapshot {min(missing)} no longer exists")
 
 
 def references_of(metadata: TableMetadata) -> dict[str, int]:

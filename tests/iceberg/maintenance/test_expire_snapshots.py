@@ -27,7 +27,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import expire_snapshots as module
 from puffin_fast.iceberg.manifest import ADDED
-from tests.iceberg.conftest import local
+from tests.iceberg.conftest import RacingCatalog, local
 
 NOW = timedelta()
 AT_ONCE = timedelta(seconds=-5)
@@ -339,3 +339,15 @@ def test_a_rest_catalog_expires_snapshots_with_their_statistics(
     assert len(before) - len(files(fresh)) == 2
     assert iceberg.scan(fresh, tag="first").count() == 100
     assert iceberg.verify(fresh) == []
+
+
+def test_snapshots_that_another_process_expires_meanwhile_are_no_error(
+    racing: RacingCatalog, table: Table
+) -> None:
+    live, other = rows(table), racing.load_table("n.t")
+    racing.before.append(lambda: iceberg.expire_snapshots(other, older_than=NOW, retain_last=2))
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert len(done.snapshot_ids) == 1
+    assert ids(table) == [table.metadata.current_snapshot_id]
+    assert rows(table) == live
+    assert iceberg.verify(table) == []
