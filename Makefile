@@ -35,7 +35,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo docs test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -53,6 +53,9 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through pypaimon, which needs an older PyArrow
 	@$(PAIMON)/bin/python -c 'from importlib.metadata import version; print("pypaimon", version("pypaimon"))'
 	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon $(args)
+
+docs: build  ## build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with targets and plots (args="-k union" narrows)
 	@mkdir -p build/bench

@@ -314,7 +314,7 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
 
     Raises:
         InvalidInputError: the lengths differ, an array has a wrong type or nulls, or a position is negative or too
-        large.
+            large.
     """
     paths = _column(file_path, "file_path")
     kind = paths.type.value_type if pa.types.is_dictionary(paths.type) else paths.type

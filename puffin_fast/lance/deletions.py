@@ -93,7 +93,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     Raises:
         NotFoundError: the dataset or a fragment does not exist.
         InvalidInputError: an offset is not less than the row count of its fragment, or the permission to write is
-        missing.
+            missing.
         ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
             until pylance's cleanup.
     """

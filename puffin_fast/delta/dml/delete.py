@@ -161,7 +161,7 @@ def delete_positions(
 
     Raises:
         InvalidInputError: a column is missing, or a row has a null, a negative position, or a position that is not less
-        than the row count of its data file.
+            than the row count of its data file.
         NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """

@@ -174,7 +174,7 @@ def snapshot(
         CorruptDataError: a commit is missing, or a file of the log is damaged.
         UnsupportedError: the protocol version or a reader feature is unknown.
         InvalidInputError: both `version` and `as_of` are given, the version is not a number, or a datetime has no time
-        zone.
+            zone.
     """
     check_integer("version", version, least=0)
     storage = storage_of(table, filesystem)

@@ -42,8 +42,8 @@ def vectors(
         `puffin_fast.arrow` accept it), ``cardinality`` and ``n_rows`` (rows of the file, deleted ones included).
 
     Raises:
-        As `scan`; CorruptDataError: a vector does not agree with its descriptor, or a position is not less than the row
-        count of its data file.
+        CorruptDataError: a vector does not agree with its descriptor, or a position is not less than the row count of
+            its data file; and all errors of `scan`.
     """
     base = (
         table

@@ -191,7 +191,7 @@ def convert_equality_deletes(
         threads: number of data files read at a time; the number of processors by default.
 
     Raises:
-        As `convert_position_deletes`.
+        PuffinFastError: as `convert_position_deletes`.
     """
     check_threads(threads)
 

@@ -68,7 +68,7 @@ def repair(
         The counts; ``rows_deleted`` is the number of rows that had come back and are deleted again.
 
     Raises:
-        As `convert_position_deletes`, except for vectors and delete files that cannot be read.
+        PuffinFastError: as `convert_position_deletes`, except for vectors and delete files that cannot be read.
     """
     check_threads(threads)
     check_flags(superseded=superseded)

@@ -166,7 +166,7 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
 
     Raises:
         InvalidInputError: the values of the columns are hashed in different ways: other types, or uuid columns of
-        different writers.
+            different writers.
         NotFoundError, CorruptDataError, UnsupportedError: as `ndv`.
     """
     for side, given in (("left", left), ("right", right)):

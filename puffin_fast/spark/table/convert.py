@@ -153,7 +153,7 @@ def convert_equality_deletes(
         As there.
 
     Raises:
-        As there.
+        PuffinFastError: as there.
     """
     session = session_of(spark)
     checked_id(job_id)
