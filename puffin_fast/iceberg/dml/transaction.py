@@ -18,6 +18,7 @@ open     a verb succeeds                                      open; its files ar
 open     a verb fails, and the caller catches the error       open, as before the verb; its files are removed
 open     the block ends                                       ended; committed, conflicts may run all verbs again
 open     an exception or interrupt leaves the block           ended; all files are removed
+open     an interrupt while the catalog makes the commit      ended; unknown, as in `protocol`: no file is removed
 ```
 """
 
