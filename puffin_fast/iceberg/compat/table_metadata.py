@@ -81,7 +81,7 @@ class _WritableV3(TableMetadataV3):
             )
 
         kept = {}
-        if self._previous.get("format-version") == 3:
+        if self._previous.get("format-version") in (2, 3):
             found = json.loads(dump(include=set(_WITH_IDS)))
             for name, (key, id_key) in _WITH_IDS.items():
                 earlier = {item.get(id_key): item for item in self._previous.get(key) or []}

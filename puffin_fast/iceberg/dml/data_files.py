@@ -35,7 +35,7 @@ from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.datafile.arrow_rows import renamed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import partition_values
-from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
+from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
 from puffin_fast.iceberg.predicate.key_columns import column_of
 
 if TYPE_CHECKING:
@@ -104,11 +104,12 @@ class DataFileWriter:
 
     Raises:
         UnsupportedError: property ``write.format.default`` is not Parquet, or a column of type
-            unknown cannot be omitted.
+            unknown cannot be omitted, or the spec has an unknown transform.
     """
 
     def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
         metadata = table.metadata
+        check_transforms(spec)
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = metadata.properties
         stored = _stored(schema, ".".join(table.name()))

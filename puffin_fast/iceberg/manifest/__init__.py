@@ -32,7 +32,7 @@ from puffin_fast.iceberg.manifest.reader import (
     read_manifest_list,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.writer import write_manifest, write_manifest_list
+from puffin_fast.iceberg.manifest.writer import check_transforms, write_manifest, write_manifest_list
 
 __all__ = [
     "ADDED",
@@ -47,6 +47,7 @@ __all__ = [
     "ManifestEntry",
     "ManifestFile",
     "PartitionSummary",
+    "check_transforms",
     "key_of",
     "manifests_of",
     "partition_type",

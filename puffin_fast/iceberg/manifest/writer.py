@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, PartitionFieldStats
+from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
 from puffin_fast._runtime.interrupt import interruptible
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["write_manifest", "write_manifest_list"]
+__all__ = ["check_transforms", "write_manifest", "write_manifest_list"]
 
 _DEFAULT_BLOCK_SIZE = 64 * 1024 * 1024  # field 105, required in version 1 only
 _FROM_ENTRY = ("sequence_number", "file_sequence_number", "snapshot_id", "status")
@@ -50,6 +51,20 @@ _FROM_FILE = tuple(
 @cache
 def _list_avro_schema(format_version: int) -> Any:
     return to_avro_schema(MANIFEST_LIST_FILE_SCHEMAS[format_version], "manifest_file")
+
+
+def check_transforms(spec: PartitionSpec) -> None:
+    """Refuses to write to a partition spec with unknown transforms, as the specification does ("Partition Transforms").
+
+    Raises:
+        UnsupportedError: the spec has such a transform, or one of several columns.
+    """
+    for field in spec.fields:
+        if isinstance(field.transform, UnknownTransform):
+            raise UnsupportedError(
+                f"partition spec {spec.spec_id}: field {field.name}: {field.transform!r}; expected known transforms "
+                "of one column; data files of other specs are read only"
+            )
 
 
 def write_manifest(
@@ -82,10 +97,11 @@ def write_manifest(
     Raises:
         InvalidInputError: there are no entries, an entry has another content or spec, version 1 with delete files,
             or a sequence number is None that cannot be inherited.
-        UnsupportedError: the format version is above 3.
+        UnsupportedError: the format version is above 3, or as `check_transforms`.
     """
     version = metadata.format_version if format_version is None else format_version
     check_version(version)
+    check_transforms(spec)
     if content not in (DATA, DELETES):
         raise InvalidInputError(f"content of a manifest: expected 0 or 1, found {content!r}")
     if version == 1 and content == DELETES:

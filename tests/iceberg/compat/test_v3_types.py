@@ -17,6 +17,7 @@ from pyiceberg.types import GeometryType, ListType, MapType, NestedField
 
 from puffin_fast import errors, iceberg
 from puffin_fast.iceberg.compat.v3_types import VariantType, read_v3_types
+from tests.iceberg.conftest import files_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -229,3 +230,41 @@ def test_columns_of_type_unknown_inside_of_others_are_refused(racing: SqlCatalog
         with pytest.raises(errors.UnsupportedError, match=r"n\.t: (s\.u|id) of type unknown"):
             iceberg.append(table, rows)
     assert racing.load_table("n.t").metadata_location == before
+
+
+MULTI = {"source-ids": [1, 2], "field-id": 1000, "transform": "bucket[4]", "name": "id_bucket"}
+UNKNOWN = {"source-id": 1, "field-id": 1000, "transform": "fuzzy[8]", "name": "id_bucket"}
+
+
+@pytest.mark.parametrize("field", [MULTI, UNKNOWN], ids=["several columns", "unknown"])
+def test_tables_partitioned_by_unknown_transforms_are_read_only(
+    racing: SqlCatalog, field: dict[str, Any]
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
+    table = iceberg.create_table(racing, "n.t", schema, partition_spec=["bucket[4](id)"])
+    rows = pa.table({"id": range(100), "k": range(100)}, schema)
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id = 7")
+    rewritten(table.metadata_location, lambda document: document["partition-specs"][0].update(fields=[field]))
+    table = iceberg.load_table(racing, "n.t")
+    before, files = table.metadata_location, files_of(table)
+    assert iceberg.scan(table).count() == 99
+    assert iceberg.scan(table, "id = 5 or k in (6, 7)").to_arrow()["id"].to_pylist() == [5, 6]
+    assert iceberg.scan(table, "id > 90").to_arrow().num_rows == 9
+    assert iceberg.verify(table) == []
+    assert iceberg.report(table).files.num_rows == 1
+    assert iceberg.delete(table, "id = 8", dry_run=True).rows_deleted == 1
+    for verb in (
+        lambda: iceberg.append(table, rows),
+        lambda: iceberg.delete(table, "id = 8"),
+        lambda: iceberg.delete(table, "id >= 0"),
+        lambda: iceberg.delete_keys(table, pa.table({"id": [8]}), on=["id"]),
+        lambda: iceberg.update(table, "id = 8", {"k": 1}),
+        lambda: iceberg.upsert(table, rows, on="id", update=True),
+        lambda: iceberg.rewrite_data_files(table, min_deleted=0.01),
+    ):
+        with pytest.raises(errors.UnsupportedError, match=r"field id_bucket: UnknownTransform.*read only"):
+            verb()
+    table = racing.load_table("n.t")
+    assert table.metadata_location == before
+    assert files_of(table) == files
