@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from puffin_fast.spark.table.scan import scan
     from puffin_fast.spark.table.statistics import collect_ndv
     from puffin_fast.spark.table.update import update
+    from puffin_fast.spark.table.upsert import upsert
 
 __all__ = [
     "collect_ndv",
@@ -48,6 +49,7 @@ __all__ = [
     "theta_sketches",
     "union_vectors",
     "update",
+    "upsert",
     "write_deletion_vectors",
 ]
 
@@ -62,6 +64,7 @@ _ON_TABLES = {
     "rewrite_data_files": "rewrite_data_files",
     "scan": "scan",
     "update": "update",
+    "upsert": "upsert",
 }
 """The module of each job on tables."""
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["BROADCAST_KEYS", "delete_keys"]
+__all__ = ["BROADCAST_KEYS", "delete_keys", "key_ddl", "key_ends"]
 
 BROADCAST_KEYS = 1 << 22
 """Largest number of distinct keys that are sent to every task."""
@@ -126,7 +126,7 @@ def delete_keys(
         return job.run_matcher(keys, search, on_conflict)
 
     with _cached(rows, fields, null_safe=null_safe) as cached:
-        bounds = KeyBounds.between(job.metadata, fields, _ends(cached, fields))
+        bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
 
         def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
@@ -206,18 +206,19 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
 def _cached(rows: DataFrame, fields: Fields, *, null_safe: bool) -> Iterator[DataFrame]:
     """The keys as `normalised` returns them, cached: files are pruned by the same keys that are joined."""
     body = over_batches(_BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe)
-    cached = rows.mapInArrow(body, _ddl(fields)).persist()
+    cached = rows.mapInArrow(body, key_ddl(fields)).persist()
     try:
         yield cached
     finally:
         cached.unpersist()
 
 
-def _ddl(fields: Fields) -> str:
+def key_ddl(fields: Fields) -> str:
+    """The key columns k0, k1, … as Spark's DDL."""
     return ", ".join(f"{field.name} {spark_type(field.type)}" for field in key_schema(fields))
 
 
-def _ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
+def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
     """For each key column its lowest and highest value, and null if it has one."""
     from pyspark.sql import functions
 

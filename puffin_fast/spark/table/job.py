@@ -26,8 +26,10 @@ from puffin_fast.spark.worker.rows import (
     DATA_FILE,
     DELETE_FILE,
     GROUP,
+    INSERTED,
     MARKED,
     MARKED_SCHEMA,
+    MATCHED,
     SUPERSEDED,
     TASK,
     UNKNOWN_ROWS,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.dml.delete import ConflictFilter
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.spark.worker.upsert import MatchedFile
 
 __all__ = [
     "MAIN",
@@ -100,6 +103,8 @@ class Job:
         entries: position-delete files written, in a table of format version 2.
         data_files: new data files, in jobs that write rows.
         groups: groups of data files that were rewritten.
+        matched: data files with rows that have a given key.
+        n_inserted: number of given rows whose key was new.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not hold.
     """
@@ -121,6 +126,8 @@ class Job:
         self.entries: list[ManifestEntry] = []
         self.data_files: list[ManifestEntry] = []
         self.groups: list[RewrittenGroup] = []
+        self.matched: list[MatchedFile] = []
+        self.n_inserted = 0
         self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
@@ -148,6 +155,10 @@ class Job:
                 self.data_files += [] if entry is None else [pickle.loads(entry)]
             elif kind == GROUP:
                 self.groups.append(pickle.loads(entry))
+            elif kind == MATCHED:
+                self.matched.append(pickle.loads(entry))
+            elif kind == INSERTED:
+                self.n_inserted += n_rows
             elif kind == UNKNOWN_ROWS:
                 self.dangling += n_rows
             else:

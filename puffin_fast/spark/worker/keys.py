@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.predicate.key_columns import keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
@@ -21,7 +23,7 @@ from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 if TYPE_CHECKING:
     from puffin_fast.iceberg.dml.delete_keys import KeyBounds
 
-__all__ = ["MORE", "candidates", "from_spark", "matched", "normalised", "spark_type", "up_to"]
+__all__ = ["MORE", "candidates", "for_spark", "from_spark", "matched", "normalised", "spark_type", "up_to"]
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -47,7 +49,8 @@ def spark_type(storage: pa.DataType) -> str:
     return _TYPES.get(storage, "binary")
 
 
-def _for_spark(column: pa.Array) -> pa.Array:
+def for_spark(column: pa.Array) -> pa.Array:
+    """A column in its storage type as `spark_type`."""
     kind = column.type
     if pa.types.is_temporal(kind):
         return column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -85,17 +88,20 @@ def normalised(batches: Batches, *, fields: bytes, null_safe: bool) -> Batches:
     wanted = unpack(fields)
     for batch in batches:
         for rows in keys_of_batch(batch, wanted, null_safe=null_safe).to_batches():
-            yield pa.RecordBatch.from_arrays(list(map(_for_spark, rows.columns)), rows.schema.names)
+            yield pa.RecordBatch.from_arrays(list(map(for_spark, rows.columns)), rows.schema.names)
 
 
-def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool) -> Batches:
-    """Returns the live rows of data files that may have a key.
+def candidates(
+    batches: Batches, *, target: bytes, bounds: bytes, null_safe: bool, live: bool = False
+) -> Batches:
+    """Returns the rows of data files that may have a key.
 
     Args:
         batches: one binary column: packed lists of the number of a data file and its `FileTask`.
         target: packed `Target`.
         bounds: packed `KeyBounds`: row groups outside of the bounds are not read.
         null_safe: if False, rows with a null in their key are left out.
+        live: leave out rows that are deleted by position; those that are deleted by equality are left out always.
 
     Yields:
         the key's columns, file int, pos long.
@@ -104,14 +110,18 @@ def candidates(batches: Batches, *, target: bytes, bounds: bytes, null_safe: boo
     matcher: KeyBounds = unpack(bounds)
     finder = table.finder(matcher)
     names = [*(f"k{at}" for at in range(len(matcher.field_ids))), "file", "pos"]
+    loader = DeleteLoader(table.io, table.decode)
     for number, task in items_of(batches):
+        dead = loader.of(task) if live and (task.vector or task.position_deletes) else PositionBitmap()
         for first, keep, columns in finder.matches(task):
+            if dead:
+                keep = keep & ~dead.contains(np.arange(first, first + len(keep)))
             keys = [normalize_floats(columns)[field_id] for field_id in matcher.field_ids]
             if not null_safe:
                 for key in keys:
                     keep = keep & key.is_valid().to_numpy(zero_copy_only=False)
             where = [pa.repeat(pa.scalar(number, pa.int32()), len(keep)), np.arange(first, first + len(keep))]
-            arrays: list[Any] = [*map(_for_spark, keys), *map(pa.array, where)]
+            arrays: list[Any] = [*map(for_spark, keys), *map(pa.array, where)]
             yield pa.RecordBatch.from_arrays(arrays, names).filter(pa.array(keep))
 
 

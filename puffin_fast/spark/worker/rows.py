@@ -25,6 +25,8 @@ SUPERSEDED    data_file, n_rows       the data file stays as it is: its deletion
 UNKNOWN_ROWS  n_rows                  so many rows name no data file of the table
 DATA_FILE     path, entry             a new data file, and its pickled entry unless that is in a group
 GROUP         entry                   a pickled `RewrittenGroup`
+MATCHED       entry                   a pickled `MatchedFile`
+INSERTED      n_rows                  given rows whose key is new
 ============  ======================  =============================================================
 """
 
@@ -38,6 +40,8 @@ import pyarrow as pa
 __all__ = [
     "DATA_FILE",
     "GROUP",
+    "INSERTED",
+    "MATCHED",
     "BY_FILES",
     "DANGLING",
     "DELETE_FILE",
@@ -62,7 +66,9 @@ __all__ = [
 PARTIAL, TASK, DANGLING = range(3)
 """Kinds of rows of `MARKED`."""
 
-VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS, DATA_FILE, GROUP = range(8)
+VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS, DATA_FILE, GROUP, MATCHED, INSERTED = range(
+    10
+)
 """Kinds of rows of `REPORT`."""
 
 MARKED = "kind tinyint, file_path string, blob binary, extra binary"

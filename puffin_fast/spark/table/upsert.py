@@ -1,0 +1,274 @@
+"""Upserts by key, on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast._runtime.arguments import check_flags
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
+from puffin_fast.iceberg.dml.delete_keys import KeyBounds
+from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.dml.replacement import Replaced
+from puffin_fast.iceberg.dml.upsert import UpsertResult
+from puffin_fast.iceberg.plan.files import plan_snapshot
+from puffin_fast.iceberg.predicate.key_columns import key_fields
+from puffin_fast.spark.session.batches import collected
+from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.sessions import check_dataframe
+from puffin_fast.spark.table.delete_keys import key_ddl, key_ends
+from puffin_fast.spark.table.job import (
+    MAIN,
+    OPEN_BYTES,
+    Job,
+    bins_of,
+    checked_id,
+    spread,
+    without_metrics,
+)
+from puffin_fast.spark.worker.rows import REPORT
+from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.spark.worker.upsert import MATCH
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import NestedField
+    from pyspark.sql import DataFrame
+
+    from puffin_fast.iceberg.plan.files import FileTask
+
+__all__ = ["upsert"]
+
+_BODIES = "puffin_fast.spark.worker.upsert"
+
+
+def upsert(
+    data_df: DataFrame,
+    table: Table,
+    on: str | Sequence[str] | None = None,
+    *,
+    update: bool = True,
+    insert: bool = True,
+    skip_unchanged: bool = True,
+    branch: str = MAIN,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> UpsertResult:
+    """`puffin_fast.iceberg.upsert` on executors, for the rows of a DataFrame.
+
+    The given rows are computed once and cached. Spark joins their keys with the key columns of the data files between
+    the lowest and the highest key; the given rows are then shuffled to the data files that have rows of their keys,
+    which are read once more. A task holds the given rows of its data files, and up to 128 MiB of inserted rows.
+
+    Args:
+        data_df: rows with all columns of the table, because whole rows are replaced; their values must fit the table's
+            columns exactly. UUIDs may be text. Spark has no values for times and nanoseconds.
+        table: a PyIceberg table whose files the executors reach with the table's own FileIO.
+        on, update, insert, skip_unchanged, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+
+    Returns:
+        As there.
+
+    Raises:
+        As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
+    """
+    check_dataframe(data_df)
+    check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
+    if not (update or insert):
+        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
+    request = Request(
+        verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
+    )
+    job = start(table, request, oldest=2)
+    given = _Given.of(data_df, job, on)
+    with ExitStack() as held:
+        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, dry_run)
+        planned, committed = job.commit(plan.on, on_conflict)
+    planned = planned or _Planned()
+    result = job.result(planned.replaced.written, committed)
+    return UpsertResult(
+        snapshot_id=result.snapshot_id,
+        rows_updated=planned.updated,
+        rows_inserted=planned.inserted,
+        rows_unchanged=planned.unchanged,
+        rows_deleted=result.rows_deleted,
+        data_files_written=planned.replaced.data_files,
+        delete_files_written=result.vectors_written + result.position_delete_files_written,
+        n_bytes=result.n_bytes,
+        seconds=result.seconds,
+        attempts=result.attempts,
+        repeated=result.repeated,
+    )
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """An upsert planned on one head: the counts of given rows, and what was written."""
+
+    updated: int = 0
+    inserted: int = 0
+    unchanged: int = 0
+    replaced: Replaced = field(default_factory=Replaced)
+
+    @property
+    def changes(self) -> Changes:
+        return self.replaced.changes
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The given rows.
+
+    Attributes:
+        rows: columns c0, c1, … in the order of the table's.
+        columns: names of the table's columns.
+        fields: names and fields of the key's columns.
+    """
+
+    rows: DataFrame
+    columns: list[str]
+    fields: list[tuple[str, NestedField]]
+
+    @classmethod
+    def of(cls, data_df: DataFrame, job: DeleteJob, on: str | Sequence[str] | None) -> _Given:
+        """Selects the columns of a table.
+
+        Raises:
+            InvalidInputError: a column is missing, is not in the table or is given twice, or its type does not fit.
+            NotFoundError: a key column does not exist.
+        """
+        from pyspark.sql import functions
+
+        schema = job.table.schema()
+        fields = key_fields(schema, on)
+        names = [field.name for field in schema.fields]
+        if missing := [name for name in names if name not in data_df.columns]:
+            raise InvalidInputError(
+                f"data: no column {', '.join(missing)}; expected all columns of the table: whole rows are replaced"
+            )
+        none = data_df.limit(0).toArrow().schema
+        RowWriterSchema(schema, none)
+        quoted = ("`" + name.replace("`", "``") + "`" for name in names)
+        rows = data_df.select(*(functions.col(name) for name in quoted))
+        return cls(rows.toDF(*(f"c{at}" for at in range(len(names)))), names, fields)
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the key's columns in DataFrames."""
+        return [f"k{at}" for at in range(len(self.fields))]
+
+
+class _Cached:
+    """The given rows with their keys, computed once."""
+
+    def __init__(self, given: _Given, target: bytes, held: ExitStack) -> None:
+        from pyspark.sql import functions
+
+        body = over_batches(_BODIES, "keyed", target=target, columns=given.columns, fields=pack(given.fields))
+        own = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in given.rows.schema.fields)
+        self.rows = given.rows.mapInArrow(body, f"{own}, {key_ddl(given.fields)}").persist()
+        held.callback(self.rows.unpersist)
+        several = self.rows.groupBy(*given.keys).count().where(functions.col("count") > 1).limit(1)
+        twice = collected(several).to_pylist()
+        if twice:
+            key = {name: twice[0][k] for (name, _), k in zip(given.fields, given.keys, strict=True)}
+            raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
+        self.ends = key_ends(self.rows.select(*given.keys), given.fields)
+        self.is_empty = all(len(end) == 0 for end in self.ends)
+
+
+@dataclass
+class _Upsert:
+    """An upsert that can be planned on any head; the given rows are computed on the first one only."""
+
+    job: DeleteJob
+    given: _Given
+    held: ExitStack
+    update: bool
+    insert: bool
+    compared: bool
+    dry_run: bool
+    cached: _Cached | None = None
+
+    def on(self, base: Snapshot | None) -> _Planned:
+        """Writes the deletes and the new rows of one commit."""
+        table, given = self.job.table, self.given
+        part = Job(table, self.job.request.job_id, "upsert", dry_run=self.dry_run)
+        if self.cached is None:
+            self.cached = _Cached(given, part.target(), self.held)
+        if self.cached.is_empty:
+            return _Planned()
+        bounds = KeyBounds.between(table.metadata, given.fields, self.cached.ends)
+        schema = table.schema()
+        tasks: list[FileTask] = []
+        if base is not None:
+            files = plan_snapshot(table, base, schema, bounds, metrics=True).tasks
+            tasks = [without_metrics(task) for task in files]
+        with ExitStack() as held:
+            outcomes = part.run(
+                self._report(self.cached.rows, part, tasks, bounds, held),
+                {task.data.file_path: task for task in tasks},
+            )
+        written = part.changes(outcomes, bounds.may_match(schema))
+        matched = frozenset(file.path for file in part.matched)
+        return _Planned(
+            updated=sum(file.n_updated for file in part.matched),
+            inserted=part.n_inserted,
+            unchanged=sum(file.n_unchanged for file in part.matched),
+            replaced=Replaced.of(written, part.data_files, matched),
+        )
+
+    def _report(
+        self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds, held: ExitStack
+    ) -> DataFrame:
+        """The Spark job that replaces and inserts, as rows of `REPORT`."""
+        given, target = self.given, part.target()
+        options: dict[str, Any] = {"target": target, "columns": given.columns}
+        own = [f"c{at}" for at in range(len(given.columns))]
+        if not tasks:
+            return rows.select(*own).mapInArrow(over_batches(_BODIES, "insert", **options), REPORT)
+        matches = self._matches(rows, part, tasks, bounds).persist()
+        held.callback(matches.unpersist)
+        body = over_batches(
+            _BODIES, "replace", **options, tasks=pack(tasks), update=self.update, compared=self.compared
+        )
+        pairs = matches.join(rows, given.keys).select(*MATCH, *own).repartition("file")
+        report = pairs.mapInArrow(body, REPORT)
+        if not self.insert:
+            return report
+        new = rows.join(matches.select(*given.keys), given.keys, "left_anti").select(*own)
+        return report.unionAll(new.mapInArrow(over_batches(_BODIES, "insert", **options), REPORT))
+
+    def _matches(self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds) -> DataFrame:
+        """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""
+        from pyspark.sql import Window, functions
+
+        names = self.given.keys
+        bins = bins_of(enumerate(tasks), lambda item: item[1].data.file_size_in_bytes + OPEN_BYTES)
+        body = over_batches(
+            "puffin_fast.spark.worker.keys",
+            "candidates",
+            target=part.target(),
+            bounds=pack(bounds),
+            null_safe=False,
+            live=True,
+        )
+        candidates = spread(rows.sparkSession, bins).mapInArrow(
+            body, f"{key_ddl(self.given.fields)}, file int, pos long"
+        )
+        found = candidates.join(rows.select(*names), names, "left_semi")
+        every = Window.partitionBy(*names)
+        return found.withColumns(
+            {
+                "n": functions.count(functions.lit(1)).over(every),
+                "first": functions.row_number().over(every.orderBy("file", "pos")),
+            }
+        )

@@ -1,0 +1,80 @@
+"""On executors: the old rows at given positions, and the deletes and data files that replace rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.dml.replacement import write_new_rows
+from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.iceberg.scan.file_reader import reader_factory
+from puffin_fast.iceberg.scan.located_rows import located_batches
+from puffin_fast.spark.worker.data_files import data_file_rows
+from puffin_fast.spark.worker.tasks import deleted
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.deletes.outcome import NewDeletes
+    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.spark.worker.data_files import TaskTable
+    from puffin_fast.spark.worker.tasks import Target
+
+__all__ = ["by_places", "rows_at", "write_replaced"]
+
+
+def by_places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, pa.Table]]:
+    """Groups the rows of one task by data file.
+
+    Args:
+        batches: the first two columns are the data file and the position of a row. All rows of a data file are in one
+            task.
+
+    Yields:
+        A data file, and its rows by ascending position.
+    """
+    given = [batch for batch in batches if batch.num_rows]
+    if not given:
+        return
+    rows = pa.Table.from_batches(given)
+    rows = rows.sort_by([(name, "ascending") for name in rows.schema.names[:2]])
+    files = rows.column(0).to_numpy()
+    starts = np.flatnonzero(np.r_[True, files[1:] != files[:-1]]).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(files)], strict=True):
+        yield files[start], rows.slice(start, stop - start)
+
+
+def rows_at(table: TaskTable, task: FileTask, positions: np.ndarray) -> tuple[pa.Table, pa.Array]:
+    """Returns the live rows of a data file at some positions, which ascend, and their row ids.
+
+    Raises:
+        PuffinFastError: a row is not live.
+    """
+    metadata = table.metadata
+    fields = metadata.schema().fields
+    names = ["_row_id"] if metadata.format_version > 2 else []
+    every = RowFilter.bind(AlwaysTrue(), metadata.schema())
+    found = [
+        batch.filter(pc.is_in(batch.column(len(fields)), pa.array(positions)))
+        for _, batch in located_batches(reader_factory(table, every), fields, [task], names, threads=1)
+    ]
+    rows = pa.Table.from_batches(found)
+    if rows.num_rows != len(positions):
+        raise PuffinFastError(
+            f"{task.data.file_path}: expected {len(positions)} live rows to update, found {rows.num_rows}"
+        )
+    ids = rows.column(len(fields) + 1) if names else pa.chunked_array([pa.nulls(rows.num_rows, pa.int64())])
+    return rows.select(list(range(len(fields)))), pa.concat_arrays(ids.chunks)
+
+
+def write_replaced(
+    part: Target, table: TaskTable, deletes: Iterable[NewDeletes], rows: pa.Table, row_ids: Any
+) -> Iterator[pa.RecordBatch]:
+    """Writes the deletes of old rows, and the new rows unless in a dry run; yields rows of `REPORT`."""
+    yield from deleted(deletes, part)
+    if not part.place.dry_run:
+        yield from data_file_rows(write_new_rows(table, rows, row_ids))

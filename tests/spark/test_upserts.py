@@ -1,0 +1,209 @@
+"""Upserts on executors give the rows, lineage and counts of the single machine, and those of Spark's MERGE."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast import spark as ps
+from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from tests.iceberg.conftest import files_of, racing, rows_of
+from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+from tests.spark.test_convert import copy_of
+from tests.spark.test_updates import counts, lineage
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.iceberg.conftest import RacingCatalog
+
+pytestmark = pytest.mark.spark
+__all__ = ["racing"]
+
+NEW = [
+    row(3, "g1", 0.5),
+    row(100),
+    START[7],
+    row(25, None, None),
+    {**START[8], "tags": ["new"]},
+    row(101, "g2", -0.0),
+    {**START[40], "s": {"a": 5, "b": None}},
+]
+
+DDL = "id bigint, g string, x double, tags array<string>, s struct<a: int, b: string>"
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame(of(rows), DDL).repartition(3)
+
+
+def old_lineage(table: Table) -> list[str]:
+    """The rows with their lineage; without the row id if the row was inserted."""
+    inserted = (40, 100, 101)
+    return sorted(
+        repr([v for k, v in row.items() if k != "_row_id" or row["id"] not in inserted])
+        for row in lineage(table)
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+def test_the_rows_and_lineage_of_the_single_machine(
+    spark: SparkSession,
+    racing: RacingCatalog,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    spec: tuple[str, ...],
+) -> None:
+    table = made(racing, "n", version=version, spec=spec)
+    iceberg.delete(table, "id = 17 or id = 40")
+    iceberg.append(table, of([row(25, "twice"), row(8, "twice")]))
+    single = copy_of(racing, table)
+    given = frame(spark, NEW)
+
+    def agree(**options: Any) -> None:
+        planned = ps.upsert(given, table, "id", dry_run=True, **options)
+        found = ps.upsert(given, table, "id", **options)
+        expected = iceberg.upsert(single, of(NEW), "id", **options)
+        assert counts(found) == counts(expected)
+        assert (planned.rows_updated, planned.rows_inserted, planned.rows_unchanged) == (
+            found.rows_updated,
+            found.rows_inserted,
+            found.rows_unchanged,
+        )
+        assert rows_of(table).sort_by([("id", "ascending"), ("g", "ascending")]) == rows_of(single).sort_by(
+            [("id", "ascending"), ("g", "ascending")]
+        )
+        assert iceberg.verify(table) == []
+        if version == 3:  # ids of inserted rows depend on the order of the files
+            assert old_lineage(table) == old_lineage(single)
+            every = [r["_row_id"] for r in lineage(table)]
+            assert len(every) == len(set(every))
+
+    agree(insert=False)
+    agree(update=False)
+    agree()
+    agree(skip_unchanged=False)
+    check(table, duckdb_iceberg, rows_of(single).to_pylist())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_rows_and_lineage_of_sparks_merge(
+    shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
+) -> None:
+    tables = {}
+    for who in ("ours", "theirs"):
+        shared_catalog.create_namespace(f"{namespace}_{who}")
+        tables[who] = made(shared_catalog, f"{namespace}_{who}", version=version, spec=("g",))
+        with v3_metadata(shared_catalog):
+            tables[who].transaction().set_properties(
+                {f"write.{verb}.mode": "merge-on-read" for verb in ("update", "delete", "merge")}
+            ).commit_transaction()
+    names = {who: f"{shared_catalog.name}.{namespace}_{who}.t" for who in tables}
+
+    def agree() -> None:
+        found = []
+        for who, table in tables.items():
+            table.refresh()
+            more = (
+                ", _last_updated_sequence_number, if(id < 60 and id <> 50, _row_id, 0)"
+                if version == 3
+                else ""
+            )
+            rows = iceberg_spark.sql(f"SELECT *{more} FROM {names[who]} ORDER BY id").toArrow()
+            found.append(rows.to_pylist())
+            assert rows_of(table).to_pylist() == rows.select(SCHEMA.names).to_pylist()
+        assert found[0] == found[1]
+
+    for some in (NEW, [row(id, "more", id / 8) for id in range(20, 80, 3)]):
+        given = frame(iceberg_spark, some)
+        ps.upsert(given, tables["ours"], ["id"], skip_unchanged=False)
+        given.createOrReplaceTempView("given")
+        iceberg_spark.sql(
+            f"MERGE INTO {names['theirs']} t USING given s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        agree()
+        for name in names.values():  # Spark goes on in both
+            iceberg_spark.sql(f"DELETE FROM {name} WHERE id IN (7, 50)")
+        agree()
+
+
+def test_races_are_refused_or_merged_and_a_job_is_done_once(
+    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    table = made(racing, "n")
+    other = racing.load_table("n.t")
+    given, files = frame(spark, NEW), files_of(table)
+    racing.before = [lambda: iceberg.delete(other, "id = 3")]
+    with pytest.raises(ConflictError):
+        ps.upsert(given, table, "id")
+    assert {path for path in files_of(table) - files if "upsert-" in path.name} == set()
+    racing.before = [lambda: iceberg.append(other, of([row(100, "first")]))]
+    done = ps.upsert(given, table, "id", on_conflict="merge", job_id="nightly")
+    assert (done.attempts, done.rows_inserted, done.rows_updated) == (2, 2, 4)
+    check(table, duckdb_iceberg, list({r["id"]: r for r in [*START, *NEW]}.values()))
+    assert ps.upsert(given, table, "id", job_id="nightly").repeated
+    assert iceberg.verify(table) == []
+
+
+def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing: RacingCatalog) -> None:
+    from pyspark.sql import functions as f
+
+    table = made(racing, "n")
+    before, files = table.metadata_location, files_of(table)
+    given = frame(spark, NEW)
+    cases: list[tuple[DataFrame, dict[str, Any], type[Exception], str]] = [
+        (given, {"on": "nobody"}, NotFoundError, "nobody"),
+        (given, {}, InvalidInputError, "identifier fields"),
+        (given.drop("x"), {"on": "id"}, InvalidInputError, "no column x"),
+        (given.withColumn("more", f.lit(1)), {"on": "id"}, InvalidInputError, "more"),
+        (given.withColumn("x", f.col("g")), {"on": "id"}, InvalidInputError, "x"),
+        (given.unionAll(given), {"on": "id"}, InvalidInputError, "two rows with the key"),
+        (given.withColumn("id", f.lit(None).cast("long")), {"on": "id"}, InvalidInputError, "null in key"),
+        (given, {"on": "id", "update": False, "insert": False}, InvalidInputError, "at least one"),
+        (given, {"on": "id", "branch": "twig"}, NotFoundError, "twig"),
+    ]
+    for rows, options, error, text in cases:
+        with pytest.raises(error, match=text):
+            ps.upsert(rows, table, **options)
+    assert ps.upsert(given.where("id > 1000"), table, "id").snapshot_id is None
+    assert ps.upsert(given.where("id = 7"), table, "id").snapshot_id is None
+    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
+
+
+def test_keys_of_several_kinds_and_an_empty_table(
+    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection
+) -> None:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import DateType, DoubleType, LongType, NestedField, UUIDType
+
+    schema = Schema(
+        NestedField(1, "u", UUIDType(), required=True),
+        NestedField(2, "d", DateType(), required=True),
+        NestedField(3, "file", DoubleType(), required=True),
+        NestedField(4, "c0", LongType()),
+        identifier_field_ids=[1, 2],
+    )
+    table = iceberg.create_table(racing, "n.t", schema)
+    ids = [str(uuid.UUID(int=number)) for number in range(4)]
+    rows = [(ids[0], 0, 0.0, 1), (ids[1], 1, float("nan"), 2), (ids[2], 2, 5.5, 3), (ids[0], 2, 0.0, 4)]
+    given = spark.createDataFrame(rows, "u string, n int, file double, c0 long").selectExpr(
+        "u", "date_add(date '2020-01-01', n) as d", "file", "c0"
+    )
+    assert ps.upsert(given, table).rows_inserted == 4
+    changed = given.selectExpr("c0 * 10 as c0", "-file as file", "d", "u").where("c0 < 30")
+    again = ps.upsert(changed, table, ["u", "d", "file"])  # -0.0 equals 0.0, NaN equals NaN
+    assert (again.rows_updated, again.rows_inserted) == (2, 0)
+    found = iceberg.scan(table).to_arrow().sort_by("c0")
+    assert found["c0"].to_pylist() == [3, 4, 10, 20]
+    assert pa.types.is_date(found["d"].type)
+    assert iceberg.verify(table) == []
