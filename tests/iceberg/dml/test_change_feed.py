@@ -12,6 +12,7 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from tests.iceberg.compat.test_v3_types import ONE, VARIANT, rewritten
 from tests.iceberg.conftest import files_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 
@@ -319,4 +320,49 @@ def test_feeds_in_any_order_are_a_dictionary(racing: RacingCatalog, seed: int) -
         found = iceberg.scan(table).to_arrow().to_pylist()
         assert {one["k"]: one for one in found} == rows, f"round {number}"
         assert len(found) == len(rows)
+    assert iceberg.verify(table) == []
+
+
+def test_columns_of_version_3_types_are_carried_through(racing: RacingCatalog) -> None:
+    def change(document: dict[str, Any]) -> None:
+        kinds = {"id": "long", "n": "long", "v": "variant", "u": "unknown", "g": "geometry"}
+        document["schemas"][0]["fields"] = [
+            {"id": at, "name": name, "required": False, "type": kind}
+            for at, (name, kind) in enumerate(kinds.items(), start=1)
+        ]
+
+    schema = pa.schema([("id", pa.int64()), ("n", pa.int64()), *((c, pa.binary()) for c in "vug")])
+    rewritten(iceberg.create_table(racing, "n.t", schema).metadata_location, change)
+    table = iceberg.load_table(racing, "n.t")
+
+    def rows(*ids: int, n: int = 0) -> pa.Table:
+        return pa.table(
+            {
+                "id": ids,
+                "n": [n] * len(ids),
+                "v": pa.array([{**ONE, "value": b"\x0c" + bytes([id])} for id in ids], VARIANT),
+                "u": pa.nulls(len(ids)),
+                "g": [bytes([id]) for id in ids],
+            }
+        )
+
+    iceberg.append(table, rows(*range(10)))
+    expected = {row["id"]: row for row in rows(*range(10)).to_pylist()}
+    set_n = pa.table({"id": [1, 2, 3], "n": [7, 7, 7], "gone": [False, False, True]})
+    iceberg.upsert(table, set_n, "id", update_columns=["n"], insert=False, delete_column="gone")
+    del expected[3]
+    for id in (1, 2):
+        expected[id] |= {"n": 7}
+    feed = rows(2, 4, 2, 20, n=9).append_column("at", pa.array([1, 2, 3, 4]))
+    iceberg.upsert(table, feed, "id", order_column="at")
+    iceberg.overwrite(table, rows(30), "id = 5")
+    del expected[5]
+    with iceberg.transaction(table) as tx:
+        tx.append(rows(40, 41))
+        tx.update("id = 40 or id = 1", {"n": 11})
+        tx.upsert(rows(41, 6, n=12), "id")
+    for n, ids in {9: (2, 4, 20), 0: (30,), 11: (40,), 12: (41, 6)}.items():
+        expected |= {row["id"]: row for row in rows(*ids, n=n).to_pylist()}
+    expected[1] |= {"n": 11}
+    assert {row["id"]: row for row in iceberg.scan(table).to_arrow().to_pylist()} == expected
     assert iceberg.verify(table) == []
