@@ -132,6 +132,17 @@ def _snappy() -> Iterator[bytes]:
         yield b"\xd0\x01\x0cabcd" + element + tail
 
 
+def _json_rows() -> Iterator[bytes]:
+    yield b'{"a":1,"t":"x","o":{"n":-7,"t":null,"o":{"a":900000000000000000}}}\n{}\n{"o":null,"z":[1,{"b":2.5e3}]}'
+    yield rb' { "t" : "a\"\\\/\b\f\n\r\t\u00e9\u20ac\ud83d\ude00" , "o" : {} } '
+    yield '{"t":"né€😀","o":{"t":"","n":0}}\t\r\n{"x":true,"y":false,"a":null}'.encode()
+    yield b'{"a":-0}\n{"a":1.0}'
+    yield b'{"a":1,"a":2}'
+    yield b'{"o":{"n":2147483648}}'
+    yield b'{"x":"\\ud800"}'
+    yield b'{"x":' + b"[" * 70 + b"]" * 70 + b"}"
+
+
 def _parquet_footers() -> Iterator[bytes]:
     yield from map(parquet_targets.footer_of, parquet_targets.files())
 
@@ -145,6 +156,7 @@ SEEDS = {
     "bitmap": _bitmaps,
     "blob": _blobs,
     "delta": _delta,
+    "json_rows": _json_rows,
     "lance": _lance,
     "mumbling": _mumbling,
     "paimon": _paimon,

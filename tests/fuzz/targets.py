@@ -17,6 +17,7 @@ import pyarrow as pa
 from puffin_fast import arrow, dv, errors
 from puffin_fast._kernels import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.delta.log import json_rows as json_columns
 from puffin_fast.puffin import PuffinReader, PuffinWriter
 from tests import oracle, oracle_formats
 from tests.fuzz import parquet_targets
@@ -296,6 +297,29 @@ def snappy(data: bytes) -> None:
             )  # a literal of 4 GiB: PyArrow's length is 0 then
         else:
             assert bytes(found) == truth
+
+
+JSON_COLUMNS = pa.schema(
+    [
+        ("a", pa.int64()),
+        ("t", pa.string()),
+        ("o", pa.struct([("n", pa.int32()), ("t", pa.string()), ("o", pa.struct([("a", pa.int64())]))])),
+    ]
+)
+
+
+@target
+def json_rows(data: bytes) -> None:
+    """Lines that the kernel reads have the values that PyArrow reads."""
+    data += b"" if data.endswith(b"\n") else b"\n"
+    lines = pa.py_buffer(data)
+    columns = json_columns.KernelColumns.of(JSON_COLUMNS)
+    assert columns is not None
+    found = columns.read(lines)
+    if found is not None:
+        found.validate()
+        assert found.equals(json_columns.read_any(lines, JSON_COLUMNS))
+        assert found.num_rows == data.count(b"\n")
 
 
 target(parquet_targets.parquet_footer)

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import on_threads
+from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.row_selection import flags_of
@@ -71,7 +71,6 @@ RARE_ACTIONS = (
 _METADATA = b'"metaData"'
 _FIRST_BYTES, _FIRST_LINES = 1 << 16, 8
 """Of a commit: where its metadata usually is."""
-_LEAST_BLOCK, _MOST_BLOCK = 1 << 20, (1 << 31) - 1
 _GROUP_BYTES = 4 << 20
 """Number of bytes of commits that one thread parses at a time."""
 
@@ -298,20 +297,11 @@ def _parse(lines: _Lines, schema: pa.Schema) -> pa.Table | str:
     if not len(lines):
         return schema.empty_table()
     data = pa.py_buffer(b"".join(data for _, _, data in lines.files))
-    block = min(max(_LEAST_BLOCK, data.size), _MOST_BLOCK)  # one block makes one chunk
-    while True:
-        try:
-            found = pj.read_json(
-                pa.BufferReader(data),
-                read_options=pj.ReadOptions(use_threads=False, block_size=block),
-                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-            )
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            if "straddl" not in str(error) or block > data.size:
-                return str(error).splitlines()[0]
-            block = min(8 * block, _MOST_BLOCK)  # a line is longer than a block
-            continue
-        return found if found.num_rows == len(lines) else f"{found.num_rows} actions in {len(lines)} lines"
+    try:
+        found = read_rows(data, schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return str(error).splitlines()[0]
+    return found if found.num_rows == len(lines) else f"{found.num_rows} actions in {len(lines)} lines"
 
 
 def check_paths(table: pa.Table, counts: Sequence[tuple[int, str, int]]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 from pyiceberg.types import (
     BinaryType,
     DecimalType,
@@ -24,6 +23,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.conversion import storage_type
 
@@ -70,22 +70,25 @@ class Statistics:
         Raises:
             CorruptDataError: statistics are not JSON.
         """
-        found = cls(_counts(stats, root), {}, {}, {})
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
-        if wanted and not found._add(stats, wanted):
+        found = cls(np.full(len(stats), UNKNOWN, np.int64), {}, {}, {})
+        if not wanted or not found._add(stats, wanted):
+            found = cls(_counts(stats, root), {}, {}, {})
             for field_id, column in wanted.items():
                 found._add(stats, {field_id: column})
         return found
 
     def _add(self, stats: pa.ChunkedArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]) -> bool:
-        """Parses some columns; returns whether this succeeded."""
+        """Parses the numbers of rows and some columns; returns whether this succeeded."""
         values = _nested([(path, _json_type(kind)) for path, kind in columns.values()])
         nulls = _nested([(path, pa.int64()) for path, _ in columns.values()])
-        schema = pa.schema([("minValues", values), ("maxValues", values), ("nullCount", nulls)])
+        schema = pa.schema(
+            [("numRecords", pa.int64()), ("minValues", values), ("maxValues", values), ("nullCount", nulls)]
+        )
         parsed = _parse(stats, schema)
         if parsed is None:
             return False
-        low, high, null = (parsed[name].combine_chunks() for name in schema.names)
+        n_rows, low, high, null = (parsed[name].combine_chunks() for name in schema.names)
         made = []
         for field_id, (path, kind) in columns.items():
             try:
@@ -103,6 +106,7 @@ class Statistics:
             made.append((field_id, bounds, pc.struct_field(null, list(path))))
         for field_id, (lower, upper), count in made:
             self.lower[field_id], self.upper[field_id], self.nulls[field_id] = lower, upper, count  # type: ignore[index]
+        self.n_rows[:] = n_rows.fill_null(UNKNOWN).to_numpy()
         return True
 
 
@@ -199,13 +203,8 @@ def _parsed(lines: Sequence[pa.LargeStringArray], schema: pa.Schema) -> pa.Table
             continue
         ended = pc.binary_join_element_wise(chunk, *(pa.scalar(text, chunk.type) for text in ("\n", "")))
         data = ended.buffers()[2]
-        block = max(1 << 20, 2 * pc.max(pc.binary_length(chunk)).as_py() + 2)
         try:
-            found = pj.read_json(
-                pa.BufferReader(data),
-                read_options=pj.ReadOptions(block_size=min(block, (1 << 31) - 1)),
-                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-            )
+            found = read_rows(data, schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         if found.num_rows != len(chunk):
