@@ -39,7 +39,9 @@ class ChangeFeed:
         check_name("delete_column", self.delete_column)
         check_name("order_column", self.order_column)
         if self.delete_column is not None and self.delete_column == self.order_column:
-            raise InvalidInputError(f"order_column: expected another column than delete_column, found {self}")
+            raise InvalidInputError(
+                f"order_column: expected another column than delete_column, found {self.order_column!r} for both"
+            )
 
     def __bool__(self) -> bool:
         return self.delete_column is not None or self.order_column is not None
@@ -48,7 +50,8 @@ class ChangeFeed:
         """Returns the rows without the columns of the feed that the table does not have."""
         known = {field.name for field in schema.fields}
         mine = {self.delete_column, self.order_column}
-        return rows.select([name for name in rows.column_names if name in known or name not in mine])
+        names = enumerate(rows.column_names)  # not by name: two columns may have one, which is refused later
+        return rows.select([at for at, name in names if name in known or name not in mine])
 
     def deletes(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Returns a mask of the rows that delete their key.
@@ -60,7 +63,7 @@ class ChangeFeed:
         if self.delete_column is None:
             return np.zeros(rows.num_rows, np.bool_)
         column = _column(rows, "delete_column", self.delete_column)
-        if not pa.types.is_boolean(column.type):
+        if len(column) and not pa.types.is_boolean(column.type):
             raise InvalidInputError(
                 f"data: delete_column {self.delete_column}: expected booleans, found {column.type}"
             )
@@ -114,6 +117,8 @@ def _column(rows: pa.Table, argument: str, name: str) -> pa.Array:
 
 def _ranks(column: pa.Array, name: str) -> npt.NDArray[np.int64]:
     """The rank of each value; equal values have equal ranks."""
+    if not len(column):
+        return np.zeros(0, np.int64)
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         raise InvalidInputError(f"data: order_column {name}: expected values with an order, found NaN")
     try:

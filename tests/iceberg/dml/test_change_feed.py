@@ -256,6 +256,19 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
     assert (table.metadata_location, files_of(table)) == (location, files)
 
 
+def test_columns_of_one_name_are_refused_and_no_rows_change_nothing(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", REQUIRED)
+    options = {"delete_column": "gone", "order_column": "at"}
+    for name in ("k", "gone", "at", "s"):
+        names = ["k", "s", "u", "ok", "gone", "at", name]
+        data = pa.table([[1], ["a"], [1], [True], [True], [1], [1]], names=names)
+        with pytest.raises(InvalidInputError, match=f"column {name}: expected once, found 2"):
+            iceberg.upsert(table, data, **options)
+    empty = pa.table({name: [] for name in ("k", "s", "u", "ok", "gone", "at")})
+    assert iceberg.upsert(table, empty, **options).snapshot_id is None
+    assert iceberg.upsert(table, empty, update_columns=["u"], **options).snapshot_id is None
+
+
 def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
     table = iceberg.create_table(racing, "n.t", REQUIRED)
     iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
