@@ -23,11 +23,13 @@ from puffin_fast._positions import (
     refuse_masked,
     refuse_position,
 )
+from puffin_fast._runtime.html import html_fields, html_strip
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
 _new = object.__new__
+_STRIPES = 128  # ranges of positions whose density notebooks show
 _SLICE = 1 << 16  # number of positions that iteration converts to Python integers at a time
 
 
@@ -530,3 +532,16 @@ class PositionBitmap:
         if self._cardinality <= 8:
             return f"PositionBitmap({self.to_numpy().tolist()})"
         return f"PositionBitmap({self._cardinality} positions, {self.min()} to {self.max()}, {self.n_bytes} bytes)"
+
+    def _repr_html_(self) -> str:
+        """The bitmap in a notebook: its numbers, and the density of positions between the smallest and the largest."""
+        fields: dict[str, object] = {"cardinality": self._cardinality, "n_bytes": self.n_bytes}
+        if not self._cardinality:
+            return html_fields("PositionBitmap", fields)
+        first, last = self.min(), self.max()
+        stripes = min(_STRIPES, last + 1 - first)
+        ends = [first + (last + 1 - first) * at // stripes for at in range(stripes + 1)]
+        ranks = [self.rank(end - 1) for end in ends]
+        shares = [(ranks[at + 1] - ranks[at]) / (ends[at + 1] - ends[at]) for at in range(stripes)]
+        fields |= {"min": first, "max": last} | self.containers()._asdict()
+        return html_fields("PositionBitmap", fields) + html_strip(shares)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["draw", "draw_intervals"]
+__all__ = ["Chart", "draw", "draw_intervals"]
 
 CHART_INCHES = (5.5, 4)
 
@@ -16,13 +16,20 @@ Chart = Callable[[Any], None]
 """Draws into matplotlib's axes."""
 
 
-def draw(path: str | os.PathLike[str], charts: Sequence[Chart], *, dpi: int) -> None:
+def draw(
+    target: str | os.PathLike[str] | IO[bytes],
+    charts: Sequence[Chart],
+    *,
+    dpi: int,
+    format: str | None = None,
+) -> None:
     """Writes a picture with charts side by side.
 
     Args:
-        path: of the image; its suffix (png, svg, pdf) selects the format.
+        target: path of the image, or a file that is open for writing.
         charts: from left to right.
         dpi: dots per inch.
+        format: png, svg or pdf; by default the suffix of the path.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -35,7 +42,7 @@ def draw(path: str | os.PathLike[str], charts: Sequence[Chart], *, dpi: int) -> 
     figure = Figure(figsize=(width * len(charts), height), layout="constrained")
     for chart, axes in zip(charts, figure.subplots(1, len(charts), squeeze=False)[0], strict=True):
         chart(axes)
-    figure.savefig(path, dpi=dpi)
+    figure.savefig(target, dpi=dpi, format=format)
 
 
 def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[float, float, float]]) -> None:

@@ -68,13 +68,20 @@ def _changes(result: RewriteResult) -> bool:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also draws the report into a .png, .svg or .pdf file.",
 )
-def report(table: Table, share: float, picture: Path | None, **snapshot: Any) -> Answer:
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also writes the report with its charts to an HTML file that needs no other file.",
+)
+def report(table: Table, share: float, picture: Path | None, html: Path | None, **snapshot: Any) -> Answer:
     """Reports what the deletes of TABLE cost and which data files are worth rewriting."""
     from puffin_fast import iceberg
 
     found = iceberg.report(table, share=share, **snapshot)
     if picture is not None:
         found.picture(picture)
+    if html is not None:
+        found.to_html(html)
     answer = {"table": found.name, "totals": found.totals, "advice": found.advice}
     rows = {"files": found.files.to_pylist(), "ndv": found.ndv.to_pylist()}
     return Answer({**answer, **rows}, [found])

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
@@ -31,7 +32,7 @@ _POSITION = "__position"
 
 
 @dataclass(frozen=True)
-class DeleteResult:
+class DeleteResult(HtmlFields):
     """The result of a delete or a conversion.
 
     Attributes:

@@ -75,11 +75,12 @@ def test_a_table_that_is_not_there_is_one_line(run: Run, catalog_options: Option
 
 def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Path) -> None:
     require_module("matplotlib", "pip install 'puffin-fast[plot]'")
-    picture = tmp_path / "p.svg"
-    answer = said(run("report", "ns.t", "--picture", picture, "--output", "json", *many))
+    picture, page = tmp_path / "p.svg", tmp_path / "p.html"
+    answer = said(run("report", "ns.t", "--picture", picture, "--html", page, "--output", "json", *many))
     assert answer["advice"] == ["compact: 2 vectors are in 2 small Puffin files"]
     assert len(answer["files"]) == 2
     assert picture.stat().st_size > 0
+    assert "ns.t" in page.read_text()
 
 
 def test_data_files_are_rewritten(run: Run, many: Options) -> None:

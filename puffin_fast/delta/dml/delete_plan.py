@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Self
 
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.delta.dml.changes import Written, actions_of
 from puffin_fast.delta.log.commit import Changes, Committed
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -70,7 +71,7 @@ class DeletePlan:
 
 
 @dataclass(frozen=True)
-class DeleteResult:
+class DeleteResult(HtmlFields):
     """The result of a delete.
 
     Attributes:

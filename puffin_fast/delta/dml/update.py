@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Job, OnConflict, commit
@@ -26,7 +27,7 @@ __all__ = ["UpdateResult", "update"]
 
 
 @dataclass(frozen=True)
-class UpdateResult:
+class UpdateResult(HtmlFields):
     """The result of an update.
 
     Attributes:

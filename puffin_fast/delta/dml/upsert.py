@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._runtime.arguments import check_flags, check_texts
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
@@ -33,7 +34,7 @@ __all__ = ["UpsertResult", "upsert"]
 
 
 @dataclass(frozen=True)
-class UpsertResult:
+class UpsertResult(HtmlFields):
     """The result of an upsert.
 
     Attributes:

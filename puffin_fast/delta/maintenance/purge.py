@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._runtime.arguments import check_flags, check_share
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.changes import remove_action
 from puffin_fast.delta.dml.data_files import DataFileWriter
@@ -31,7 +32,7 @@ MIN_DELETED = 0.1
 
 
 @dataclass(frozen=True)
-class PurgeResult:
+class PurgeResult(HtmlFields):
     """The result of a purge.
 
     Attributes:

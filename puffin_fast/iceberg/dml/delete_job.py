@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
@@ -48,7 +49,7 @@ Work: TypeAlias = "Callable[[list[FileTask], Finder, ConflictFilter], WrittenDel
 
 
 @dataclass(frozen=True)
-class DeleteResult:
+class DeleteResult(HtmlFields):
     """The result of a delete.
 
     Attributes:

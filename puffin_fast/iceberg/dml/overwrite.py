@@ -12,6 +12,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
@@ -36,7 +37,7 @@ ISOLATION = "write.update.isolation-level"
 
 
 @dataclass(frozen=True)
-class OverwriteResult:
+class OverwriteResult(HtmlFields):
     """The result of an overwrite.
 
     Attributes:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
@@ -34,7 +35,7 @@ ISOLATION = "write.update.isolation-level"
 
 
 @dataclass(frozen=True)
-class UpdateResult:
+class UpdateResult(HtmlFields):
     """The result of an update.
 
     Attributes:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_texts
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
@@ -41,7 +42,7 @@ ROW_ID = METADATA_COLUMNS["_row_id"]
 
 
 @dataclass(frozen=True)
-class UpsertResult:
+class UpsertResult(HtmlFields):
     """The result of an upsert.
 
     Attributes:

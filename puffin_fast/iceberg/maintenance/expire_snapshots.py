@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids, check_integer
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
@@ -25,7 +26,7 @@ __all__ = ["ExpireSnapshotsResult", "expire_snapshots"]
 
 
 @dataclass(frozen=True)
-class ExpireSnapshotsResult:
+class ExpireSnapshotsResult(HtmlFields):
     """The result of an expiry of snapshots.
 
     Attributes:

@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_name, check_share
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
@@ -95,7 +96,7 @@ class MaintenancePolicy:
 
 
 @dataclass(frozen=True)
-class MaintainResult:
+class MaintainResult(HtmlFields):
     """The results of the steps; None for a step that the policy or the table's format version leaves out.
 
     Attributes:

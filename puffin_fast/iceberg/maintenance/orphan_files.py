@@ -17,6 +17,7 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids
 from puffin_fast._runtime.folder import files_below
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import (
@@ -120,7 +121,7 @@ def orphan_files(
 
 
 @dataclass(frozen=True)
-class RemoveOrphanFilesResult:
+class RemoveOrphanFilesResult(HtmlFields):
     """The result of a removal of orphan files.
 
     Attributes:

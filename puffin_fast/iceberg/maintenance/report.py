@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +17,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_fast._runtime.arguments import check_share
-from puffin_fast._runtime.pictures import draw, draw_intervals
+from puffin_fast._runtime.html import html_fields, html_page, html_table
+from puffin_fast._runtime.pictures import Chart, draw, draw_intervals
 from puffin_fast._text import printable
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
@@ -61,7 +65,7 @@ _SHOWN_NDV = pa.schema(
 
 @dataclass(frozen=True)
 class Report:
-    """The cost of a table's deletes; created by `report`. Rich prints it as a table.
+    """The cost of a table's deletes; created by `report`. Rich and notebooks show it as tables.
 
     Attributes:
         name: of the table.
@@ -85,11 +89,34 @@ class Report:
         totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
         yield Text.assemble((printable(self.name), "bold"), f": {totals}")
         yield from _grid(self.files, "data files with deletes")
-        counts = pa.table(
-            {shown.name: self.ndv[shown.name].cast(shown.type, safe=False) for shown in _SHOWN_NDV}
-        )
-        yield from _grid(counts, "columns with NDV statistics")
+        yield from _grid(self._ndv_counts(), "columns with NDV statistics")
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
+
+    def _repr_html_(self) -> str:
+        return "\n".join(self._html())
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page with the totals, the advice, the tables and the charts. The page needs no other file.
+
+        Args:
+            path: of the page; a file of this name is replaced.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed.
+        """
+        charts = io.BytesIO()
+        draw(charts, self._charts(), dpi=96, format="svg")
+        picture = charts.getvalue().decode()
+        parts = self._html()
+        page = html_page(f"Deletes of {self.name}", [next(parts), picture[picture.index("<svg") :], *parts])
+        Path(path).write_text(page, encoding="utf-8")
+
+    def _html(self) -> Iterator[str]:
+        yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in self.advice)
+        for rows, title in ((self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")):
+            if rows.num_rows:
+                shown = rows.slice(0, SHOWN).to_pylist()
+                yield f"<h2>{title}</h2>" + html_table(shown, more=rows.num_rows - len(shown))
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
         """Draws charts: data files by deleted share, the data files with the most wasted bytes, and distinct values by
@@ -102,8 +129,16 @@ class Report:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        charts = [self._draw_shares, self._draw_wasted]
-        draw(path, [*charts, self._draw_ndv] if self.ndv.num_rows else charts, dpi=dpi)
+        draw(path, self._charts(), dpi=dpi)
+
+    def _charts(self) -> list[Chart]:
+        charts: list[Chart] = [self._draw_shares, self._draw_wasted]
+        return [*charts, self._draw_ndv] if self.ndv.num_rows else charts
+
+    def _ndv_counts(self) -> pa.Table:
+        return pa.table(
+            {shown.name: self.ndv[shown.name].cast(shown.type, safe=False) for shown in _SHOWN_NDV}
+        )
 
     def _draw_shares(self, axes: Any) -> None:
         shares = [share or 0.0 for share in self.files["share"].to_pylist()]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
@@ -61,7 +62,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True)
-class RewriteResult:
+class RewriteResult(HtmlFields):
     """The result of a conversion, compaction or repair.
 
     Attributes:

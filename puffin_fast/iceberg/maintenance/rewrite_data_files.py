@@ -24,6 +24,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_share
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import ConflictError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
@@ -56,7 +57,7 @@ __all__ = ["RewriteDataFilesResult", "RewriteTerms", "WriteGroups", "rewrite_dat
 
 
 @dataclass(frozen=True)
-class RewriteDataFilesResult:
+class RewriteDataFilesResult(HtmlFields):
     """The result of a rewrite of data files.
 
     Attributes:

@@ -15,6 +15,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
+from puffin_fast._runtime.html import html_fields, html_table
 from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import MissingExtraError, NotFoundError
@@ -65,7 +66,7 @@ class RowScan:
         check_threads(threads)
         check_integer("limit", limit, least=0)
         check_flags(case_sensitive=case_sensitive, string_views=string_views)
-        self._limit, self._case_sensitive = limit, case_sensitive
+        self._limit, self._case_sensitive, self._given_filter = limit, case_sensitive, row_filter
         self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
@@ -105,6 +106,11 @@ class RowScan:
             self._case_sensitive,
             **options,
         )
+
+    def _repr_html_(self) -> str:
+        columns = [{"column": field.name, "type": str(field.type)} for field in self.schema]
+        fields = {"row_filter": self._given_filter, "limit": self._limit, "threads": self._threads}
+        return html_fields(type(self).__name__, fields) + (html_table(columns) if columns else "")
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the result in batches; no batch is empty. Closing the iterator stops reading.

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyiceberg.table.statistics import StatisticsFile
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import (
     InvalidInputError,
@@ -67,7 +68,7 @@ __all__ = ["NdvResult", "Selection", "collect", "collect_ndv", "select"]
 
 
 @dataclass(frozen=True)
-class NdvResult:
+class NdvResult(HtmlFields):
     """The result of `collect_ndv`.
 
     Attributes:

@@ -1,0 +1,98 @@
+"""HTML for notebooks and reports: tables without scripts or styles from elsewhere, all texts escaped."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+__all__ = ["HtmlFields", "cell", "html_fields", "html_page", "html_strip", "html_table"]
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 75em; margin: 2em auto; padding: 0 1em }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
+th, td { border-bottom: 1px solid #ddd; padding: .25em .7em; text-align: left }
+td { overflow-wrap: anywhere }
+td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+svg { max-width: 100%; height: auto }
+"""
+
+STRIP_WIDTH, STRIP_HEIGHT = 512, 16
+
+
+class HtmlFields:
+    """A dataclass that notebooks show as a table of its fields."""
+
+    def _repr_html_(self) -> str:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return html_fields(type(self).__name__, fields)
+
+
+def cell(value: object) -> str:
+    """Returns a value as HTML text: numbers with separators, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3g}"
+    if isinstance(value, tuple | list):
+        return "<br>".join(map(cell, value))
+    return escape(str(value))
+
+
+def html_fields(title: str, fields: Mapping[str, object]) -> str:
+    """Returns a table with a row for each field; ids are not grouped by thousands."""
+    rows = (
+        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{value if name.endswith('_id') else cell(value)}</td></tr>"
+        for name, value in fields.items()
+    )
+    return f"<table><caption>{escape(title)}</caption>{''.join(rows)}</table>"
+
+
+def html_table(rows: Sequence[Mapping[str, Any]], *, more: int = 0) -> str:
+    """Returns a table of rows with the same names.
+
+    Args:
+        rows: at least one.
+        more: how many rows are left out, which a last row says.
+    """
+    numeric = {name for name, value in rows[0].items() if isinstance(value, int | float)}
+
+    def line(tag: str, values: Iterable[tuple[str, str]]) -> str:
+        cells = (
+            f"<{tag}{' class=number' if name in numeric else ''}>{text}</{tag}>" for name, text in values
+        )
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head = line("th", ((name, escape(name.replace("_", " "))) for name in rows[0]))
+    body = "".join(line("td", ((name, cell(value)) for name, value in row.items())) for row in rows)
+    left = f"<tr><td colspan={len(rows[0])}>… and {more:,} more</td></tr>" if more else ""
+    return f"<table>{head}{body}{left}</table>"
+
+
+def html_strip(shares: Sequence[float]) -> str:
+    """Returns a picture of shares from 0 to 1 beside each other, the darker the higher."""
+    width = STRIP_WIDTH / len(shares)
+    bars = (
+        f'<rect x="{at * width:.1f}" width="{width:.1f}" height="{STRIP_HEIGHT}" fill-opacity="{share:.3f}"/>'
+        for at, share in enumerate(shares)
+        if share
+    )
+    return (
+        f'<svg width="{STRIP_WIDTH}" height="{STRIP_HEIGHT}" fill="#3949ab" style="outline: 1px solid #bbb">'
+        f"{''.join(bars)}</svg>"
+    )
+
+
+def html_page(title: str, parts: Iterable[str]) -> str:
+    """Returns a page that needs no other file."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )

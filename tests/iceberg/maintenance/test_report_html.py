@@ -1,0 +1,88 @@
+"""Reports, results and scans as HTML: complete, escaped, and without any other file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+from puffin_fast import iceberg
+
+NAME = "<b>&"
+
+
+class Balanced(HTMLParser):
+    """Fails if an element is not closed in its place."""
+
+    EMPTY = frozenset({"meta", "br", "path", "use", "rect", "link", "image"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+
+def checked(html: str) -> str:
+    parser = Balanced()
+    parser.feed(html)
+    assert not parser.open
+    assert NAME not in html
+    return html
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[Table]:
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    rows = pa.table({"id": range(1000), NAME: ["x"] * 1000})
+    table = iceberg.create_table(catalog, "n.t", rows.schema)
+    iceberg.append(table, rows)
+    yield table
+    catalog.engine.dispose()
+
+
+def test_a_report_is_one_page(table: Table, tmp_path: Path) -> None:
+    result = iceberg.delete(table, "id < 400")
+    iceberg.collect_ndv(table)
+    report = iceberg.report(table)
+    report.to_html(tmp_path / "report.html")
+    page = checked((tmp_path / "report.html").read_text())
+    assert page.startswith("<!DOCTYPE html>")
+    assert "400" in page
+    assert page.count("<svg") == 1
+    assert "&lt;b&gt;&amp;" in page  # the name of a column
+    assert not re.search(r"<(script|link|img|iframe)\b", page)
+    assert "400" in checked(report._repr_html_())
+    assert f"<td>{result.snapshot_id}</td>" in checked(result._repr_html_())
+
+
+def test_a_report_of_an_empty_table_is_a_page(table: Table, tmp_path: Path) -> None:
+    iceberg.delete(table, "true")
+    iceberg.report(table).to_html(tmp_path / "report.html")
+    checked((tmp_path / "report.html").read_text())
+
+
+def test_a_scan_shows_its_filter_and_its_columns(table: Table) -> None:
+    shown = checked(iceberg.scan(table, f"\"{NAME}\" = 'x<y'")._repr_html_())
+    assert "x&lt;y" in shown
+    assert "int64" in shown
+
+
+@pytest.mark.parametrize("positions", [[], [0], [(1 << 62) + 5], range(100_000), [0, 1 << 40], [7, 1 << 62]])
+def test_a_bitmap_shows_its_density(positions: Sequence[int]) -> None:
+    shown = checked(pf.PositionBitmap(positions)._repr_html_())
+    assert ("<svg" in shown) == bool(len(positions))
