@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from puffin_fast.errors import MissingExtraError
+from puffin_fast._runtime.packages import import_optional
 
 __all__ = ["Chart", "draw", "draw_intervals"]
 
@@ -34,10 +34,7 @@ def draw(
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("matplotlib", extra="plot") from error
+    Figure = import_optional("matplotlib.figure", extra="plot").Figure  # noqa: N806
     width, height = CHART_INCHES
     figure = Figure(figsize=(width * len(charts), height), layout="constrained")
     for chart, axes in zip(charts, figure.subplots(1, len(charts), squeeze=False)[0], strict=True):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast.errors import MissingExtraError, PuffinFastError
+from puffin_fast._runtime.packages import import_optional
+from puffin_fast.errors import PuffinFastError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,13 +29,6 @@ class DisagreementError(PuffinFastError):
     """The rows that another engine reads are not those of the plain filter."""
 
 
-def _module(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(name, extra="demo") from error
-
-
 @contextmanager
 def duckdb_with_iceberg(folder: Path) -> Iterator[DuckDBPyConnection]:
     """Opens a DuckDB connection with the Iceberg extension from installed packages; nothing is downloaded.
@@ -44,9 +37,9 @@ def duckdb_with_iceberg(folder: Path) -> Iterator[DuckDBPyConnection]:
         folder: for temporary files of DuckDB.
     """
     settings = {"temp_directory": str(folder / "duckdb"), "memory_limit": "3GB"}
-    with _module("duckdb").connect(config=settings) as connection:
+    with import_optional("duckdb", extra="demo").connect(config=settings) as connection:
         for name in EXTENSIONS:
-            package = Path(_module(f"duckdb_extension_{name}").__file__).parent
+            package = Path(import_optional(f"duckdb_extension_{name}", extra="demo").__file__).parent
             (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{extension}'")
         yield connection

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import cached_property, partial
-from importlib import import_module
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,11 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
-from puffin_fast._runtime.html import html_fields, html_table
+from puffin_fast._runtime.html import html_fields
+from puffin_fast._runtime.packages import import_optional
 from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import MissingExtraError, NotFoundError
+from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import plain
@@ -108,9 +108,9 @@ class RowScan:
         )
 
     def _repr_html_(self) -> str:
-        columns = [{"column": field.name, "type": str(field.type)} for field in self.schema]
         fields = {"row_filter": self._given_filter, "limit": self._limit, "threads": self._threads}
-        return html_fields(type(self).__name__, fields) + (html_table(columns) if columns else "")
+        columns = [f"{field.name}: {field.type}" for field in self.schema]
+        return html_fields(type(self).__name__, fields | {"columns": columns})
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the result in batches; no batch is empty. Closing the iterator stops reading.
@@ -184,7 +184,7 @@ class RowScan:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        _package("pandas")
+        import_optional("pandas")
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
@@ -193,7 +193,7 @@ class RowScan:
         Raises:
             MissingExtraError: Polars is not installed.
         """
-        frame: polars.DataFrame = _package("polars").DataFrame(self.to_arrow())
+        frame: polars.DataFrame = import_optional("polars").DataFrame(self.to_arrow())
         return frame
 
     def to_duckdb(
@@ -211,7 +211,7 @@ class RowScan:
         Raises:
             MissingExtraError: DuckDB is not installed.
         """
-        found: duckdb.DuckDBPyConnection = connection or _package("duckdb").connect(":memory:")
+        found: duckdb.DuckDBPyConnection = connection or import_optional("duckdb").connect(":memory:")
         return found.register(table_name, self.to_arrow())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -295,14 +295,6 @@ class Scan(RowScan):
             return pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowTypeError, pa.ArrowInvalid):  # text as views in one file only; PyIceberg raises this
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
-
-
-def _package(name: str) -> Any:
-    """An optional package, which this package needs for nothing else."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or name, extra=None) from error
 
 
 def _with_views(field: pa.Field) -> pa.Field:
