@@ -28,7 +28,6 @@ NESTED = {
 COLUMNS = {"v": ("variant", f"if(id % 5 = 0, null, {VARIANT})"), **NESTED}
 Row = tuple[Any, ...]
 
-VECTORIZED = ", 'write.format.default' = 'parquet'"
 POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
 """A point as WKB."""
 
@@ -40,13 +39,21 @@ class Made:
         self.spark, self.catalog, self.name = spark, catalog, name
         self.sql_name = f"{catalog.name}.{name}"
 
-    def create(self, columns: dict[str, tuple[str, str]], *, properties: str = "", spec: str = "") -> Table:
-        """Creates the table with two data files of `N` rows in total, and loads it."""
+    def create(
+        self, columns: dict[str, tuple[str, str]], *, properties: str = "", vectorized: bool = False
+    ) -> Table:
+        """Creates the table with two data files of `N` rows in total, and loads it.
+
+        Args:
+            columns: the type of each, and an expression for its values.
+            properties: more table properties.
+            vectorized: whether Spark reads it by its vectorized reader, which has no variants inside of other types.
+        """
         kinds = "".join(f", {column} {kind}" for column, (kind, _) in columns.items())
         self.spark.sql(
-            f"CREATE TABLE {self.sql_name} (id bigint NOT NULL{kinds}) USING iceberg {spec} TBLPROPERTIES "
+            f"CREATE TABLE {self.sql_name} (id bigint NOT NULL{kinds}) USING iceberg TBLPROPERTIES "
             f"('format-version' = '3', 'write.delete.mode' = 'merge-on-read', "
-            f"'read.parquet.vectorization.enabled' = 'false'{properties})"
+            f"'read.parquet.vectorization.enabled' = '{str(vectorized).lower()}'{properties})"
         )
         values = "".join(f", {value} AS {column}" for column, (_, value) in columns.items())
         for start in (0, N // 2):
@@ -188,6 +195,15 @@ def test_shredded_variants_are_carried_but_not_read(made: Made) -> None:
     assert made.load().metadata_location == before
 
 
+def test_avro_files_with_variants_are_refused(made: Made) -> None:
+    table = made.create({"v": COLUMNS["v"]}, properties=", 'write.format.default' = 'avro'")
+    before = table.metadata_location
+    for verb in (lambda: iceberg.scan(table).to_arrow(), lambda: iceberg.delete(table, "id = 3")):
+        with pytest.raises(errors.UnsupportedError, match=r"avro: .*variant"):
+            verb()
+    assert made.load().metadata_location == before
+
+
 def test_variants_are_written_and_rewritten(made: Made) -> None:
     table = made.create(COLUMNS)
     schemas = made.metadata()["schemas"]
@@ -281,7 +297,7 @@ def test_defaults_are_read_and_written(made: Made) -> None:
 
 
 def test_columns_of_type_unknown_are_not_stored(made: Made) -> None:
-    table = made.create({"x": ("void", "null"), "k": ("int", "cast(id AS int)")}, properties=VECTORIZED)
+    table = made.create({"x": ("void", "null"), "k": ("int", "cast(id AS int)")}, vectorized=True)
     rows = made.rows("x", "k")
     assert iceberg.scan(table).to_arrow()["x"].null_count == N
     assert iceberg.scan(table, "x is null").count() == N

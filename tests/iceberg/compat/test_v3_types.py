@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,7 @@ SPEC = {
     "fields": [
         {"source-ids": [1, 3], "field-id": 1000, "transform": "zorder[2]", "name": "z"},
         {"source-id": 1, "field-id": 1001, "transform": "fuzzy[8]", "name": "y"},
+        {"source-ids": [1], "field-id": 1002, "transform": "identity", "name": "one"},
     ],
 }
 ORDER = {
@@ -98,6 +102,35 @@ def test_commits_keep_the_words_of_schemas_specs_and_orders(racing: SqlCatalog, 
     assert SPEC in document["partition-specs"]
     assert ORDER in document["sort-orders"]
     assert iceberg.scan(iceberg.load_table(racing, name)).to_arrow().to_pylist() == rows.to_pylist()[:1]
+
+
+def test_pyiceberg_knows_the_types_only_while_it_is_told_to(racing: SqlCatalog, name: str) -> None:
+    """In a process of its own: in this one, tables were loaded before."""
+    program = f"""
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
+from puffin_fast import iceberg
+
+catalog = SqlCatalog("racing", uri={racing.properties["uri"]!r}, warehouse={racing.properties["warehouse"]!r})
+
+def is_refused():
+    try:
+        catalog.load_table({name!r})
+    except ValidationError:
+        return True
+    return False
+
+assert is_refused()
+with iceberg.accelerate():
+    assert not is_refused()
+assert is_refused()
+with iceberg.accelerate():
+    table = iceberg.load_table(catalog, {name!r})
+assert not is_refused()
+table.refresh()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_new_schemas_are_written_beside_the_earlier_ones(racing: SqlCatalog, name: str) -> None:
