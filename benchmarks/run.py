@@ -10,7 +10,8 @@ cases of two threads need two free cores; beside other work, ``chrt -f 5 python 
 them two.
 
 Cases whose name holds ``NDV`` are those of `bench_theta` on a table; they need Iceberg's jar for Spark and take
-minutes. Those whose name holds ``Delta`` are the jobs of `bench_delta`. Both stand in ``tables.json``.
+minutes. Those whose name holds ``Delta`` are the jobs of `bench_delta`; ``lineitem``, of `bench_lineitem` on 3M rows;
+``object store``, of `bench_object_store`. All stand in ``tables.json``.
 
 The part ``portable`` runs the cases that have targets once more in a process whose kernels are held to the
 portable C path; half of each target is asked of it.
@@ -27,12 +28,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import benchmarks
+from benchmarks import bench_lineitem, bench_object_store
 from benchmarks.bench_delta import JOBS as DELTA_JOBS
 from benchmarks.machine import machine
 from benchmarks.rounds import OURS
@@ -142,14 +144,43 @@ def ndv(out: Path, *, quick: bool) -> list[dict[str, Any]]:
 
 
 def delta(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
-    """The jobs of Delta tables whose names hold all words, in a process that loads their engines."""
-    names = {name for name in DELTA_JOBS if all(word in name for word in words)}
+    """The jobs of Delta tables whose names hold all words."""
+    options = ["--share", "0.01", "--rounds", "1", "--folder", str(out / "delta-quick")] if quick else []
+    return _chosen("Delta tables", "bench_delta", DELTA_JOBS, options, out, words, quick=quick)
+
+
+def lineitem(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
+    """The scans of lineitem whose names hold all words, on 3M rows."""
+    scale, n_files = (0.02, 2) if quick else (0.5, 12)
+    options = ["--scale", str(scale), "--files", str(n_files), *(["--rounds", "1"] if quick else [])]
+    jobs = [bench_lineitem.job_name(scale, name) for name in (*bench_lineitem.JOBS, bench_lineitem.COUNT)]
+    return _chosen("lineitem", "bench_lineitem", jobs, options, out, words, quick=quick)
+
+
+def object_store(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
+    """The scans on an object store whose names hold all words."""
+    options = ["--files", "2", "--rounds", "1"] if quick else []
+    jobs = [bench_object_store.job_name(name) for name in bench_object_store.JOBS]
+    return _chosen("an object store", "bench_object_store", jobs, options, out, words, quick=quick)
+
+
+def _chosen(
+    title: str,
+    module: str,
+    jobs: Iterable[str],
+    options: list[str],
+    out: Path,
+    words: list[str],
+    *,
+    quick: bool,
+) -> list[dict[str, Any]]:
+    """The jobs whose names hold all words, in a process that loads their engines."""
+    names = {name for name in jobs if all(word in name for word in words)}
     if not names:
         return []
-    print("\n=== Delta tables", flush=True)
-    options = ["--share", "0.01", "--rounds", "1", "--folder", str(out / "delta-quick")] if quick else []
-    options += [part for word in words for part in ("--only", word)]
-    return _jobs("bench_delta", options, out, quick=quick, wanted=names.__contains__)
+    print(f"\n=== {title}", flush=True)
+    options = options + [part for word in words for part in ("--only", word)]
+    return _jobs(module, options, out, quick=quick, wanted=names.__contains__)
 
 
 def _jobs(
@@ -220,7 +251,8 @@ def main() -> None:
         print(f"\n=== {NDV} of lineitem", flush=True)
         on_tables = ndv(out, quick=options.quick)
     if not options.part:
-        on_tables += delta(out, options.words, quick=options.quick)
+        for jobs in (delta, lineitem, object_store):
+            on_tables += jobs(out, options.words, quick=options.quick)
     if not options.part:
         from benchmarks import plots
 

@@ -7,7 +7,7 @@ packages of the other kinds.
 """
 
 from puffin_fast._runtime.file_set import FileSet
-from puffin_fast._runtime.location import Location, is_local, split_location
+from puffin_fast._runtime.location import Location, is_local, is_remote, split_location
 from puffin_fast._runtime.sink import Sink, open_sink, remove
 from puffin_fast._runtime.source import Source, open_source, unbuffered
 
@@ -17,6 +17,7 @@ __all__ = [
     "Sink",
     "Source",
     "is_local",
+    "is_remote",
     "open_sink",
     "open_source",
     "remove",

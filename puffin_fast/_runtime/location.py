@@ -22,11 +22,13 @@ __all__ = [
     "errors_of",
     "is_file_object",
     "is_local",
+    "is_remote",
     "name_of",
     "new_input",
     "path_of",
     "resolve",
     "split_location",
+    "unwrapped",
 ]
 
 Location: TypeAlias = "str | os.PathLike[str] | BinaryIO"
@@ -93,6 +95,20 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
     )
 
 
+def unwrapped(io: Any, path: str) -> tuple[str, Any, str]:
+    """Resolves a path of a FileIO to ("arrow" | "fsspec", filesystem, key); with another FileIO than PyIceberg's own to
+    ("pyiceberg", FileIO, path)."""
+    if type(io).__module__ in PLAIN_FILE_IO:
+        input = new_input(io, path)
+        if hasattr(input, "_filesystem") and hasattr(
+            input, "_path"
+        ):  # private: PyIceberg has no names for these
+            return "arrow", input._filesystem, input._path
+        if hasattr(input, "_fs"):
+            return "fsspec", input._fs, input.location
+    return "pyiceberg", io, path
+
+
 def is_local(path: str, filesystem: Any) -> bool:
     """Whether a path is a local file, which is opened without the filesystem."""
     return resolve(path, filesystem)[0] == "local"
@@ -108,6 +124,12 @@ def new_input(io: Any, location: str) -> Any:
         return io.new_input(location)
     except ValueError as error:
         raise UnsupportedError(f"{location}: {error}") from error
+
+
+def is_remote(path: str, filesystem: Any) -> bool:
+    """Whether a read may take as long as a request to an object store: all but local files. A FileIO may say so itself,
+    by an attribute `is_local`."""
+    return not (getattr(filesystem, "is_local", False) or is_local(path, filesystem))
 
 
 @lru_cache(maxsize=64)

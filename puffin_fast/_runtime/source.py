@@ -6,6 +6,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from io import RawIOBase
 from typing import Any
 
 from puffin_fast._runtime.location import (
@@ -16,6 +17,7 @@ from puffin_fast._runtime.location import (
     new_input,
     path_of,
     resolve,
+    unwrapped,
 )
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
@@ -96,6 +98,11 @@ class Source:
             raise self._beyond_end(offset, length, len(data))
         return data
 
+    def read_head(self, length: int) -> bytes:
+        """Reads at most the first `length` bytes of the file, without asking for its size."""
+        with errors_of(self.path):
+            return self._fetch(0, length)
+
     def read_tail(self, length: int) -> bytes:
         """Reads at most the last `length` bytes of the file. Later reads of these bytes use the copy in memory."""
         length = min(length, self.size)
@@ -141,6 +148,20 @@ class Source:
                 last += 1
             yield start, end, order[first:last]
             first = last
+
+    def for_arrow(self) -> Any:
+        """Returns a random access file for functions of PyArrow; of a file that is in memory, the bytes there."""
+        import pyarrow as pa
+
+        start, cached = self._cached
+        if cached and (start, len(cached)) == (0, self._size):
+            return pa.BufferReader(cached)
+        return self._for_arrow()
+
+    def _for_arrow(self) -> Any:
+        import pyarrow as pa
+
+        return pa.PythonFile(_File(self), mode="r")
 
     def close(self) -> None:
         """Closes the file. A file object of the caller stays open."""
@@ -223,6 +244,9 @@ class _ArrowSource(Source):
         data: bytes = self._file.read_at(length, offset)
         return data
 
+    def _for_arrow(self) -> Any:
+        return self._file
+
     def close(self) -> None:
         if self._owned:
             self._file.close()
@@ -273,6 +297,34 @@ class _ObjectSource(Source):
             self._file.close()
 
 
+class _File(RawIOBase):
+    """A source as a file object; PyArrow calls it from one thread at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence != os.SEEK_SET:
+            offset += self._source.size if whence == os.SEEK_END else self._at
+        self._at = offset
+        return offset
+
+    def read(self, n: int | None = -1) -> bytes:
+        left = max(self._source.size - self._at, 0)
+        data = self._source.read_at(self._at, left if n is None or n < 0 else min(n, left))
+        self._at += len(data)
+        return data
+
+
 def unbuffered(file: Any) -> Any:
     """Turns off the read-ahead of an fsspec file (up to 50 MB by default); returns the same file."""
     cache: Any = getattr(file, "cache", None)
@@ -309,6 +361,8 @@ def open_source(source: Location, *, filesystem: Any = None, size: int | None = 
     kind, handle, key = resolve(path, filesystem)
     if kind == "local":
         return _LocalSource(key, size)
+    if kind == "pyiceberg":
+        kind, handle, key = unwrapped(handle, key)
     with errors_of(path):
         if kind == "arrow":
             return _ArrowSource(path, size, handle.open_input_file(key), owned=True)

@@ -13,19 +13,20 @@ from puffin_fast._runtime.threads import thread_pool
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["in_order"]
+__all__ = ["CAPACITY", "in_order"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 CAPACITY = 4
-"""Maximum number of results in a queue."""
+"""Default maximum number of results in a queue."""
 
 
 class _Channel(Generic[R]):
     """A bounded queue for the results of one job; the worker and the reader can both end it."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._items: deque[R] = deque()
         self._changed = threading.Condition()
         self._done = False
@@ -37,7 +38,7 @@ class _Channel(Generic[R]):
         try:
             for item in results():
                 with self._changed:
-                    while len(self._items) >= CAPACITY and not self._stopped:
+                    while len(self._items) >= self._capacity and not self._stopped:
                         self._changed.wait()
                     if self._stopped:
                         return
@@ -73,13 +74,16 @@ class _Channel(Generic[R]):
             raise self._error
 
 
-def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) -> Iterator[R]:
+def in_order(
+    jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int, *, capacity: int = CAPACITY
+) -> Iterator[R]:
     """Runs `work` for each job on several threads; yields the results in the order of the jobs.
 
     Args:
         jobs: consumed as they are started.
-        work: called in a worker thread. It yields at most `CAPACITY` items ahead of the reader.
+        work: called in a worker thread. It yields at most `capacity` items ahead of the reader.
         threads: the number of worker threads; below 2, all jobs run in the caller's thread.
+        capacity: the maximum number of results that a job has ready.
     """
     if threads < 2:
         for job in jobs:
@@ -94,7 +98,7 @@ def in_order(jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int) 
 
     def start(pool: ThreadPoolExecutor) -> bool:
         for job in source:
-            channel: _Channel[R] = _Channel()
+            channel: _Channel[R] = _Channel(capacity)
             waiting.append(channel)
             pool.submit(channel.fill, partial(work, job))
             return True

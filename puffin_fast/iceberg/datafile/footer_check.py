@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from puffin_fast._runtime import Source
 
-__all__ = ["check_footer"]
+__all__ = ["AFTER_FOOTER", "MAGIC_BYTES", "check_footer"]
 
 _WIDTHS = {
     "BOOLEAN": 1,
@@ -31,9 +31,9 @@ _WIDTHS = {
 }
 """Bytes of a value, 0 if these vary; the physical types are in the order of the format's enumeration."""
 _NUMBERS = {name: number for number, name in enumerate(_WIDTHS)}
-_AFTER_FOOTER = 8
+AFTER_FOOTER = 8
 """Bytes of the footer's length and of the magic."""
-_MAGIC_BYTES = 4
+MAGIC_BYTES = 4
 
 
 def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
@@ -49,8 +49,8 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
         UnsupportedError: a column chunk is encrypted.
     """
     n_bytes = footer.serialized_size
-    tail = source.read_tail(n_bytes + _AFTER_FOOTER)
-    stated = int.from_bytes(tail[-_AFTER_FOOTER:-_MAGIC_BYTES], "little")
+    tail = source.read_tail(n_bytes + AFTER_FOOTER)
+    stated = int.from_bytes(tail[-AFTER_FOOTER:-MAGIC_BYTES], "little")
     if stated != n_bytes:
         raise CorruptDataError("bytes of a Parquet footer", path=path, expected=stated, found=n_bytes)
     leaves = array("i")

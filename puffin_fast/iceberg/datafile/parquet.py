@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast._runtime import open_source
+from puffin_fast._runtime import is_remote, open_source
+from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.datafile.column_layout import Layout, layout_of
 from puffin_fast.iceberg.datafile.column_pages import ColumnPages, Rows
 from puffin_fast.iceberg.datafile.files import BatchColumns, open_input, reading
-from puffin_fast.iceberg.datafile.footer_check import check_footer
+from puffin_fast.iceberg.datafile.footer_check import AFTER_FOOTER, MAGIC_BYTES, check_footer
 from puffin_fast.iceberg.datafile.page_codecs import PageError
 from puffin_fast.iceberg.datafile.plain_types import plain_type
 from puffin_fast.iceberg.datafile.row_groups import (
@@ -25,9 +27,13 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
 
+    from puffin_fast._runtime import Source
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
 __all__ = ["GroupColumns", "ParquetReader", "open_parquet"]
+
+TAIL_BYTES = 1 << 16
+"""Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
 
 GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
@@ -47,6 +53,7 @@ def open_parquet(
     footer: pq.FileMetaData | None = None,
     checksums: bool = False,
     source: Any = None,
+    pre_buffer: bool = False,
 ) -> pq.ParquetFile:
     """Opens a Parquet file of a table.
 
@@ -57,6 +64,7 @@ def open_parquet(
         footer: the file's footer, if it was read before.
         checksums: whether to compare pages with their CRC-32, where a page has one.
         source: the file, if it is open.
+        pre_buffer: whether the column chunks of a row group are read at once, near ones together.
 
     Raises:
         NotFoundError: there is no such file.
@@ -66,7 +74,7 @@ def open_parquet(
         return pq.ParquetFile(
             open_input(io, location) if source is None else source,
             metadata=footer,
-            pre_buffer=False,
+            pre_buffer=pre_buffer,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
             page_checksum_verification=checksums,
@@ -74,15 +82,29 @@ def open_parquet(
 
 
 class ParquetReader:
-    """An open Parquet file; see `FormatReader`."""
+    """An open Parquet file; see `FormatReader`.
 
-    def __init__(self, io: FileIO, location: str, footer: pq.FileMetaData | None = None) -> None:
-        self._io, self.location = io, location
+    Args:
+        io: PyIceberg's file access.
+        location: of the file.
+        footer: the file's footer, if it was read before.
+        size: the size in bytes that a manifest states. On an object store it saves a request; if there is no footer at
+            that size, the store is asked.
+    """
+
+    def __init__(
+        self, io: FileIO, location: str, footer: pq.FileMetaData | None = None, *, size: int | None = None
+    ) -> None:
+        self._io, self.location, self._size = io, location, size
+        self._is_remote = is_remote(location, io)
         with reading(location):
-            self._source = open_input(io, location)
-            if not isinstance(self._source, pa.NativeFile):
-                self._source = pa.PythonFile(self._source, mode="r")
-        self._file = open_parquet(io, location, footer=footer, source=self._source)
+            if self._is_remote:
+                self._source, footer = _open_remote(io, location, footer, size)
+                self._size, file = self._source.size, self._source.for_arrow()
+            else:
+                file = open_input(io, location)
+                self._source = open_source(file)
+        self._file = open_parquet(io, location, footer=footer, source=file, pre_buffer=self._is_remote)
         self._leaves: dict[str, int] | None = None
         self._is_checked = False
         footer = self._file.metadata
@@ -110,7 +132,7 @@ class ParquetReader:
     def _checked_footer(self) -> pq.FileMetaData:
         """The footer, whose column chunks PyArrow can make objects of."""
         if not self._is_checked:
-            check_footer(self._file.metadata, open_source(self._source), self.location)
+            check_footer(self._file.metadata, self._source, self.location)
             self._is_checked = True
         return self._file.metadata
 
@@ -151,29 +173,61 @@ class ParquetReader:
             if start >= 4 and chunk.total_compressed_size > 0:
                 found.append((start, start + chunk.total_compressed_size, name, layout, chunk))
         found.sort(key=lambda item: item[:2])
+        spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
+        for at, (start, stop, *_) in enumerate(found):
+            if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
+                spans[-1][1:] = max(spans[-1][1], stop), at + 1
+            else:
+                spans.append([start, stop, at + 1])
         result: dict[str, ColumnPages] = {}
-        while found:
-            stop, n = found[0][1], 1
-            while n < len(found) and found[n][0] - stop <= GAP and found[n][1] - found[0][0] <= READ_BYTES:
-                stop, n = max(stop, found[n][1]), n + 1
-            first = found[0][0]
-            data = self._read(first, stop)
-            for begin, end, name, layout, chunk in found[:n]:
-                if end - first <= len(data):
-                    part = data.slice(begin - first, end - begin)
+        first = 0
+        for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
+            for start, stop, name, layout, chunk in found[first:after]:
+                if stop - begin <= len(data):
+                    part = data.slice(start - begin, stop - start)
                     result[name] = ColumnPages(layout, chunk, part, row_group.num_rows)
-            found = found[n:]
+            first = after
         return result
 
-    def _read(self, start: int, stop: int) -> pa.Buffer:
-        if stop > self._source.size():  # PyArrow says what is wrong with the file
-            return pa.py_buffer(b"")
-        self._source.seek(start)
-        return self._source.read_buffer(stop - start)
+    def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
+        """The bytes of each span; none of one that ends after the file, and PyArrow says what is wrong with it."""
+        size = self._source.size
+        ranges = [(start, stop - start if stop <= size else 0) for start, stop, *_ in spans]
+        if self._is_remote:
+            found = dict(self._source.read_ranges(ranges))
+            yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
+            return
+        file = self._source.for_arrow()
+        for start, n_bytes in ranges:
+            file.seek(start)
+            yield file.read_buffer(n_bytes)
 
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
-        return ParquetReader(self._io, self.location, self._file.metadata)
+        return ParquetReader(self._io, self.location, self._file.metadata, size=self._size)
+
+
+def _open_remote(
+    io: FileIO, location: str, footer: pq.FileMetaData | None, size: int | None
+) -> tuple[Source, pq.FileMetaData]:
+    """Opens a file of an object store and reads its footer, unless it is known."""
+    if size is not None and size > 0:
+        source = open_source(location, filesystem=io, size=size)
+        if footer is not None:
+            return source, footer
+        with suppress(OSError, ValueError, PuffinFastError):
+            return source, _footer_of(source)
+    source = open_source(location, filesystem=io)
+    return source, _footer_of(source) if footer is None else footer
+
+
+def _footer_of(source: Source) -> pq.FileMetaData:
+    """The footer of a file, in one read if it is not long."""
+    tail = source.read_tail(TAIL_BYTES)
+    n_bytes = int.from_bytes(tail[-AFTER_FOOTER:-MAGIC_BYTES], "little") + AFTER_FOOTER
+    if len(tail) < n_bytes <= source.size:
+        tail = source.read_tail(n_bytes)
+    return pq.read_metadata(pa.BufferReader(tail))
 
 
 class GroupColumns:

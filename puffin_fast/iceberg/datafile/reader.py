@@ -49,7 +49,7 @@ def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
     if entry.key_metadata is not None:
         raise UnsupportedError(f"{path}: {format}, encrypted; expected an unencrypted file")
     if format == "PARQUET":
-        return ParquetReader(io, path)
+        return ParquetReader(io, path, size=entry.file_size_in_bytes)
     if format == "ORC":
         from puffin_fast.iceberg.datafile.orc import OrcReader
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from puffin_fast import arrow, limits
+from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import (
@@ -179,6 +181,7 @@ class ReadAhead:
         entries: of the deletion vectors.
         counted: whether cardinalities must be the entries' record counts.
         decode: the codec; Iceberg's by default.
+        threads: number of Puffin files read at a time.
     """
 
     def __init__(
@@ -188,6 +191,7 @@ class ReadAhead:
         *,
         counted: bool = False,
         decode: Decode = codec.decode,
+        threads: int = 1,
     ) -> None:
         self._io, self._counted, self._decode = io, counted, decode
         self._found: dict[int, PositionBitmap] = {}
@@ -195,7 +199,9 @@ class ReadAhead:
         for entry in entries:
             if None not in (entry.content_offset, entry.content_size_in_bytes):
                 by_file.setdefault(entry.file_path, []).append(entry)
-        for path, known in by_file.items():
+
+        def read(file: tuple[str, list[ManifestEntry]]) -> None:
+            path, known = file
             ranges = [
                 (
                     entry.content_offset or 0,
@@ -209,6 +215,8 @@ class ReadAhead:
                     self._found[id(known[at])] = bitmap
             except PuffinFastError:
                 pass  # prefetch is best effort: `take` reads the vector again, and raises if it cannot be read
+
+        deque(on_threads(read, [*by_file.items()], threads), maxlen=0)
 
     def take(self, entry: ManifestEntry) -> PositionBitmap:
         """Returns the deletion vector of an entry, prefetched or not; a prefetched vector is returned once.

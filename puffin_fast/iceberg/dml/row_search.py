@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.splits import parts_of
+from puffin_fast.iceberg.scan.splits import parts_of, threads_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +56,7 @@ class Finder:
         self._files = DataFiles(
             io, metadata, schema, row_filter.field_ids, may_match, by_name=by_name, cast=cast
         )
+        self._io = io
         self._equality = EqualityDeletes(io, metadata)
         self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)
@@ -85,9 +85,9 @@ class Finder:
 
         Args:
             tasks: the data files.
-            threads: number of threads; the number of processors by default.
+            threads: number of threads; by default as many as `splits.threads_of` says.
         """
-        workers = threads or os.cpu_count() or 1
+        workers = threads_of(self._io, tasks, threads)
 
         def parts() -> Iterator[tuple[_Search, int]]:
             for task in tasks:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import limits
 from puffin_fast._runtime import is_local, open_source
-from puffin_fast._runtime.location import new_input
+from puffin_fast._runtime.location import new_input, unwrapped
 from puffin_fast.errors import (
     CorruptDataError,
     LimitExceededError,
@@ -225,8 +226,13 @@ def write_avro(
     return buffer.tell()
 
 
-def read_bytes(io: FileIO, path: str) -> bytes:
+def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
     """Reads all bytes of a manifest or a manifest list.
+
+    Args:
+        io: PyIceberg's file access.
+        path: the file.
+        size: in bytes, if it is stated; saves a request through fsspec. The file may have more or fewer.
 
     Raises:
         NotFoundError: there is no such file.
@@ -239,6 +245,11 @@ def read_bytes(io: FileIO, path: str) -> bytes:
             if source.size > limit:
                 raise _too_long(path, limit)
             return source.read_at(0, source.size)
+    if size is not None and 0 < size < limit and unwrapped(io, path)[0] == "fsspec":
+        with suppress(OSError), open_source(path, filesystem=io) as source:
+            data = source.read_head(size + 1)
+            if len(data) <= size:
+                return data
     parts, left = [], limit + 1
     try:
         with new_input(io, path).open(seekable=False) as stream:
@@ -256,13 +267,14 @@ def _too_long(path: str, limit: int) -> LimitExceededError:
     return LimitExceededError(f"{path}: more than {limit} bytes, the limit for a manifest or a manifest list")
 
 
-def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
+def read_avro(io: FileIO, path: str, names: Mapping[int, str], size: int | None = None) -> AvroFile:
     """Reads an Avro file whose fields have ids.
 
     Args:
         io: PyIceberg's file access.
         path: the file.
         names: the canonical name of each field id.
+        size: as for `read_bytes`.
 
     Raises:
         CorruptDataError: the bytes are not an Avro file.
@@ -270,7 +282,7 @@ def read_avro(io: FileIO, path: str, names: Mapping[int, str]) -> AvroFile:
         NotFoundError: there is no such file.
         UnsupportedError: the codec is not supported.
     """
-    return parse_avro(read_bytes(io, path), path, names, io)
+    return parse_avro(read_bytes(io, path, size), path, names, io)
 
 
 def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None) -> AvroFile:

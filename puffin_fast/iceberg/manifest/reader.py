@@ -165,7 +165,7 @@ def read_manifest(
             status differs from the manifest list.
         NotFoundError: there is no such file.
     """
-    file = read_avro(io, manifest.path, ENTRY_NAMES)
+    file = read_avro(io, manifest.path, ENTRY_NAMES, manifest.length)
     _check_types(file, ENTRY_TYPES)
     names = set(ENTRY_FIELDS)
     if not metrics:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._runtime import is_remote
+from puffin_fast._runtime.streams import CAPACITY
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.datafile.conversion import Cast, stored
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
@@ -19,6 +21,7 @@ from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
 from puffin_fast.iceberg.datafile.row_selection import LiveRows
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
+from puffin_fast.iceberg.scan.splits import threads_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -37,6 +40,10 @@ ReaderFactory: TypeAlias = (
     "Callable[[Sequence[NestedField], Sequence[MetadataColumn], pa.Schema], FileReader]"
 )
 """Makes the reader of a table's data files for columns, metadata columns and the Arrow schema of the result."""
+
+
+PREFETCH_BYTES = 16 << 20
+"""Maximum bytes of the deletion vectors that are read before the data files of an object store."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,11 @@ class OpenedDataFile:
 class FileReader:
     """Reads the data files of one scan. Safe to use from several threads.
 
-    Args:
+    Attributes:
         io: PyIceberg's file access.
+
+    Args:
+        io: the same.
         metadata: the table's metadata.
         schema: the schema that the scan reads with.
         fields: the top-level fields of the result, in order.
@@ -123,7 +133,7 @@ class FileReader:
         cast: Cast = stored,
         decode: Decode = codec.decode,
     ) -> None:
-        self._io, self._decode = io, decode
+        self.io, self._decode = io, decode
         self._fields, self._extra, self._row_filter = fields, extra, row_filter
         self._arrow_schema, self._file_types = arrow_schema, file_types
         self._deletes = DeleteLoader(io, decode)
@@ -133,6 +143,31 @@ class FileReader:
         self._files = DataFiles(io, metadata, schema, ids, may_match, by_name=by_name, cast=cast)
         self._views = any(map(is_view, arrow_schema.types))
         self._outputs: dict[FileSchema, _Output] = {}
+        self._vectors: ReadAhead | None = None
+
+    def prepare(
+        self, tasks: Sequence[FileTask], threads: int | None, *, is_limited: bool = False
+    ) -> tuple[int, int]:
+        """Prefetches the deletion vectors of data files on an object store: a request takes longer than their bytes.
+
+        If they have more than `PREFETCH_BYTES`, or are local, this is left to `read_all`.
+
+        Args:
+            tasks: the data files.
+            threads: how many of them are read at a time; None: as many as `threads_of` says.
+            is_limited: whether only some rows are wanted; nothing is prefetched then, and few files are read at a time.
+
+        Returns:
+            How many data files to read at a time, and how many results to keep ready of each.
+        """
+        if is_limited:
+            return threads or pa.cpu_count(), CAPACITY
+        workers = threads_of(self.io, tasks, threads)
+        vectors = [task.vector for task in tasks if task.vector]
+        n_bytes = sum(vector.content_size_in_bytes or 0 for vector in vectors)
+        if vectors and n_bytes <= PREFETCH_BYTES and is_remote(vectors[0].file_path, self.io):
+            self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=workers)
+        return workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
         """Yields the batches of several splits, grouped to at most `BATCH_ROWS` rows or a single larger batch.
@@ -140,8 +175,8 @@ class FileReader:
         The deletion vectors of data files with a single split are prefetched, neighboring blobs in one read.
         """
         tasks = [split.task for split in splits if split.count == 1]
-        vectors = ReadAhead(
-            self._io,
+        vectors = self._vectors or ReadAhead(
+            self.io,
             [task.vector for task in tasks if task.vector],
             counted=True,
             decode=self._decode,

@@ -16,7 +16,7 @@ from puffin_fast.iceberg.datafile.conversion import arrow_type
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.splits import Split, splits_of
+from puffin_fast.iceberg.scan.splits import Split, splits_of, threads_of
 
 __all__ = ["LocatedRows", "from_located_batches", "located_batches"]
 
@@ -111,7 +111,7 @@ def from_located_batches(
         for batch in reader.read(split):
             yield make(numbers[id(split.task)], batch)
 
-    workers = threads or pa.cpu_count()
+    workers = threads_of(reader.io, tasks, threads)
     splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
     return in_order(splits, work, workers)
 

@@ -71,7 +71,7 @@ class RowScan:
         self._read_schema = schema
         self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
         self._fields = wanted.fields
-        self._threads = pa.cpu_count() if threads is None else threads
+        self._threads = threads
         arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
         for column in self._extra:
             arrow = arrow.append(pa.field(column.name, column.type))
@@ -153,9 +153,10 @@ class RowScan:
         left = self._limit
         if left == 0:
             return
-        reader = file_reader()
-        jobs = jobs_of(self.tasks() if tasks is None else tasks, self._threads, together=left is None)
-        found = in_order(jobs, reader.read_all, self._threads)
+        reader, wanted = file_reader(), self.tasks() if tasks is None else tasks
+        threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
+        jobs = jobs_of(wanted, threads, together=left is None)
+        found = in_order(jobs, reader.read_all, threads, capacity=ahead)
         try:
             for batch in chain.from_iterable(found):
                 if left is not None:
@@ -283,8 +284,7 @@ class Scan(RowScan):
         promotes them (``large_string``). With `string_views` text and bytes are views. A table without rows has the
         types of `schema`, as streams always have.
         """
-        reader = self.reader(self._table.metadata)
-        batches = self._batches(partial(reader, file_types=not self._string_views))
+        batches = self._batches(partial(self.reader(self._table.metadata), file_types=not self._string_views))
         tables = [
             pa.Table.from_batches(group, schema)
             for schema, group in groupby(batches, lambda batch: batch.schema)

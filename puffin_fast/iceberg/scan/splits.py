@@ -7,11 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from puffin_fast._runtime import is_remote
+
 if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
     from puffin_fast.iceberg.plan.files import FileTask
     from puffin_fast.iceberg.scan.file_reader import OpenedDataFile
 
-__all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "splits_of"]
+__all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "splits_of", "threads_of"]
 
 LARGE_FILE = 256 << 20
 """Size in bytes from which on a data file is split, however many other files there are."""
@@ -24,6 +30,30 @@ JOBS_PER_THREAD = 8
 
 JOB_BYTES = 2 << 20
 """Maximum bytes of data files and deletion vectors of a job; a larger file is a job of its own."""
+
+
+REMOTE_THREADS = 16
+"""Maximum number of data files that are read at a time from an object store, where a request takes 10 to 100 ms."""
+
+REMOTE_BYTES = 256 << 20
+"""Fewer are read at a time if that many row groups of the largest file would have more bytes."""
+
+
+def threads_of(io: FileIO, tasks: Sequence[FileTask], threads: int | None = None) -> int:
+    """Returns how many data files are read at a time.
+
+    Args:
+        io: opens the files.
+        tasks: the data files.
+        threads: what the caller asks for. None: as many as processors, and more from an object store.
+    """
+    if threads is not None:
+        return threads
+    processors = int(pa.cpu_count())
+    if not tasks or not is_remote(tasks[0].data.file_path, io):
+        return processors
+    most = max(task.data.file_size_in_bytes // max(row_groups_of(task), 1) for task in tasks)
+    return max(processors, min(REMOTE_THREADS, REMOTE_BYTES // max(most, 1)))
 
 
 class _Shared:

@@ -18,7 +18,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import files, iceberg
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.iceberg.datafile import parquet
 from tests.conftest import require_module
 
 if TYPE_CHECKING:
@@ -227,7 +228,75 @@ def test_vectors_of_small_data_files_are_read_together(catalog: SqlCatalog, stor
     (path,) = {task.vector.file_path for task in iceberg.plan_files(table).tasks if task.vector is not None}
     store.requests.clear()
     assert iceberg.scan(table, threads=1).to_arrow().num_rows == 128
-    assert len(store.reads(path)) == 32 // 4  # of which a thread has eight lots
+    assert len(store.reads(path)) == 1
+
+
+@pytest.mark.parametrize("least_cells", [0, 1 << 18], ids=["pages", "PyArrow"])
+@pytest.mark.parametrize("fields", [("id", "x", "y"), ("id", "y")], ids=["all columns", "two apart"])
+def test_a_scan_costs_few_requests_for_the_bytes_that_it_needs(
+    catalog: SqlCatalog,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    least_cells: int,
+    fields: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr(parquet, "MIN_CELLS", least_cells)
+    schema = pa.schema([("id", pa.int64()), ("x", pa.int64()), ("y", pa.int64())])
+    table = iceberg.create_table(
+        catalog, "n.t", schema, properties={"write.parquet.compression-codec": "uncompressed"}
+    )
+    n_files, n_rows = 5, 30_000
+    for first in range(0, n_files * n_rows, n_rows):
+        ids = range(first, first + n_rows)
+        columns = [ids, [id * 7919 for id in ids], [id * 104_729 for id in ids]]
+        iceberg.append(table, pa.table(columns, schema=schema))
+    iceberg.delete_keys(table, pa.table({"id": range(0, n_files * n_rows, 3)}), ["id"])
+    n_manifests = len(manifests(table))
+    store.requests.clear()
+    found = iceberg.scan(table, selected_fields=fields).to_arrow()
+    assert found.num_rows == n_files * n_rows * 2 // 3
+    heads = [request for request in store.requests if request.method == "HEAD"]
+    gets = [request for request in store.requests if request.method == "GET"]
+    in_parts = len(fields) == 2  # with a column between that is not read
+    # the manifest list, the manifests, the vectors; of each data file the footer, and its columns
+    assert len(gets) <= 1 + n_manifests + 1 + n_files * (2 + in_parts)
+    if "pyarrow" in catalog.properties["py-io-impl"].rpartition(".")[0]:
+        assert len(heads) <= 1 + n_manifests + 1 + n_files
+    else:
+        assert len(heads) <= 1
+    needed = 0
+    for task in iceberg.plan_files(table).tasks:
+        with table.io.new_input(task.data.file_path).open() as stream:
+            group = pq.read_metadata(stream).row_group(0)
+        chunks = [group.column(at) for at in range(group.num_columns)]
+        needed += sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in fields)
+    data = sum(request.stop - request.start for request in gets if request.path.endswith(".parquet"))
+    assert data <= needed + n_files * FOOTER
+
+
+def test_a_data_file_of_another_size_than_stated_is_read(catalog: SqlCatalog, store: Store) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    table = iceberg.create_table(catalog, "n.t", schema)
+    iceberg.append(table, pa.table({"id": range(300_000)}))
+    (task,) = iceberg.plan_files(table).tasks
+    size = task.data.file_size_in_bytes
+    assert size > FOOTER
+    for wrong in (1, 8, size - 1, size + 1, 2 * size, 0, -1):
+        reader = parquet.ParquetReader(table.io, task.data.file_path, size=wrong)
+        again = reader.reopen()
+        for one in (reader, again):
+            found = one.columns(0, ["id"], 1 << 17, use_threads=False).read(299_000, 1000, None)
+            assert found["id"].to_pylist() == [*range(299_000, 300_000)]
+    missing = table.location() + "/data/none.parquet"
+    for stated in (None, size):
+        with pytest.raises(NotFoundError, match="no such file"):
+            parquet.ParquetReader(table.io, missing, size=stated)
+
+
+def manifests(table: Table) -> list[Any]:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.manifests(table.io)
 
 
 @pytest.fixture

@@ -1,0 +1,181 @@
+"""Benchmarks of scans of a table on an object store, compared with other engines. Run as a script; prints JSON.
+
+    python -m benchmarks.bench_object_store                    24 files of 60,000 rows, 20 ms before each request
+    python -m benchmarks.bench_object_store --milliseconds 50
+    python -m benchmarks.bench_object_store --only filter      the jobs whose name holds this; given twice, both
+
+The store is moto's S3 server on this machine: with 2 cores it takes more of the processor than the contenders, so that
+seconds say less than the numbers of requests and bytes beside them. Contenders take turns, and each begins without what
+it read before: a table is loaded anew, and DuckDB's connections, which cache files, are new ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.engines import duckdb_with_iceberg
+from benchmarks.machine import report
+from benchmarks.object_store import KEYS, ObjectStore, object_store
+from benchmarks.rounds import OURS, Figures, compare, medians, take_turns, timed
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+N_COLUMNS = 6
+DELETED = "c0 < 100"
+"""A tenth of the rows."""
+LIKE_FSSPEC, PYICEBERG, DUCKDB = f"{OURS}, s3fs", "PyIceberg", "DuckDB"
+
+JOBS: dict[str, tuple[Sequence[str], str | None, dict[str, float]]] = {
+    "all columns": ((), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
+    "2 of 8 columns": (("id", "c5"), None, {PYICEBERG: 1.0, DUCKDB: 1.0}),
+    "filter for 10 rows": ((), "id >= 90000 and id < 90010", {PYICEBERG: 1.0, DUCKDB: 1.0}),
+}
+"""The columns (none: all), the filter, and the targets: peers and the ratio of their seconds to ours."""
+
+
+DELAY_MS = 20.0
+"""Default milliseconds before each request."""
+
+
+def job_name(name: str, milliseconds: float = DELAY_MS) -> str:
+    """The name of a job in the results."""
+    return f"object store, {milliseconds:g} ms: {name}"
+
+
+@contextmanager
+def catalog(store: ObjectStore, folder: Path, file_io: str) -> Iterator[SqlCatalog]:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    made = SqlCatalog(
+        "bench",
+        uri=f"sqlite:///{folder}/catalog.db",
+        warehouse="s3://lake/bench",
+        **{f"s3.{name}": value for name, value in KEYS.items()},
+        **{"s3.endpoint": store.endpoint, "py-io-impl": file_io},
+    )
+    yield made
+    made.engine.dispose()
+
+
+ARROW = "pyiceberg.io.pyarrow.PyArrowFileIO"
+FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
+
+
+def make(store: ObjectStore, folder: Path, n_files: int, n_rows: int) -> None:
+    from puffin_fast import iceberg
+
+    rng = np.random.default_rng(0)
+    names = [f"c{number}" for number in range(N_COLUMNS)]
+    types = [("id", pa.int64()), *((name, pa.int64()) for name in names), ("text", pa.string())]
+    with catalog(store, folder, ARROW) as made:
+        made.create_namespace("n")
+        table = iceberg.create_table(made, "n.t", pa.schema(types))
+        for first in range(0, n_files * n_rows, n_rows):
+            ids = np.arange(first, first + n_rows)
+            some = [rng.integers(0, 1000 if name == "c0" else 1 << 40, n_rows) for name in names]
+            texts = [f"text {id * 7919}" for id in ids.tolist()]
+            iceberg.append(table, pa.table([ids, *some, texts], schema=table.schema().as_arrow()))
+        iceberg.delete(table, DELETED)
+
+
+def scans(
+    store: ObjectStore, folder: Path, columns: Sequence[str], where: str | None
+) -> dict[str, Callable[[], int]]:
+    """The contenders; each returns the number of rows."""
+    from puffin_fast import iceberg
+
+    options: dict[str, Any] = {"selected_fields": tuple(columns) or ("*",)}
+    if where is not None:
+        options["row_filter"] = where
+
+    def ours(file_io: str) -> int:
+        with catalog(store, folder, file_io) as made:
+            return iceberg.scan(made.load_table("n.t"), **options).to_arrow().num_rows
+
+    def pyiceberg() -> int:
+        with catalog(store, folder, ARROW) as made:
+            return made.load_table("n.t").scan(**options).to_arrow().num_rows
+
+    def duckdb() -> int:
+        with catalog(store, folder, ARROW) as made:
+            location = made.load_table("n.t").metadata_location
+        with duckdb_with_iceberg() as connection:
+            connection.execute(
+                f"CREATE SECRET (TYPE s3, KEY_ID '{KEYS['access-key-id']}', SECRET '{KEYS['secret-access-key']}', "
+                f"REGION '{KEYS['region']}', ENDPOINT '127.0.0.1:{store.port}', URL_STYLE 'path', USE_SSL false)"
+            )
+            query = f"SELECT {', '.join(columns) or '*'} FROM iceberg_scan('{location}')"
+            found = connection.sql(query + (f" WHERE {where}" if where else "")).to_arrow_table()
+            return int(found.num_rows)
+
+    return {
+        OURS: partial(ours, ARROW),
+        LIKE_FSSPEC: partial(ours, FSSPEC),
+        PYICEBERG: pyiceberg,
+        DUCKDB: duckdb,
+    }
+
+
+def run_job(
+    name: str,
+    store: ObjectStore,
+    contenders: dict[str, Callable[[], int]],
+    rounds: int,
+    targets: dict[str, float],
+) -> dict[str, Any]:
+    """Measures one job; figures are seconds, CPU seconds, requests and bytes."""
+    n_rows: set[int] = set()
+
+    def once(call: Callable[[], int], number: int) -> Figures:
+        store.taken()
+        figures, found = timed(call)
+        n_rows.add(found)
+        return figures | store.taken()
+
+    def log(contender: str, found: Figures) -> None:
+        text = f"{found['seconds']:.2f} s, {found['requests']:.0f} requests, {found['bytes'] / 1e6:.1f} MB"
+        print(f"{name}: {contender}: {text}", file=sys.stderr, flush=True)
+
+    samples = take_turns(
+        {contender: partial(once, call) for contender, call in contenders.items()}, rounds=rounds, log=log
+    )
+    assert len(n_rows) == 1, n_rows
+    return compare(name, medians(samples), targets, by="seconds")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--files", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=60_000, help="of each file")
+    parser.add_argument("--milliseconds", type=float, default=DELAY_MS, help="before each request")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", default=[], help="jobs whose name holds this")
+    parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
+    options = parser.parse_args()
+    found = {}
+    with object_store() as store, tempfile.TemporaryDirectory() as folder:
+        make(store, Path(folder), options.files, options.rows)
+        store.delay(options.milliseconds / 1000)
+        for name, (columns, where, targets) in JOBS.items():
+            job = job_name(name, options.milliseconds)
+            if all(word in job for word in options.only):
+                contenders = scans(store, Path(folder), columns, where)
+                found[job] = run_job(job, store, contenders, options.rounds, targets)
+    report(found, options.into)
+
+
+if __name__ == "__main__":
+    main()
