@@ -193,6 +193,11 @@ def compact(table: Table, **options: Any) -> Answer:
     type=click.IntRange(min=1),
     help="Target size of a data file in bytes. Default: the table's property, else 512 MiB.",
 )
+@click.option(
+    "--max-commits",
+    type=click.IntRange(min=1),
+    help="Number of commits at most; with several, each keeps what is done. Default: 1.",
+)
 @case_option
 @_options.commit
 def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:

@@ -41,6 +41,7 @@ WRONG: dict[str, list[Any]] = {
     "location": NAME,
     "metrics": FLAG,
     "n_std_dev": [0, 4, "2", 1.5, None],
+    "max_commits": ["3", -1, 0, 1.5, None, True, []],
     "min_deleted": [-1, 1.5, "0.5", None, True, math.nan, []],
     "min_file_size": ["3", -1, 1.5, True, []],
     "min_input_files": [None, "3", 1, 1.5, True, []],

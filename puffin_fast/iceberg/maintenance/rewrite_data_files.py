@@ -1,97 +1,29 @@
-"""Rewrites data files with many deleted rows, and joins small ones, in one commit; keeps deletes of concurrent commits.
-
-The data files are read and written once. If another commit comes first, only the manifests are read again:
-
-```
-a data file of a group meanwhile                    the group
-has other deletes by position                       replaces it; the deletes are moved to the new files
-has other equality deletes                          replaces it; they apply to the new files, which are older
-is gone, or deletes that were applied are undone    is left out, its new files are removed
-```
-If all groups are left out, the job is a conflict.
-"""
+"""Rewrites data files with many deleted rows, and joins small ones; keeps the deletes of concurrent commits."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_share
-from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import ConflictError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
-from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.maintenance.data_file_groups import (
-    MIN_DELETED,
-    MIN_INPUT_FILES,
-    GroupLimits,
-    known_deleted,
-)
-from puffin_fast.iceberg.maintenance.rewrite import REPLACE
-from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, GroupWriter, RewrittenGroup
-from puffin_fast.iceberg.manifest import EQUALITY_DELETES
-from puffin_fast.iceberg.plan.delete_index import unused
-from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, single_data_file
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES
+from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
+from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.filters import Filter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
-    from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["RewriteDataFilesResult", "RewriteTerms", "WriteGroups", "rewrite_data_files", "run_rewrite"]
-
-
-@dataclass(frozen=True)
-class RewriteDataFilesResult(HtmlFields):
-    """The result of a rewrite of data files.
-
-    Attributes:
-        snapshot_id: the new snapshot; None when there was nothing to do, or in a dry run.
-        data_files: number of data files rewritten.
-        data_files_written: number of new data files.
-        rows: number of rows in the new files.
-        rows_purged: number of deleted rows that were removed from the data files.
-        deletes_removed: number of deletion vectors and other delete files removed from the table.
-        deletes_moved: number of rows of the new files that other commits deleted meanwhile.
-        data_files_left_out: number of data files that were read, but other commits changed or removed meanwhile.
-        n_bytes_before: size of the rewritten data files in bytes.
-        n_bytes: size of the new data files in bytes.
-        seconds: wall time.
-        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
-        repeated: True if the job id was in the branch's history already, and nothing was done.
-        dry_run: True if nothing was written. The counts are then those of the manifests: rows that equality deletes
-            delete count as rows, and the counts of new and removed files are 0.
-    """
-
-    snapshot_id: int | None
-    data_files: int = 0
-    data_files_written: int = 0
-    rows: int = 0
-    rows_purged: int = 0
-    deletes_removed: int = 0
-    deletes_moved: int = 0
-    data_files_left_out: int = 0
-    n_bytes_before: int = 0
-    n_bytes: int = 0
-    seconds: float = 0.0
-    attempts: int = 0
-    repeated: bool = False
-    dry_run: bool = False
+__all__ = ["RewriteDataFilesResult", "rewrite_data_files"]
 
 
 def rewrite_data_files(
@@ -102,6 +34,7 @@ def rewrite_data_files(
     min_file_size: int | None = None,
     min_input_files: int = MIN_INPUT_FILES,
     target_file_size: int | None = None,
+    max_commits: int = 1,
     branch: str = MAIN_BRANCH,
     case_sensitive: bool = True,
     job_id: str | None = None,
@@ -133,6 +66,9 @@ def rewrite_data_files(
         min_input_files: number of data files of a partition that are joined to one file at least.
         target_file_size: target size of a new data file in bytes; by default the table's property
             ``write.target-file-size-bytes`` (512 MiB).
+        max_commits: number of commits at most: with several, the groups of data files are divided, and what is
+            committed stays if a later part fails. Data files that other commits removed meanwhile are left out. Only
+            without `job_id`.
         branch, case_sensitive, job_id, snapshot_properties, threads: as `delete`.
         dry_run: count from the manifests, write nothing.
 
@@ -151,7 +87,7 @@ def rewrite_data_files(
     """
     check_threads(threads)
     terms = RewriteTerms(
-        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, case_sensitive
+        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, max_commits, case_sensitive
     )
     request = Request(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
@@ -165,224 +101,3 @@ def rewrite_data_files(
         return on_threads(writer.write, groups, workers)
 
     return run_rewrite(table, terms, request, write, dry_run=dry_run)
-
-
-WriteGroups = Callable[
-    ["WorkingTable", "Snapshot", Sequence[Sequence[FileTask]], int], Iterable[RewrittenGroup]
-]
-"""Writes the live rows of groups of a snapshot's data files, to files of a target size."""
-
-
-@dataclass(frozen=True)
-class RewriteTerms:
-    """Which data files are rewritten; the attributes as the arguments of `rewrite_data_files`.
-
-    Raises:
-        InvalidInputError: an argument.
-    """
-
-    row_filter: Any
-    min_deleted: float = MIN_DELETED
-    min_file_size: int | None = None
-    min_input_files: int = MIN_INPUT_FILES
-    target_file_size: int | None = None
-    case_sensitive: bool = True
-
-    def __post_init__(self) -> None:
-        check_flags(case_sensitive=self.case_sensitive)
-        check_share("min_deleted", self.min_deleted)
-        check_integer("min_file_size", self.min_file_size, least=0)
-        check_integer("min_input_files", self.min_input_files, least=2, optional=False)
-        check_integer("target_file_size", self.target_file_size, least=1)
-
-    def limits(self, table: Table) -> GroupLimits:
-        """The limits with the defaults of a table."""
-        return GroupLimits.of(
-            table,
-            min_deleted=self.min_deleted,
-            min_file_size=self.min_file_size,
-            min_input_files=self.min_input_files,
-            target_file_size=self.target_file_size,
-        )
-
-
-def run_rewrite(
-    table: Table, terms: RewriteTerms, request: Request, write: WriteGroups, *, dry_run: bool
-) -> RewriteDataFilesResult:
-    """Chooses data files, calls `write` once, and commits; the common part of one machine and Spark.
-
-    Raises:
-        PuffinFastError: as `rewrite_data_files`.
-    """
-    started = time.perf_counter()
-    check_flags(dry_run=dry_run)
-    working = open_table(table, oldest=2)
-    schema = working.schema()
-    if working.metadata.format_version > 2 and (own := {field.name for field in schema.fields} & {*LINEAGE}):
-        raise UnsupportedError(
-            f"{working.shown}: column {min(own)} has the name of a metadata column, which new data files store"
-        )
-    matcher = RowFilter.bind(terms.row_filter, schema, case_sensitive=terms.case_sensitive)
-    job = _Rewrite(working, matcher, terms.limits(working), write, terms.case_sensitive, dry_run, _Written())
-    planned, committed = run_job(working, job.on, request, merge=True)
-    return replace(
-        RewriteDataFilesResult(None) if planned is None else planned.counts,
-        snapshot_id=None if committed is None else committed.snapshot_id,
-        seconds=time.perf_counter() - started,
-        attempts=0 if committed is None else committed.attempts,
-        repeated=committed is not None and committed.repeated,
-        dry_run=dry_run,
-    )
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """The changes of a rewrite on one head, and their counts."""
-
-    counts: RewriteDataFilesResult = RewriteDataFilesResult(None)
-    changes: Changes = field(default_factory=Changes)
-
-
-@dataclass
-class _Written:
-    """The groups that the job has written and that may still be committed; None before it has written any.
-
-    Attributes:
-        groups: a group that was left out on one head stays left out: its files are removed.
-        format_version: of the table when they were written.
-        n_left_out: number of data files of the other groups.
-    """
-
-    groups: tuple[RewrittenGroup, ...] | None = None
-    format_version: int = 0
-    n_left_out: int = 0
-
-
-@dataclass(frozen=True)
-class _Rewrite:
-    """A rewrite that can be planned on any head; data files are read and written on the first one only."""
-
-    table: WorkingTable
-    matcher: RowFilter
-    limits: GroupLimits
-    write: WriteGroups
-    case_sensitive: bool
-    dry_run: bool
-    written: _Written
-
-    def on(self, head: Snapshot | None) -> _Planned:
-        """Writes the files of one commit."""
-        current = self._plan(head, RowFilter.bind(AlwaysTrue(), self.table.schema()))
-        if self.written.groups is None:
-            groups = self._choose(head, current)
-            if self.dry_run or head is None or not groups:
-                return _Planned(_counted([task for group in groups for task in group]))
-            self._write(groups, head)
-        return self._replace(current)
-
-    def _plan(self, head: Snapshot | None, matcher: RowFilter) -> Plan:
-        return plan_snapshot(
-            self.table, head, self.table.schema(), matcher, case_sensitive=self.case_sensitive
-        )
-
-    def _choose(self, head: Snapshot | None, current: Plan) -> list[list[FileTask]]:
-        """Groups the data files that the filter selects; their tasks have all deletes, which the filter may prune."""
-        tasks = current.tasks
-        if not self.matcher.always_true:
-            selected = {task.data.file_path for task in self._plan(head, self.matcher).tasks}
-            tasks = [task for task in tasks if task.data.file_path in selected]
-        return self.limits.groups(tasks)
-
-    def _write(self, groups: Sequence[Sequence[FileTask]], head: Snapshot) -> None:
-        try:
-            self.written.groups = tuple(self.write(self.table, head, groups, self.limits.target_file_size))
-        except OSError as error:
-            raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
-        self.written.format_version = self.table.metadata.format_version
-
-    def _replace(self, current: Plan) -> _Planned:
-        """Replaces the old files by the written ones, as far as a snapshot still has the old ones."""
-        table, written = self.table, self.written
-        if table.metadata.format_version != written.format_version:
-            raise ConflictError(
-                f"{table.shown}: another commit raised the format version from {written.format_version} to "
-                f"{table.metadata.format_version} while data files were rewritten"
-            )
-        tasks = {task.data.file_path: task for task in current.tasks}
-        loader = DeleteLoader(table.io)
-        groups: list[RewrittenGroup] = []
-        moved: list[NewDeletes] = []
-        for group in written.groups or ():
-            since = group.deletes_since(tasks, loader)
-            if since is None:
-                written.n_left_out += len(group.old)
-            else:
-                groups.append(group)
-                moved += since
-        written.groups = tuple(groups)
-        if not groups:
-            raise ConflictError(
-                f"{table.shown}: other commits changed or removed all {written.n_left_out} data files meanwhile"
-            )
-        old = {
-            old.task.data.file_path: tasks[old.task.data.file_path] for group in groups for old in group.old
-        }
-        deletes = _obsolete(current, old, groups[0].sequence_number)
-        removed = (*(task.data for task in old.values()), *deletes)
-        terms = ChangeTerms(also_removed=removed, operation=REPLACE)
-        of_deletes = WrittenDeletes.of(table, write_deletes(table, moved), terms)
-        new = [file.entry for group in groups for file in group.new]
-        changes = replace(
-            of_deletes.changes,
-            added=(*new, *of_deletes.changes.added),
-            new_files=(*(entry.file_path for entry in new), *of_deletes.changes.new_files),
-            bound_to_head=True,
-        )
-        rows = sum(entry.record_count for entry in new)
-        counts = replace(
-            _counted(list(old.values())),
-            data_files_written=len(new),
-            rows=rows,
-            rows_purged=sum(task.data.record_count for task in old.values()) - rows,
-            deletes_removed=len(deletes),
-            deletes_moved=of_deletes.rows,
-            data_files_left_out=written.n_left_out,
-            n_bytes=sum(entry.file_size_in_bytes for entry in new),
-        )
-        return _Planned(counts, changes)
-
-
-def _obsolete(current: Plan, old: Mapping[str, FileTask], sequence_number: int) -> list[ManifestEntry]:
-    """Returns the delete files that no data file needs any more.
-
-    Args:
-        current: all files of the snapshot.
-        old: the data files to remove, by path.
-        sequence_number: data sequence number of the new files; later equality deletes apply to them.
-    """
-    others = [task for task in current.tasks if task.data.file_path not in old]
-    dangling = set(map(id, current.unused))
-    # a vector supersedes position-delete files; if it lacks positions, `repair` takes them from there
-    has_vectors = any(task.vector is not None for task in others)
-    found = []
-    for entry in unused(current.delete_files, chain.from_iterable(task.groups for task in others)):
-        is_of_one = entry.content != EQUALITY_DELETES and single_data_file(entry) in old
-        if entry.content == EQUALITY_DELETES:
-            is_free = (entry.sequence_number or 0) <= sequence_number
-        else:
-            is_free = not has_vectors
-        if is_of_one or (is_free and id(entry) not in dangling):
-            found.append(entry)
-    return found
-
-
-def _counted(tasks: Sequence[FileTask]) -> RewriteDataFilesResult:
-    """The counts of data files to rewrite, from the manifests."""
-    purged = sum(map(known_deleted, tasks))
-    return RewriteDataFilesResult(
-        None,
-        data_files=len(tasks),
-        rows=sum(task.data.record_count for task in tasks) - purged,
-        rows_purged=purged,
-        n_bytes_before=sum(task.data.file_size_in_bytes for task in tasks),
-    )

@@ -9,7 +9,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
-from puffin_fast.iceberg.maintenance.rewrite_data_files import (
+from puffin_fast.iceberg.maintenance.rewrite_job import (
     RewriteDataFilesResult,
     RewriteTerms,
     run_rewrite,
@@ -41,6 +41,7 @@ def rewrite_data_files(
     min_file_size: int | None = None,
     min_input_files: int = MIN_INPUT_FILES,
     target_file_size: int | None = None,
+    max_commits: int = 1,
     branch: str = MAIN,
     case_sensitive: bool = True,
     job_id: str | None = None,
@@ -69,7 +70,7 @@ def rewrite_data_files(
     """
     session = session_of(spark)
     terms = RewriteTerms(
-        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, case_sensitive
+        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, max_commits, case_sensitive
     )
     request = Request(
         verb="rewrite_data_files",

@@ -295,6 +295,38 @@ def test_a_row_that_the_schema_does_not_allow_changes_nothing(
     assert files_of(table) == files
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_several_commits_keep_what_is_done(
+    racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, version: int
+) -> None:
+    table = made(racing, "n", version=version, spec=("g",))
+    iceberg.delete(table, "id < 10 or id = 41")
+    before, n_before = lineage(table), len(table.metadata.snapshots)
+    other = racing.load_table("n.t")
+    racing.before = [lambda: iceberg.delete(other, "id = 30")]
+    done = iceberg.rewrite_data_files(table, **ALL, max_commits=2)
+    assert (done.commits, done.data_files, done.attempts) == (2, 9, 3)
+    assert len(table.metadata.snapshots) == n_before + 3
+    assert lineage(table) == [found for found in before if found["id"] != 30]
+    assert is_sound(table)
+    assert (
+        iceberg.rewrite_data_files(table, **ALL, max_commits=5).commits <= 1
+    )  # of the file with the new delete
+    check(table, duckdb_iceberg, [r for r in START if r["id"] >= 10 and r["id"] not in (30, 41)])
+
+
+def test_a_part_that_conflicts_is_left_out(racing: RacingCatalog) -> None:
+    table = made(racing, "n", spec=("g",))
+    before, other = ids(table), racing.load_table("n.t")
+    first = iceberg.plan_files(table).tasks[0].data.partition[0]
+    racing.before = [lambda: iceberg.delete(other, f"g = '{first}'")]
+    done = iceberg.rewrite_data_files(table, **ALL, max_commits=3)
+    assert (done.commits, done.data_files, done.data_files_left_out) == (2, 6, 3)
+    assert ids(table) == [id for id in before if START[id]["g"] != first]
+    with pytest.raises(InvalidInputError, match="max_commits"):
+        iceberg.rewrite_data_files(table, max_commits=2, job_id="one")
+
+
 # Other commits come first ----------------------------------------------------------------------------------
 
 
