@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels import decode, encode, masks, query, setops, split
-from puffin_fast._kernels.containers import BitmapSummary
+from puffin_fast._kernels import masks, query, split, stored
 from puffin_fast._positions import (
     MAX_POSITION,
     as_bytes,
@@ -28,7 +27,7 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
-_new = object.__new__
+_EIGHT_BYTES = {np.uint64: np.dtype(np.uint64), np.int64: np.dtype(np.int64)}
 _STRIPES = 128  # ranges of positions whose density notebooks show
 _SLICE = 1 << 16  # number of positions that iteration converts to Python integers at a time
 
@@ -82,7 +81,7 @@ class ContainerCounts(NamedTuple):
     run: int
 
 
-class PositionBitmap:
+class PositionBitmap(stored.StoredBitmap):
     """An immutable set of positions, 0 … MAX_POSITION, as portable 64-bit Roaring bytes.
 
     The serialised bytes are the data structure: each operation reads them in place and writes new bytes, in the form in
@@ -104,31 +103,14 @@ class PositionBitmap:
     [True, False, False, False, False, True]
     """
 
-    __slots__ = ("_cardinality", "_checked", "_data", "_directory", "_start", "_stop")
-
-    _data: bytes
-    _start: int
-    _stop: int
-    _cardinality: int
-    _checked: BitmapSummary | None
-    _directory: query.Directory | None
+    __slots__ = ()
 
     def __init__(self, positions: Any = ()) -> None:
         array = as_positions(positions)
-        encoded = encode.encode(array, MAX_POSITION)
+        encoded = stored.of_positions(type(self), array)
         if encoded is None:
             refuse_position(array)
-        self._data, self._cardinality = encoded
-        self._start, self._stop = 0, len(self._data)
-        self._checked = self._directory = None
-
-    @classmethod
-    def _of(cls, data: bytes, cardinality: int, start: int = 0, stop: int | None = None) -> PositionBitmap:
-        self = _new(cls)
-        self._data, self._cardinality = data, cardinality
-        self._start, self._stop = start, len(data) if stop is None else stop
-        self._checked = self._directory = None
-        return self
+        self._become(encoded)
 
     # ---- making one ---------------------------------------------------------------------------------------
 
@@ -147,7 +129,12 @@ class PositionBitmap:
         Raises:
             InvalidInputError: a null, a negative or too large position, or a value that is not an integer.
         """
-        if isinstance(positions, range) and positions.step == 1:
+        if type(positions) is np.ndarray and positions.dtype.char in "lLqQ":
+            # None: the array must be copied first, or has a position out of range
+            encoded = stored.of_positions(cls, positions)
+            if encoded is not None:
+                return encoded
+        elif isinstance(positions, range) and positions.step == 1:
             return cls.from_range(positions.start, positions.stop)
         return cls(positions)
 
@@ -163,7 +150,7 @@ class PositionBitmap:
             return cls()
         if start < 0 or stop - 1 > MAX_POSITION:
             raise InvalidInputError(f"range: expected 0 to {MAX_POSITION}, found {start} to {stop - 1}")
-        return cls._of(*masks.encode_range(start, stop))
+        return stored.written(cls, *masks.encode_range(start, stop))
 
     @classmethod
     def from_mask(cls, mask: Any) -> PositionBitmap:
@@ -190,14 +177,15 @@ class PositionBitmap:
             if mask.null_count:
                 mask = mask.fill_null(False)
             values = mask.buffers()[1]
-            return cls._of(*masks.encode_flags(values or b"", mask.offset, len(mask), True))
+            return stored.written(cls, *masks.encode_flags(values or b"", mask.offset, len(mask), True))
         array = mask if isinstance(mask, np.ndarray) else np.asarray(mask)
         refuse_masked(array, "mask")
         if array.ndim != 1 or (array.size and array.dtype not in (np.bool_, np.uint8)):
             raise InvalidInputError(
                 f"mask: expected one flag a row, found {array.dtype} of shape {array.shape}"
             )
-        return cls._of(*masks.encode_flags(np.ascontiguousarray(array).view(np.uint8), 0, array.size, False))
+        flags = np.ascontiguousarray(array).view(np.uint8)
+        return stored.written(cls, *masks.encode_flags(flags, 0, array.size, False))
 
     @classmethod
     def from_bytes(cls, data: Any, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
@@ -219,25 +207,35 @@ class PositionBitmap:
             CorruptDataError: a rule of the format is violated. The message has the rule, the offset and the value.
         """
         data = as_bytes(data, "bitmap")
-        return cls.of_checked(decode.check(data, 0, len(data), path, offset))
+        return stored.of_bytes(cls, data, 0, len(data), path, offset)
 
     @classmethod
-    def of_checked(cls, summary: BitmapSummary) -> PositionBitmap:
-        """Makes the set of bytes that a kernel has checked; for codecs.
+    def from_part(
+        cls, data: bytes, start: int, stop: int, *, path: str | None = None, offset: int = 0
+    ) -> PositionBitmap:
+        """As `from_bytes`, of data[start:stop], which is not copied; for codecs.
 
         Args:
-            summary: the result of `_kernels.decode.check` or `_kernels.frames.check` for `bytes`.
+            path, offset: the place of data[start], for errors.
+        """
+        return stored.of_bytes(cls, data, start, stop, path, offset)
+
+    @classmethod
+    def from_frame(cls, blob: bytes, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
+        """Makes a set of a whole blob `deletion-vector-v1`, which is not copied; for codecs.
 
         Raises:
-            InvalidInputError: `summary` is another object.
+            CorruptDataError: the bytes are not a well-formed blob.
         """
-        if type(summary) is not BitmapSummary or summary.data is None:
-            raise InvalidInputError(f"summary: expected that of checked bytes, found {summary!r}")
-        self = _new(cls)
-        self._data, self._cardinality = summary.data, summary.cardinality
-        self._start, self._stop = summary.start, summary.stop
-        self._checked, self._directory = summary, None
-        return self.canonical() if summary.non_canonical else self
+        return stored.of_blob(cls, blob, path, offset)
+
+    def to_frame(self) -> bytes:
+        """Returns the blob `deletion-vector-v1`; for codecs.
+
+        Raises:
+            LimitExceededError: the blob would exceed 2 GiB.
+        """
+        return self._framed()
 
     @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
@@ -246,8 +244,7 @@ class PositionBitmap:
         Raises:
             InvalidInputError: an argument is not a PositionBitmap.
         """
-        every = [cls._other(bitmap) for bitmap in bitmaps]
-        return cls._of(*setops.union_many([b._data for b in every], [b._start for b in every]))
+        return stored.union(cls, [cls._other(bitmap) for bitmap in bitmaps])
 
     @classmethod
     def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
@@ -280,11 +277,6 @@ class PositionBitmap:
         return memoryview(self._data)[self._start : self._stop]
 
     @property
-    def location(self) -> tuple[bytes, int, int]:
-        """Returns (data, start, stop), where the vector is data[start:stop]; for codecs."""
-        return self._data, self._start, self._stop
-
-    @property
     def n_bytes(self) -> int:
         """The number of serialised bytes."""
         return self._stop - self._start
@@ -293,15 +285,9 @@ class PositionBitmap:
         """Returns the same set in the canonical form, in which each container has its smallest form."""
         return self.union((self,))
 
-    def _summary(self) -> BitmapSummary:
-        if self._checked is None:
-            self._checked = decode.check(self._data, self._start, self._stop)
-        return self._checked
-
     def containers(self) -> ContainerCounts:
         """Returns the numbers of array, bitmap and run containers."""
-        summary = self._summary()
-        return ContainerCounts(summary.n_arrays, summary.n_bitmaps, summary.n_runs)
+        return ContainerCounts(*self._facts()[:3])
 
     # ---- positions ----------------------------------------------------------------------------------------
 
@@ -322,11 +308,13 @@ class PositionBitmap:
         """
         if out is not None:
             out = _out(out, self._cardinality, (np.uint64, np.int64), "positions")
-        elif dtype is np.uint64 or dtype is np.int64 or _is_eight_bytes(dtype):
+        elif dtype is np.uint64 or dtype is np.int64:
+            out = np.empty(self._cardinality, _EIGHT_BYTES[dtype])
+        elif _is_eight_bytes(dtype):
             out = np.empty(self._cardinality, dtype)
         else:
             raise InvalidInputError(f"dtype: expected uint64 or int64, found {dtype}")
-        decode.decode_into(self._data, self._start, out, self._cardinality)
+        self._decode_into(out)
         return out
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -423,7 +411,7 @@ class PositionBitmap:
         Raises:
             InvalidInputError: the set is empty.
         """
-        return self._not_empty().first
+        return self._not_empty()[3]
 
     def max(self) -> int:
         """Returns the largest position.
@@ -431,23 +419,17 @@ class PositionBitmap:
         Raises:
             InvalidInputError: the set is empty.
         """
-        return self._not_empty().last
+        return self._not_empty()[4]
 
-    def _not_empty(self) -> BitmapSummary:
+    def _not_empty(self) -> tuple[int, int, int, int, int]:
         if self._cardinality == 0:
             raise InvalidInputError("an empty bitmap has no smallest and no largest position")
-        return self._summary()
+        return self._facts()
 
     @property
     def cardinality(self) -> int:
         """The number of positions; also len()."""
         return self._cardinality
-
-    def __len__(self) -> int:
-        return self._cardinality
-
-    def __bool__(self) -> bool:
-        return self._cardinality > 0
 
     def __iter__(self) -> Iterator[int]:
         positions = self.to_numpy()
@@ -456,19 +438,11 @@ class PositionBitmap:
 
     # ---- sets ---------------------------------------------------------------------------------------------
 
-    def _combine(self, operation: int, other: object) -> PositionBitmap:
-        if not isinstance(other, PositionBitmap):
-            return NotImplemented  # type: ignore[no-any-return]  # what the operators that call this return
-        return self._of(*setops.combine(operation, self._data, self._start, other._data, other._start))
-
     @staticmethod
     def _other(other: object) -> PositionBitmap:
         if not isinstance(other, PositionBitmap):
             raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
         return other
-
-    def _any(self, operation: int, other: PositionBitmap) -> bool:
-        return bool(setops.combine(operation, self._data, self._start, other._data, other._start, True))
 
     def split(self, *, n_bytes: int, cardinality: int) -> list[PositionBitmap]:
         """Splits the set into bitmaps with disjoint ranges, in order; an empty set has no parts.
@@ -481,27 +455,11 @@ class PositionBitmap:
             raise InvalidInputError(f"split: expected limits of 0 or more, found {n_bytes}, {cardinality}")
         most = (1 << 63) - 1
         parts = split.split(self._data, self._start, min(n_bytes, most), min(cardinality, most))
-        return [PositionBitmap._of(data, size) for data, size in parts]
-
-    def __or__(self, other: PositionBitmap) -> PositionBitmap:
-        return self._combine(setops.OR, other)
-
-    def __and__(self, other: PositionBitmap) -> PositionBitmap:
-        return self._combine(setops.AND, other)
-
-    def __sub__(self, other: PositionBitmap) -> PositionBitmap:
-        return self._combine(setops.ANDNOT, other)
-
-    def __xor__(self, other: PositionBitmap) -> PositionBitmap:
-        return self._combine(setops.XOR, other)
-
-    def isdisjoint(self, other: PositionBitmap) -> bool:
-        """Returns whether no position is in both sets."""
-        return not self._any(setops.AND, self._other(other))
+        return [stored.written(PositionBitmap, data, size) for data, size in parts]
 
     def issubset(self, other: PositionBitmap) -> bool:
         """Returns whether each position of this set is in the other; also <=."""
-        return self._cardinality <= self._other(other)._cardinality and not self._any(setops.ANDNOT, other)
+        return self._cardinality <= self._other(other)._cardinality and not self._meets(stored.ANDNOT, other)
 
     def issuperset(self, other: PositionBitmap) -> bool:
         """Returns whether each position of the other set is in this one; also >=."""
@@ -520,7 +478,7 @@ class PositionBitmap:
             return NotImplemented
         if self._cardinality != other._cardinality:
             return False
-        return self.view == other.view or not self._any(setops.XOR, other)
+        return self.view == other.view or not self._meets(stored.XOR, other)
 
     def __hash__(self) -> int:
         return hash(self.canonical().to_bytes())

@@ -335,6 +335,7 @@ cdef int check_list(_Blobs blobs, size_t first, size_t n, Vector* vectors, Fault
     for i in range(n):
         vectors[i].data = blobs.data + blobs.bounds[first + i] + HEAD_BYTES
         vectors[i].size = blobs.size(first + i) - FRAME_BYTES
+        vectors[i].minimal = False
         code = check_blob(vectors[i].data - HEAD_BYTES, blobs.size(first + i), &summary, fault)
         if code != 0:
             bad[0] = first + i

@@ -7,12 +7,17 @@ from puffin_fast._kernels.bytes cimport (
     load16, load32, load64, plain_size, run_size,
 )
 
+cdef enum:
+    BRIEF = 65536               # bytes that are read or written in less time than other threads need to take the GIL
+
+
 cdef struct Container:
     uint64_t key                # position >> 16
     const uint8_t* payload      # RUN: the first (start, length - 1) pair, past the u16 number of runs
     uint32_t cardinality
     uint32_t n_runs             # of a RUN container
     Kind kind
+    bint minimal                # known to be in its smallest form, so that a copy need not look for another
 
 
 cdef struct Cursor:
@@ -25,6 +30,7 @@ cdef struct Cursor:
     const uint8_t* payload      # of its next container
     uint32_t index
     uint32_t count
+    bint minimal                # of all containers; False unless the caller sets it after `cursor_start`
 
 
 cdef struct Summary:
@@ -33,19 +39,7 @@ cdef struct Summary:
     uint64_t first              # positions; undefined when cardinality is 0
     uint64_t last
     bint non_canonical          # valid, but in a form that this package never writes (listed at `validate`)
-
-
-cdef class BitmapSummary:
-    cdef readonly bytes data            # that were checked; None unless a kernel made this object
-    cdef readonly size_t start          # the bitmap is data[start:stop]
-    cdef readonly size_t stop
-    cdef readonly uint64_t cardinality
-    cdef readonly uint64_t n_arrays
-    cdef readonly uint64_t n_bitmaps
-    cdef readonly uint64_t n_runs
-    cdef readonly uint64_t first
-    cdef readonly uint64_t last
-    cdef readonly bint non_canonical
+    bint minimal                # each container is known to be in its smallest form: bitmap containers are not examined
 
 
 cdef struct Fault:
@@ -77,7 +71,6 @@ cdef struct Writer:
 
 
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil
-cdef BitmapSummary summarised(bytes data, size_t start, size_t stop, const Summary* summary)
 cdef object corrupt(const Fault* fault, object path, uint64_t base)
 
 cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil
@@ -96,8 +89,8 @@ cdef bint writer_runs(Writer* writer, uint64_t key, const uint8_t* pairs, uint32
 cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
 cdef size_t writer_size(const Writer* writer) noexcept nogil
 cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil
-cdef object new_bytes(size_t size)
-cdef object finish(const Writer* writer)
+cdef bytes new_bytes(size_t size)
+cdef bytes finish(const Writer* writer)
 cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil
 
 
@@ -116,6 +109,7 @@ cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) 
     cursor.descriptors = NULL
     cursor.index = 0
     cursor.count = 0
+    cursor.minimal = False
 
 
 cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogil:
@@ -149,6 +143,7 @@ cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogi
     container.key = cursor.key | load16(descriptor)
     container.cardinality = <uint32_t>load16(descriptor + 2) + 1
     container.payload = cursor.payload
+    container.minimal = cursor.minimal
     left = cursor.stop - cursor.payload
     if cursor.flags != NULL and (cursor.flags[cursor.index >> 3] >> (cursor.index & 7)) & 1:
         container.kind = RUN

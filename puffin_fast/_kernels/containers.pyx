@@ -91,34 +91,6 @@ _FAULTS = (
 )
 
 
-cdef class BitmapSummary:
-    """The result of the check of a serialised bitmap. Python code cannot make one with values.
-
-    Attributes:
-        data, start, stop: the bitmap is data[start:stop], of `bytes`, which cannot change.
-        cardinality: positions.
-        n_arrays, n_bitmaps, n_runs: containers.
-        first, last: positions; meaningless for the empty set.
-        non_canonical: well-formed, but in a form that is never written.
-    """
-
-
-cdef BitmapSummary summarised(bytes data, size_t start, size_t stop, const Summary* summary):
-    """Makes the summary of data[start:stop] from the result of `validate`."""
-    cdef BitmapSummary found = BitmapSummary.__new__(BitmapSummary)
-    found.data = data
-    found.start = start
-    found.stop = stop
-    found.cardinality = summary.cardinality
-    found.n_arrays = summary.n_containers[<int>ARRAY]
-    found.n_bitmaps = summary.n_containers[<int>BITMAP]
-    found.n_runs = summary.n_containers[<int>RUN]
-    found.first = summary.first
-    found.last = summary.last
-    found.non_canonical = summary.non_canonical
-    return found
-
-
 cdef object corrupt(const Fault* fault, object path, uint64_t base):
     """Makes the exception for a `Fault`. base is added to its offset."""
     return CorruptDataError(
@@ -219,7 +191,7 @@ cdef int fail_runs(Fault* fault, const uint8_t* data, size_t at, uint32_t n_runs
     return fail(fault, RUN_ORDER, at, 0, 0)     # only if another thread changes the bytes
 
 
-cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found,
+cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardinality, Found* found, Summary* summary,
                      Fault* fault) noexcept nogil:
     """An array container: its values ascend."""
     cdef uint32_t adjacent
@@ -229,6 +201,8 @@ cdef int check_array(const uint8_t* data, size_t size, size_t at, uint32_t cardi
         return fail(fault, TRUNCATED, at, found.size, size - at)
     if not pf_array_check(data + at, cardinality, &adjacent):
         return fail_array(fault, data, at, cardinality)
+    if choose(cardinality, cardinality - adjacent) != ARRAY:
+        summary.minimal = False
     found.first = load16(data + at)
     found.last = load16(data + at + found.size - 2)
     return 0
@@ -269,6 +243,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
     cdef const uint8_t* descriptor
     cdef bint has_run
     memset(summary, 0, sizeof(Summary))
+    summary.minimal = True
     fault.code = 0
     if size < COUNT_BYTES:
         return fail(fault, TRUNCATED, 0, COUNT_BYTES, size)
@@ -308,7 +283,7 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
                 if check_run(data, size, at, cardinality, &found, summary, fault) != 0:
                     return fault.code
             elif cardinality <= ARRAY_MAX:
-                if check_array(data, size, at, cardinality, &found, fault) != 0:
+                if check_array(data, size, at, cardinality, &found, summary, fault) != 0:
                     return fault.code
             elif check_bitmap(data, size, at, cardinality, summary.cardinality == 0, &found, fault) != 0:
                 return fault.code
@@ -322,6 +297,8 @@ cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fau
             at += found.size
         if header.count == 0 or (header.flags != NULL and not has_run):
             summary.non_canonical = True
+    if summary.non_canonical or summary.n_containers[<int>BITMAP] > 0:
+        summary.minimal = False
     if summary.cardinality > 0 and summary.last > MAX_POSITION:
         return fail(fault, POSITION_RANGE, last_container, MAX_POSITION, summary.last)
     if at != size:
@@ -402,28 +379,32 @@ cdef void release(Bytes* buffer) noexcept nogil:
 # ---- the writer: containers in ascending order of key, each in the smallest form -----------
 
 cdef enum:
-    REUSED_MAX = 16777216         # bytes of payload memory that the next call may reuse
+    REUSED_MAX = 16777216         # bytes of payloads, and of records, whose memory the next call may reuse
 
-cdef Bytes reusable                 # new pages cost more than the set operations that write to them; guarded by the GIL
+cdef Writer reusable                # new pages cost more than the set operations that write to them; guarded by the GIL
 
 
 cdef bint writer_start(Writer* writer, size_t expected):
     """Prepares a writer with memory for the expected bytes of payload. False when memory is out."""
-    memset(writer, 0, sizeof(Writer))
-    writer.payload = reusable
-    memset(&reusable, 0, sizeof(Bytes))
+    writer[0] = reusable
+    memset(&reusable, 0, sizeof(Writer))
     writer.payload.size = 0
+    writer.records.size = 0
+    writer.cardinality = 0
+    writer.broken = False
     return reserve(&writer.payload, expected)
 
 
 cdef void writer_end(Writer* writer):
     """Frees a writer, or keeps its memory for the next one."""
     global reusable
-    if writer.payload.capacity <= REUSED_MAX and writer.payload.capacity > reusable.capacity:
-        release(&reusable)
-        reusable = writer.payload
-        memset(&writer.payload, 0, sizeof(Bytes))
-    writer_free(writer)
+    if (writer.payload.capacity <= REUSED_MAX and writer.records.capacity <= REUSED_MAX
+            and writer.payload.capacity >= reusable.payload.capacity):
+        writer_free(&reusable)
+        reusable = writer[0]
+        memset(writer, 0, sizeof(Writer))
+    else:
+        writer_free(writer)
 
 
 cdef void writer_free(Writer* writer) noexcept nogil:
@@ -583,6 +564,14 @@ cdef bint writer_copy(Writer* writer, const Container* container) noexcept nogil
     cdef Bytes scratch
     cdef uint8_t* out
     cdef bint done
+    cdef size_t size
+    if container.minimal:
+        size = container_size(container.kind, container.cardinality, container.n_runs)
+        out = writer_reserve(writer, size)
+        if out == NULL:
+            return False
+        memcpy(out, container.payload - (2 if container.kind == RUN else 0), size)
+        return writer_record(writer, container.key, container.cardinality, container.kind, size)
     if container.kind == ARRAY:
         return writer_array(writer, container.key, container.payload, container.cardinality)
     if container.kind == BITMAP:
@@ -665,20 +654,24 @@ cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil:
     store64(out, n_bitmaps)
 
 
-cdef object new_bytes(size_t size):
+cdef bytes new_bytes(size_t size):
     """Makes a bytes object whose bytes are not yet written."""
-    result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>size)
     pf_ask_for_huge_pages(PyBytes_AsString(result), size)
     return result
 
 
-cdef object finish(const Writer* writer):
-    """Returns the written bitmap as (bytes, cardinality)."""
-    result = new_bytes(writer_size(writer))
+cdef bytes finish(const Writer* writer):
+    """Returns the bytes of the written bitmap."""
+    cdef size_t size = writer_size(writer)
+    cdef bytes result = new_bytes(size)
     cdef uint8_t* out = <uint8_t*>PyBytes_AsString(result)
-    with nogil:
+    if size < BRIEF:
         writer_store(writer, out)
-    return result, writer.cardinality
+    else:
+        with nogil:
+            writer_store(writer, out)
+    return result
 
 
 pf_choose_level()

@@ -22,7 +22,6 @@ that hold other positions.
 More than 400 lines because `encoder_measure` and `encoder_store` share one plan of containers.
 """
 
-from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -31,13 +30,10 @@ from puffin_fast._kernels.bytes cimport (
     container_size, header_size, store16, store32, store64,
 )
 from puffin_fast._kernels.containers cimport (
-    Bytes, Writer, new_bytes, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
+    Bytes, Writer, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
     writer_store,
 )
 from puffin_fast._kernels.order cimport sort_u32, sort_u64
-from puffin_fast._kernels.views cimport Buffer, buffer_of
-
-from puffin_fast.errors import InvalidInputError
 
 cdef extern from "flags.h" nogil:
     void pf_pack_marks(uint8_t* marks, uint8_t* bits)
@@ -430,47 +426,6 @@ cdef void encoder_free(Encoder* encoder) noexcept nogil:
     release(&encoder.spare)
     release(&encoder.marks)
     writer_free(&encoder.writer)
-
-
-def encode(positions, uint64_t maximum):
-    """Serialises positions as a 64-bit portable Roaring bitmap.
-
-    Args:
-        positions: a contiguous buffer of 8-byte integers, in any order, with or without repeats.
-        maximum: the largest position allowed; a negative one, read as unsigned, is above it.
-
-    Returns:
-        (bytes, cardinality), or None when a position is out of range.
-
-    Raises:
-        InvalidInputError: another thread changed the positions during the call, and that was noticed.
-    """
-    cdef Buffer source = buffer_of(positions)
-    cdef Encoder encoder
-    cdef int status
-    cdef uint8_t* out
-    cdef const uint64_t* x
-    cdef size_t n
-    memset(&encoder, 0, sizeof(Encoder))
-    try:
-        n = source.size // 8
-        x = <const uint64_t*>source.data
-        with nogil:
-            status = encoder_measure(&encoder, x, n, maximum)
-        if status == OUT_OF_RANGE:
-            return None
-        if status == OUT_OF_MEMORY:
-            raise MemoryError("encoding positions")
-        if status == ENCODED:
-            result = new_bytes(encoder.size)
-            out = <uint8_t*>PyBytes_AsString(result)
-            with nogil:
-                status = encoder_store(&encoder, out)
-        if status == CHANGED:
-            raise InvalidInputError("positions: changed by another thread while they were encoded")
-        return result, encoder.cardinality
-    finally:
-        encoder_free(&encoder)
 
 
 pf_choose_level()

@@ -11,11 +11,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport load32, load32_be, store32_be
-from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, new_bytes, summarised, validate
-from puffin_fast._kernels.views cimport Span, span_of
+from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, validate
 
 from puffin_fast._kernels import checksum
-from puffin_fast.errors import CorruptDataError, LimitExceededError
+from puffin_fast.errors import CorruptDataError
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -105,49 +104,3 @@ cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t off
         expected = f"{expected:08x}"
         found = f"{found:08x}"
     return CorruptDataError(what, path=path, offset=fault.offset + offset, expected=expected, found=found)
-
-
-def frame(bytes data not None, size_t start, size_t stop):
-    """The blob of the vector at data[start:stop].
-
-    Raises:
-        LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
-    """
-    cdef Span source = span_of(data)
-    cdef uint8_t* out
-    cdef size_t size = stop - start
-    cdef bint done
-    if start > stop or stop > source.size:
-        raise ValueError(f"[{start}, {stop}) is not inside a buffer of {source.size} bytes")
-    if size > MAX_LENGTH - MAGIC_BYTES:
-        raise LimitExceededError(
-            f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}"
-        )
-    blob = new_bytes(FRAME_BYTES + size)
-    out = <uint8_t*>PyBytes_AsString(blob)
-    with nogil:
-        memcpy(out + HEAD_BYTES, source.data + start, size)
-        done = store_frame(out, size)
-    if not done:
-        raise MemoryError("checksum of a deletion vector")
-    return blob
-
-
-def check(bytes blob not None, path=None, uint64_t offset=0):
-    """Checks a whole blob: magic, length and checksum before meaning, then every rule of the vector.
-
-    Returns:
-        The `BitmapSummary` of the vector, blob[8:-4].
-
-    Raises:
-        CorruptDataError: the bytes are not a well-formed blob.
-    """
-    cdef Span source = span_of(blob)
-    cdef Summary summary
-    cdef Fault fault
-    cdef int code
-    with nogil:
-        code = check_blob(source.data, source.size, &summary, &fault)
-    if code != SOUND:
-        raise corrupt_blob(code, &fault, path, offset)
-    return summarised(blob, HEAD_BYTES, source.size - CRC_BYTES, &summary)

@@ -166,7 +166,7 @@ def encode_range(uint64_t start, uint64_t stop):
             done = done and take_range(&writer, start, stop)
         if not done:
             raise MemoryError("encoding a range")
-        return finish(&writer)
+        return finish(&writer), writer.cardinality
     finally:
         writer_end(&writer)
 
@@ -195,7 +195,7 @@ def encode_flags(flags, size_t from_bit, size_t n_rows, bint packed):
             done = done and take_flags(&writer, source.data + (0 if packed else from_bit), from_bit, n_rows, packed)
         if not done:
             raise MemoryError("encoding a mask")
-        return finish(&writer)
+        return finish(&writer), writer.cardinality
     finally:
         writer_end(&writer)
 

@@ -4,9 +4,20 @@ from libc.stdint cimport uint8_t
 
 from puffin_fast._kernels.containers cimport Container, Cursor, Writer
 
+cdef extern from "bitmap_combine.h" nogil:
+    enum:
+        PF_OR
+        PF_AND
+        PF_ANDNOT
+        PF_XOR
+
+cdef enum:
+    SCRATCH = 16640             # bytes: two full arrays and 64 values more, a bitmap, or 4,160 runs
+
 cdef struct Vector:
     const uint8_t* data         # bytes that `validate` has accepted
     size_t size
+    bint minimal                # each container is in its smallest form, and no thread changes the bytes
 
 cdef struct Input:
     Cursor cursor
@@ -26,6 +37,8 @@ cdef enum UnionStatus:
     UNION_OUT_OF_MEMORY
     UNION_CHANGED               # another thread has written to a bitmap
 
+cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch,
+                      bint any_is_enough) noexcept nogil
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil
 cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
 cdef void union_free(UnionScratch* scratch) noexcept nogil

@@ -9,10 +9,8 @@ from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, MAX_POSITION, RUN, load16, store16
 from puffin_fast._kernels.containers cimport (
-    Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_array, writer_bits, writer_copy, writer_end,
-    writer_reserve, writer_runs, writer_start,
+    Container, Cursor, Writer, cursor_next, cursor_start, writer_array, writer_bits, writer_copy, writer_reserve, writer_runs,
 )
-from puffin_fast._kernels.views cimport Span, span_of
 
 cdef extern from "array_merge.h" nogil:
     size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -32,11 +30,6 @@ cdef extern from "arrays.h" nogil:
     void pf_array_set(const uint8_t* values, size_t n, uint8_t* bits)
 
 cdef extern from "bitmap_combine.h" nogil:
-    enum:
-        PF_OR
-        PF_AND
-        PF_ANDNOT
-        PF_XOR
     uint32_t pf_bitmap_unite(const uint8_t** bitmaps, size_t n, uint8_t* out)
     uint32_t pf_bitmap_combine(int op, const uint8_t* a, const uint8_t* b, uint8_t* out)
     void pf_set_range(uint8_t* bits, uint64_t start, uint64_t end)
@@ -46,12 +39,6 @@ cdef extern from "bitmap_count.h" nogil:
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
-
-OR = PF_OR
-AND = PF_AND
-ANDNOT = PF_ANDNOT
-XOR = PF_XOR
-
 
 cdef void add_bits(const Container* c, uint8_t* bits) noexcept nogil:
     """Sets the bits of an array or run container."""
@@ -147,10 +134,6 @@ cdef bint combine_containers(int op, const Container* a, const Container* b, Wri
     return writer_bits(writer, a.key, pf_bitmap_combine(op, as_bits(a, bits), as_bits(b, more_bits), out))
 
 
-cdef enum:
-    SCRATCH = 16640             # two full arrays and 64 values more, a bitmap, or 4,160 runs
-
-
 cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch,
                       bint any_is_enough) noexcept nogil:
     """Writes left OP right, or only its first container if any is enough. False when memory is out."""
@@ -159,6 +142,8 @@ cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* w
     cdef bint more_a, more_b
     cursor_start(&x, left.data, left.size)
     cursor_start(&y, right.data, right.size)
+    x.minimal = left.minimal
+    y.minimal = right.minimal
     more_a = cursor_next(&x, &a)
     more_b = cursor_next(&y, &b)
     while more_a or more_b:
@@ -182,43 +167,6 @@ cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* w
             more_a = cursor_next(&x, &a)
             more_b = cursor_next(&y, &b)
     return True
-
-
-cdef size_t expected(int op, size_t left, size_t right):
-    """Bytes that a OP b seldom exceeds. They are only address space until they are written."""
-    if op == PF_AND:
-        return min(left, right)
-    return left if op == PF_ANDNOT else left + right
-
-
-def combine(int op, bytes left not None, size_t left_start, bytes right not None, size_t right_start,
-            bint any_is_enough=False):
-    """Computes left OP right of two checked bitmaps that begin at the starts of their buffers.
-
-    Returns:
-        (bytes, cardinality); with any_is_enough, whether the result is not empty.
-    """
-    cdef Span a = span_of(left), b = span_of(right)
-    cdef Vector first, second
-    cdef Writer writer
-    cdef bint done
-    cdef uint8_t* scratch = NULL
-    try:
-        scratch = <uint8_t*>malloc(3 * SCRATCH)
-        if not writer_start(&writer, 0 if any_is_enough else expected(op, a.size, b.size)) or scratch == NULL:
-            raise MemoryError("combining bitmaps")
-        first.data = a.data + left_start
-        first.size = a.size - left_start
-        second.data = b.data + right_start
-        second.size = b.size - right_start
-        with nogil:
-            done = combine_all(op, &first, &second, &writer, scratch, any_is_enough)
-        if not done:
-            raise MemoryError("combining bitmaps")
-        return writer.cardinality > 0 if any_is_enough else finish(&writer)
-    finally:
-        free(scratch)
-        writer_end(&writer)
 
 
 # ---- union of many: a heap of cursors, all containers of one key at once ---------------------------------------
@@ -324,6 +272,7 @@ cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, Unio
     cdef uint64_t key
     for i in range(n):
         cursor_start(&scratch.inputs[live].cursor, vectors[i].data, vectors[i].size)
+        scratch.inputs[live].cursor.minimal = vectors[i].minimal
         heap[live] = scratch.inputs + live
         live += cursor_next(&scratch.inputs[live].cursor, &scratch.inputs[live].container)
     i = live // 2
@@ -376,37 +325,6 @@ cdef void union_free(UnionScratch* scratch) noexcept nogil:
     free(scratch.same)
     free(scratch.bitmaps)
     memset(scratch, 0, sizeof(UnionScratch))
-
-
-def union_many(list buffers, list starts):
-    """Unites any number of checked bitmaps of `bytes`. Returns (bytes, cardinality)."""
-    cdef size_t n = len(buffers), i, total = 0
-    cdef Span source
-    cdef UnionScratch scratch
-    cdef Writer writer
-    cdef bint done
-    cdef Vector* vectors = <Vector*>malloc(max(n, 1) * sizeof(Vector))
-    memset(&scratch, 0, sizeof(UnionScratch))
-    memset(&writer, 0, sizeof(Writer))
-    try:
-        for i in range(n):
-            source = span_of(<bytes?>buffers[i])
-            total += source.size
-        if vectors == NULL or not union_ready(&scratch, n) or not writer_start(&writer, total):
-            raise MemoryError("uniting bitmaps")
-        for i in range(n):
-            source = span_of(<bytes>buffers[i])
-            vectors[i].data = source.data + <size_t>starts[i]
-            vectors[i].size = source.size - <size_t>starts[i]
-        with nogil:
-            done = union_all(vectors, n, &writer, &scratch) == UNITED
-        if not done:
-            raise MemoryError("uniting bitmaps")
-        return finish(&writer)
-    finally:
-        free(vectors)
-        union_free(&scratch)
-        writer_end(&writer)
 
 
 pf_choose_level()

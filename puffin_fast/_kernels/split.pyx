@@ -51,7 +51,7 @@ def split(bytes data not None, size_t start, size_t max_bytes, uint64_t max_card
                 done = fill(&cursor, &container, &more, &writer, max_bytes, max_cardinality)
             if not done:
                 raise MemoryError("splitting a bitmap")
-            parts.append(finish(&writer))
+            parts.append((finish(&writer), writer.cardinality))
         finally:
             writer_free(&writer)
     return parts

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 
-from puffin_fast._kernels import decode
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError
 
@@ -33,13 +32,12 @@ def read_bitmap32(
     """
     wide = _HEAD + data[start:stop]
     try:
-        summary = decode.check(wide, 0, len(wide))
+        return PositionBitmap.from_bytes(wide)
     except CorruptDataError as error:
         at = max((error.offset or 0) - len(_HEAD), 0) + start + offset
         raise CorruptDataError(
             error.what, path=path, offset=at, expected=error.expected, found=error.found
         ) from None
-    return PositionBitmap.of_checked(summary)
 
 
 def write_bitmap32(bitmap: PositionBitmap, what: str, maximum: int = MAX_POSITION) -> bytes:

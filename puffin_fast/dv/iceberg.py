@@ -46,7 +46,7 @@ def encode(bitmap: PositionBitmap) -> bytes:
     """
     if not isinstance(bitmap, PositionBitmap):
         raise InvalidInputError(f"deletion vector: expected a PositionBitmap, found {type(bitmap).__name__}")
-    return frames.frame(*bitmap.location)
+    return bitmap.to_frame()
 
 
 def decode(
@@ -63,5 +63,5 @@ def decode(
         CorruptDataError: the bytes are not a well-formed blob, or have another number of positions.
     """
     blob = as_bytes(blob, "deletion vector")
-    bitmap = PositionBitmap.of_checked(frames.check(blob, path, offset))
-    return counted(bitmap, cardinality, path=path, offset=offset)
+    bitmap = PositionBitmap.from_frame(blob, path=path, offset=offset)
+    return bitmap if cardinality is None else counted(bitmap, cardinality, path=path, offset=offset)

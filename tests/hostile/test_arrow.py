@@ -101,17 +101,23 @@ for thread in threads:
 assert refused
 """
 
-FALSE_SUMMARIES = """
-from puffin_fast._kernels import decode
-from puffin_fast._kernels.containers import BitmapSummary
+FALSE_BITMAPS = """
+from puffin_fast._kernels import stored
 
 bitmap = PositionBitmap.from_positions([1, 2, 1 << 40])
-summary = decode.check(bitmap.to_bytes(), 0, bitmap.n_bytes)
-assert PositionBitmap.of_checked(summary) == bitmap
-refuses(AttributeError, lambda: setattr(summary, "cardinality", 1 << 40))
-refuses(TypeError, lambda: decode.check(bytearray(bitmap.to_bytes()), 0, bitmap.n_bytes), "bytes")
-for false in (BitmapSummary(), (1 << 40, 1, 0, 0, 0, 5, False), None):
-    refuses(errors.InvalidInputError, lambda: PositionBitmap.of_checked(false), "summary")
+data = bitmap.to_bytes()
+assert stored.of_bytes(PositionBitmap, data, 0, len(data)) == bitmap
+for name in ("_data", "_start", "_stop", "_cardinality"):
+    refuses(AttributeError, lambda: setattr(bitmap, name, 1 << 40))
+refuses(TypeError, lambda: stored.of_bytes(PositionBitmap, bytearray(data), 0, len(data)), "bytes")
+refuses(ValueError, lambda: stored.of_bytes(PositionBitmap, data, 0, len(data) + 1), "not inside")
+refuses(ValueError, lambda: stored.of_bytes(PositionBitmap, data, 9, 8), "not inside")
+for other in (int, type, type(None), str, object):
+    refuses(TypeError, lambda: stored.of_bytes(other, data, 0, len(data)), "type of bitmaps")
+refuses(TypeError, lambda: stored.union(PositionBitmap, [bitmap, None]))
+refuses(ValueError, lambda: PositionBitmap.from_positions([1, 2])._decode_into(bytearray(15)), "needed")
+for empty in (stored.StoredBitmap(), PositionBitmap.__new__(PositionBitmap)):
+    assert len(empty) == 0 and not empty and (empty | empty)._data == bytes(8) and empty.isdisjoint(bitmap)
 """
 
 
@@ -124,5 +130,5 @@ def test_blobs_that_change_meanwhile_give_an_error_or_positions(confined: Callab
     confined(WRITES_MEANWHILE, limit_mib=1024)
 
 
-def test_only_a_check_makes_a_summary_of_a_bitmap(confined: Callable[..., int]) -> None:
-    confined(FALSE_SUMMARIES, limit_mib=256)
+def test_only_checked_bytes_make_a_bitmap(confined: Callable[..., int]) -> None:
+    confined(FALSE_BITMAPS, limit_mib=256)

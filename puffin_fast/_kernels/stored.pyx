@@ -1,0 +1,439 @@
+"""`StoredBitmap`: one bitmap as its checked bytes, and the calls from Python on it.
+
+The time of a call on a small bitmap is that of Python objects and of memory. Each call therefore makes only the objects
+that it returns, keeps scratch memory for the next call (guarded by the GIL), and releases the GIL only for long work.
+
+Every set of bytes in a `StoredBitmap` was written by this package or has passed `validate`.
+
+More than 400 lines because all calls share the object's layout, which is visible only inside of its module.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString
+from libc.stdint cimport uint8_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, COUNT_BYTES, MAX_POSITION, RUN
+from puffin_fast._kernels.containers cimport (
+    BRIEF, Fault, Summary, Writer, corrupt, finish, new_bytes, validate, writer_end, writer_start,
+)
+from puffin_fast._kernels.decode cimport expand
+from puffin_fast._kernels.encode cimport (
+    CHANGED, ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store,
+)
+from puffin_fast._kernels.frames cimport (
+    CRC_BYTES, FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, SOUND, check_blob, corrupt_blob, store_frame,
+)
+from puffin_fast._kernels.setops cimport (
+    PF_AND, PF_ANDNOT, PF_OR, PF_XOR, SCRATCH, UNITED, UnionScratch, UnionStatus, Vector, combine_all,
+    union_all, union_free, union_ready,
+)
+from puffin_fast._kernels.views cimport Span, span_of
+
+from puffin_fast.errors import InvalidInputError, LimitExceededError
+
+cdef extern from *:
+    """
+    /* type.__new__(type) without arguments, for the type or one derived from it. */
+    static PyObject *pf_new(PyObject *type, PyObject *nothing) {
+        return ((newfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_new))((PyTypeObject *)type, nothing, NULL);
+    }
+    """
+    object pf_new(object kind, tuple nothing)
+
+cdef extern from "Python.h":
+    bint PyType_IsSubtype(type a, type b)
+
+cdef extern from "simd.h" nogil:
+    int pf_choose_level()
+
+cdef bytes NO_BITMAPS = b"\0" * COUNT_BYTES     # the empty set
+cdef tuple NOTHING = ()
+
+cdef enum:
+    KEPT_MAX = 1048576          # bytes of an encoder's memory that the next call may reuse
+    BRIEF_POSITIONS = 8192      # see BRIEF
+
+
+@cython.auto_pickle(False)
+@cython.no_gc
+cdef class StoredBitmap:
+    """An immutable set of positions: checked bytes. A new object is the empty set.
+
+    Attributes:
+        _data, _start, _stop: the bitmap is _data[_start:_stop].
+        _cardinality: positions.
+        _directory: of the containers, for queries, or None.
+    """
+
+    cdef readonly bytes _data
+    cdef readonly size_t _start
+    cdef readonly size_t _stop
+    cdef readonly uint64_t _cardinality
+    cdef public object _directory
+    cdef Summary summary
+    cdef bint summarised        # whether there is a summary
+
+    def __cinit__(self):
+        self._data = NO_BITMAPS
+        self._stop = COUNT_BYTES
+        self.summary.minimal = True
+
+    def _become(self, StoredBitmap other not None):
+        """Takes the positions of another bitmap; only for a new object."""
+        self._data = other._data
+        self._start = other._start
+        self._stop = other._stop
+        self._cardinality = other._cardinality
+        self._directory = other._directory
+        self.summary = other.summary
+        self.summarised = other.summarised
+
+    def _framed(self):
+        """Returns the blob.
+
+        Raises:
+            LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
+        """
+        cdef Span source = span_of(self._data)
+        cdef size_t size = self._stop - self._start
+        cdef bytes blob
+        cdef uint8_t* out
+        cdef bint done
+        if size > MAX_LENGTH - MAGIC_BYTES:
+            raise LimitExceededError(
+                f"deletion vector: expected at most {MAX_LENGTH} bytes, found {MAGIC_BYTES + size}"
+            )
+        blob = new_bytes(FRAME_BYTES + size)
+        out = <uint8_t*>PyBytes_AsString(blob)
+        if size < BRIEF:
+            memcpy(out + HEAD_BYTES, source.data + self._start, size)
+            done = store_frame(out, size)
+        else:
+            with nogil:
+                memcpy(out + HEAD_BYTES, source.data + self._start, size)
+                done = store_frame(out, size)
+        if not done:
+            raise MemoryError("checksum of a deletion vector")
+        return blob
+
+    def _decode_into(self, out):
+        """Writes the positions to `out`, a writable buffer of 8-byte integers."""
+        cdef Py_buffer view
+        cdef Span source = span_of(self._data)
+        cdef const uint8_t* data = source.data + self._start
+        cdef uint64_t* first
+        PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if <size_t>view.len // 8 < self._cardinality:
+                raise ValueError(f"out has {view.len} bytes, {8 * self._cardinality} are needed")
+            first = <uint64_t*>view.buf
+            if self._cardinality == 0:
+                return
+            if self._cardinality < BRIEF_POSITIONS:
+                expand(data, self._stop - self._start, first, first + self._cardinality)
+            else:
+                with nogil:
+                    expand(data, self._stop - self._start, first, first + self._cardinality)
+        finally:
+            PyBuffer_Release(&view)
+
+    def _facts(self):
+        """Returns (array containers, bitmap containers, run containers, first position, last position); the positions
+        of the empty set mean nothing.
+        """
+        cdef Span source = span_of(self._data)
+        cdef Summary summary
+        cdef Fault fault
+        if not self.summarised:
+            with nogil:
+                validate(source.data + self._start, self._stop - self._start, &summary, &fault)
+            if fault.code != 0:
+                raise corrupt(&fault, None, 0)
+            summary.minimal |= self.summary.minimal
+            self.summary = summary
+            self.summarised = True
+        return (
+            self.summary.n_containers[<int>ARRAY], self.summary.n_containers[<int>BITMAP],
+            self.summary.n_containers[<int>RUN], self.summary.first, self.summary.last,
+        )
+
+    def _meets(self, int op, StoredBitmap other not None):
+        """Returns whether self OP other is not empty."""
+        return combined(op, self, other, True)
+
+    def __len__(self):
+        return self._cardinality
+
+    def __bool__(self):
+        return self._cardinality > 0
+
+    def __or__(self, other):
+        return combined(PF_OR, self, <StoredBitmap>other) if isinstance(other, StoredBitmap) else NotImplemented
+
+    def __and__(self, other):
+        return combined(PF_AND, self, <StoredBitmap>other) if isinstance(other, StoredBitmap) else NotImplemented
+
+    def __sub__(self, other):
+        return combined(PF_ANDNOT, self, <StoredBitmap>other) if isinstance(other, StoredBitmap) else NotImplemented
+
+    def __xor__(self, other):
+        return combined(PF_XOR, self, <StoredBitmap>other) if isinstance(other, StoredBitmap) else NotImplemented
+
+    def isdisjoint(self, other):
+        """Returns whether no position is in both sets."""
+        if not isinstance(other, StoredBitmap):
+            raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
+        return not combined(PF_AND, self, <StoredBitmap>other, True)
+
+
+AND = PF_AND
+ANDNOT = PF_ANDNOT
+XOR = PF_XOR
+
+
+# ---- new bitmaps; `kind` is StoredBitmap or a type derived from it ----------------------------------------------
+
+def written(type kind not None, bytes data not None, uint64_t cardinality):
+    """Makes the set of bytes that a kernel has written."""
+    return new_bitmap(kind, data, cardinality)
+
+
+def of_positions(type kind not None, positions):
+    """Makes the set of an array of aligned 8-byte integers, in any order, with or without repeats.
+
+    Returns:
+        the bitmap, or None for another array and where a position is out of range.
+
+    Raises:
+        InvalidInputError: another thread changed the positions during the call, and that was noticed.
+    """
+    cdef Py_buffer view
+    cdef const char* form
+    PyObject_GetBuffer(positions, &view, PyBUF_STRIDES | PyBUF_FORMAT)
+    try:
+        form = view.format
+        if view.ndim != 1 or view.itemsize != 8 or (view.shape[0] > 1 and view.strides[0] != 8) or <uintptr_t>view.buf & 7:
+            return None
+        if form == NULL or form[0] not in b"lLqQ" or form[1] != 0:
+            return None
+        return encoded(kind, <const uint64_t*>view.buf, <size_t>view.len // 8)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def of_bytes(type kind not None, bytes data not None, size_t start, size_t stop, path=None, uint64_t base=0):
+    """Makes the set of the serialised bitmap at data[start:stop] after a check of every rule.
+
+    Args:
+        path: the file it came from, for the error.
+        base: the offset of data[start] in that file, for the error.
+
+    Raises:
+        CorruptDataError: a rule is violated.
+    """
+    cdef Span source = span_of(data)
+    cdef Summary summary
+    cdef Fault fault
+    if start > stop or stop > source.size:
+        raise ValueError(f"[{start}, {stop}) is not inside a buffer of {source.size} bytes")
+    if stop - start < BRIEF:
+        validate(source.data + start, stop - start, &summary, &fault)
+    else:
+        with nogil:
+            validate(source.data + start, stop - start, &summary, &fault)
+    if fault.code != 0:
+        raise corrupt(&fault, path, base)
+    return checked(kind, data, start, stop, &summary)
+
+
+def of_blob(type kind not None, bytes blob not None, path=None, uint64_t offset=0):
+    """Makes the set of a whole blob: magic, length and checksum are checked before meaning, then every rule.
+
+    Raises:
+        CorruptDataError: the bytes are not a well-formed blob.
+    """
+    cdef Span source = span_of(blob)
+    cdef Summary summary
+    cdef Fault fault
+    cdef int code
+    if source.size < BRIEF:
+        code = check_blob(source.data, source.size, &summary, &fault)
+    else:
+        with nogil:
+            code = check_blob(source.data, source.size, &summary, &fault)
+    if code != SOUND:
+        raise corrupt_blob(code, &fault, path, offset)
+    return checked(kind, blob, HEAD_BYTES, source.size - CRC_BYTES, &summary)
+
+
+def union(type kind not None, list bitmaps not None):
+    """Makes the union of any number of bitmaps."""
+    return united(kind, bitmaps)
+
+
+cdef inline StoredBitmap empty_bitmap(type kind):
+    if not PyType_IsSubtype(kind, StoredBitmap):
+        raise TypeError(f"expected a type of bitmaps, found {kind.__name__}")
+    return <StoredBitmap?>pf_new(kind, NOTHING)
+
+
+cdef StoredBitmap new_bitmap(type kind, bytes data, uint64_t cardinality):
+    """Makes a bitmap of all bytes of `data`, which a kernel has written."""
+    cdef StoredBitmap made = empty_bitmap(kind)
+    made._data = data
+    made._stop = span_of(data).size
+    made._cardinality = cardinality
+    return made
+
+
+cdef StoredBitmap checked(type kind, bytes data, size_t start, size_t stop, const Summary* summary):
+    """Makes a bitmap of bytes that were checked. Those in a form that is never written are written anew."""
+    cdef StoredBitmap made = empty_bitmap(kind)
+    made._data = data
+    made._start = start
+    made._stop = stop
+    made._cardinality = summary.cardinality
+    made.summary = summary[0]
+    made.summarised = True
+    return united(kind, [made]) if summary.non_canonical else made
+
+
+cdef inline Vector vector_of(StoredBitmap bitmap) noexcept:
+    cdef Vector vector
+    vector.data = span_of(bitmap._data).data + bitmap._start
+    vector.size = bitmap._stop - bitmap._start
+    vector.minimal = bitmap.summary.minimal
+    return vector
+
+
+# ---- encoding --------------------------------------------------------------------------------------------------
+
+cdef Encoder spare_encoder      # zeroed, or with memory of an earlier call
+
+
+cdef void keep(Encoder* encoder) noexcept:
+    """Keeps the encoder's memory for the next call if it is small, otherwise frees it."""
+    global spare_encoder
+    cdef size_t held = (
+        encoder.bitmaps.capacity + encoder.containers.capacity + encoder.sorted.capacity + encoder.spare.capacity
+        + encoder.marks.capacity + encoder.writer.payload.capacity + encoder.writer.records.capacity
+    )
+    if held > KEPT_MAX:
+        encoder_free(encoder)
+        return
+    encoder_free(&spare_encoder)
+    spare_encoder = encoder[0]
+
+
+cdef object encoded(type kind, const uint64_t* x, size_t n):
+    """As `of_positions`."""
+    cdef Encoder encoder = spare_encoder
+    cdef int status
+    cdef uint8_t* out
+    cdef bytes data
+    memset(&spare_encoder, 0, sizeof(Encoder))
+    try:
+        if n < BRIEF_POSITIONS:
+            status = encoder_measure(&encoder, x, n, MAX_POSITION)
+        else:
+            with nogil:
+                status = encoder_measure(&encoder, x, n, MAX_POSITION)
+        if status == OUT_OF_RANGE:
+            keep(&encoder)
+            return None
+        if status == OUT_OF_MEMORY:
+            raise MemoryError("encoding positions")
+        if status == ENCODED:
+            data = new_bytes(encoder.size)
+            out = <uint8_t*>PyBytes_AsString(data)
+            if n < BRIEF_POSITIONS:
+                status = encoder_store(&encoder, out)
+            else:
+                with nogil:
+                    status = encoder_store(&encoder, out)
+        if status == CHANGED:
+            raise InvalidInputError("positions: changed by another thread while they were encoded")
+        made = new_bitmap(kind, data, encoder.cardinality)
+    except BaseException:
+        encoder_free(&encoder)
+        raise
+    keep(&encoder)
+    return made
+
+
+# ---- sets ------------------------------------------------------------------------------------------------------
+
+cdef uint8_t* spare_scratch = NULL
+
+
+cdef size_t expected(int op, size_t left, size_t right) noexcept:
+    """Bytes that a OP b seldom exceeds. They are only address space until they are written."""
+    if op == PF_AND:
+        return min(left, right)
+    return left if op == PF_ANDNOT else left + right
+
+
+cdef object combined(int op, StoredBitmap left, StoredBitmap right, bint any_is_enough=False):
+    """Returns left OP right; with any_is_enough, whether it is not empty."""
+    global spare_scratch
+    cdef Vector a = vector_of(left), b = vector_of(right)
+    cdef Writer writer
+    cdef bint done
+    cdef uint8_t* scratch = spare_scratch
+    spare_scratch = NULL
+    try:
+        if scratch == NULL:
+            scratch = <uint8_t*>malloc(3 * SCRATCH)
+        if not writer_start(&writer, 0 if any_is_enough else expected(op, a.size, b.size)) or scratch == NULL:
+            raise MemoryError("combining bitmaps")
+        if a.size + b.size < BRIEF:
+            done = combine_all(op, &a, &b, &writer, scratch, any_is_enough)
+        else:
+            with nogil:
+                done = combine_all(op, &a, &b, &writer, scratch, any_is_enough)
+        if not done:
+            raise MemoryError("combining bitmaps")
+        if any_is_enough:
+            return writer.cardinality > 0
+        return new_bitmap(type(left), finish(&writer), writer.cardinality)
+    finally:
+        free(spare_scratch)
+        spare_scratch = scratch
+        writer_end(&writer)
+
+
+cdef object united(type kind, list bitmaps):
+    """As `union`."""
+    cdef size_t n = len(bitmaps), i, total = 0
+    cdef UnionScratch scratch
+    cdef UnionStatus status
+    cdef Writer writer
+    cdef Vector* vectors = <Vector*>malloc(max(n, 1) * sizeof(Vector))
+    memset(&scratch, 0, sizeof(UnionScratch))
+    memset(&writer, 0, sizeof(Writer))
+    try:
+        if vectors == NULL:
+            raise MemoryError("uniting bitmaps")
+        for i in range(n):
+            vectors[i] = vector_of(<StoredBitmap?>bitmaps[i])
+            total += vectors[i].size
+        if not union_ready(&scratch, n) or not writer_start(&writer, total):
+            raise MemoryError("uniting bitmaps")
+        if total < BRIEF:
+            status = union_all(vectors, n, &writer, &scratch)
+        else:
+            with nogil:
+                status = union_all(vectors, n, &writer, &scratch)
+        if status != UNITED:
+            raise MemoryError("uniting bitmaps")
+        return new_bitmap(kind, finish(&writer), writer.cardinality)
+    finally:
+        free(vectors)
+        union_free(&scratch)
+        writer_end(&writer)
+
+
+pf_choose_level()
