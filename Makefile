@@ -52,7 +52,7 @@ test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on 
 
 test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through pypaimon, which needs an older PyArrow
 	@$(PAIMON)/bin/python -c 'from importlib.metadata import version; print("pypaimon", version("pypaimon"))'
-	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon $(args)
+	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon tests/architecture/test_docs.py $(args)
 
 docs: build  ## build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

@@ -15,14 +15,21 @@ MODULES = sorted(
     for path in (ROOT / "puffin_fast").rglob("*.py")
     if ">>>" in path.read_text()
 )
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(document: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d)], ids=lambda path: path.name)
+RUN = [
+    pytest.param(document, id=document.name, marks=pytest.mark.pypaimon if document.stem == "paimon" else ())
+    for document in DOCUMENTS
+    if blocks(document)
+]
+
+
+@pytest.mark.parametrize("document", RUN)
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
