@@ -15,6 +15,7 @@ __all__ = [
     "check_integer",
     "check_mapping",
     "check_name",
+    "check_table_name",
     "check_texts",
     "check_share",
 ]
@@ -94,6 +95,18 @@ def check_texts(name: str, values: object) -> tuple[str, ...]:
         if not isinstance(value, str):
             raise InvalidInputError(f"{name}: expected a sequence of names, found {value!r} in it")
     return found
+
+
+def check_table_name(name: object) -> str:
+    """Checks the name of a table, ``"namespace.table"`` or its parts, and returns it as text.
+
+    Raises:
+        InvalidInputError: it is something else, or a part is blank.
+    """
+    parts = name.split(".") if isinstance(name, str) else check_texts("name", name)
+    if len(parts) < 2 or not all(part.strip() for part in parts):
+        raise InvalidInputError(f"name: expected 'namespace.table', found {name!r}")
+    return ".".join(parts)
 
 
 def check_mapping(name: str, values: object) -> None:

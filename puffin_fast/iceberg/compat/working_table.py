@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
-from puffin_fast._runtime.arguments import check_texts
+from puffin_fast._runtime.arguments import check_table_name
 from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import (
@@ -166,7 +166,7 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
     """
     if not isinstance(catalog, Catalog):
         raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
-    shown = ".".join([name] if isinstance(name, str) else check_texts("name", name))
+    shown = check_table_name(name)
     try:
         with _loading(catalog, shown):
             return catalog.load_table(name)

@@ -13,7 +13,12 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags, check_mapping, check_name, check_texts
+from puffin_fast._runtime.arguments import (
+    check_flags,
+    check_mapping,
+    check_name,
+    check_table_name,
+)
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
@@ -74,9 +79,7 @@ def create_table(
         raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
     check_mapping("properties", properties)
     check_name("location", location)
-    shown = ".".join([name] if isinstance(name, str) else check_texts("name", name))
-    if not all(shown.split(".")) or "." not in shown:
-        raise InvalidInputError(f"name: expected 'namespace.table', found {name!r}")
+    shown = check_table_name(name)
     if not isinstance(schema, Schema | pa.Schema):
         raise InvalidInputError(f"schema: expected one of PyIceberg or Arrow, found {schema!r}")
     settings = dict(properties or {})
