@@ -98,6 +98,7 @@ def test_the_rows_and_lineage_of_the_single_machine(
     check(table, duckdb_iceberg, rows_of(single).to_pylist())
 
 
+@pytest.mark.jar
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_rows_and_lineage_of_sparks_update(
     shared_catalog: SqlCatalog, namespace: str, iceberg_spark: SparkSession, version: int
