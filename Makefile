@@ -93,9 +93,9 @@ jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the
 pyiceberg-suite: build  ## PyIceberg's own unit tests with and without accelerate()
 	$(PY) tests/pyiceberg_suite.py
 
-wheel: build  ## build sdist and abi3 wheel, test the wheel in a fresh environment outside the checkout
+wheel: build  ## build the sdist, from it the manylinux wheel, test it in fresh environments outside the checkout
 	rm -rf dist build/lib* build/bdist* build/wheel
-	$(PY) -m build --no-isolation --outdir dist . > /dev/null
+	$(PY) -m build --outdir dist . > /dev/null  # both in environments that have only what pyproject.toml requires
 	$(PY) tests/wheel.py dist build/wheel
 
 ship: wheel java  ## pack an environment with the wheel, run jobs on a local-cluster whose executors have nothing else

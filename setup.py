@@ -4,10 +4,14 @@ Environment:
     PUFFIN_FAST_DEBUG=1      bounds checks and assertions in the kernels, no optimisation.
     PUFFIN_FAST_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer on the kernels.
     PUFFIN_FAST_PORTABLE=1   compile without any SIMD path (what other processors run).
+    PUFFIN_FAST_REPOSITORY   address of the repository, for the links of the package's page in a package index.
 """
 
 import os
+import re
 import sys
+import sysconfig
+from email.parser import Parser
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -29,6 +33,48 @@ if sys.byteorder != "little" or sys.maxsize < 2**63 - 1:
         "puffin_fast: expected a 64-bit little-endian platform (the kernels read and write Roaring's words "
         f"in place), found {sys.byteorder}-endian with {sys.maxsize.bit_length() + 1}-bit pointers"
     )
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise SystemExit(
+        "puffin_fast: expected a Python with the global interpreter lock: the kernels use the limited API (abi3), "
+        "which free-threaded builds do not have; found a free-threaded build"
+    )
+
+
+def repository() -> str | None:
+    """The address of the repository: from the environment or, in an unpacked sdist, from its metadata."""
+    given = os.environ.get("PUFFIN_FAST_REPOSITORY", "")
+    metadata = ROOT / "PKG-INFO"
+    if not given and metadata.exists():
+        urls = Parser().parsestr(metadata.read_text()).get_all("Project-URL", [])
+        given = dict(url.split(", ", 1) for url in urls).get("Repository", "")
+    return given.rstrip("/") or None
+
+
+def project_urls(address: str | None) -> dict[str, str]:
+    """The links beside the description; none if the address of the repository is not known."""
+    pages = {
+        "Repository": "",
+        "Documentation": "/blob/main/docs/index.md",
+        "Changelog": "/blob/main/CHANGELOG.md",
+        "Issues": "/issues",
+    }
+    return {} if address is None else {name: f"{address}{path}" for name, path in pages.items()}
+
+
+def description(readme: str, address: str | None) -> str:
+    """The README for a package index, which has none of the repository's files.
+
+    Links and images name files of the repository. If its address is not known, links become plain text and images
+    are left out.
+    """
+
+    def target(match: re.Match[str]) -> str:
+        image, text, path = match.groups()
+        if address is None:
+            return "" if image else text
+        return f"{image}[{text}]({address}/{'raw' if image else 'blob'}/main/{path})"
+
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)]+)\)", target, readme)
 
 
 def extension(source: Path) -> Extension:
@@ -73,6 +119,9 @@ class abi3_wheel(bdist_wheel):
 
 os.chdir(ROOT)
 setup(
+    long_description=description((ROOT / "README.md").read_text(encoding="utf-8"), repository()),
+    long_description_content_type="text/markdown",
+    project_urls=project_urls(repository()),
     ext_modules=cythonize(
         [extension(path) for path in sorted(KERNELS.glob("*.pyx"))],
         compiler_directives={
