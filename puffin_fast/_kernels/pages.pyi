@@ -1,5 +1,6 @@
 """Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
 
+from collections.abc import Callable
 from typing import Any
 
 SAME: int
@@ -9,17 +10,24 @@ BIG_ENDIAN_TO_INT128: int
 
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
 def hybrid_into(data: Any, width: int, n_values: int, rows: Any, base: int, count: int, out: Any) -> None: ...
-def all_set(levels: Any, n: int) -> bool: ...
-def places_into(levels: Any, n: int, out: Any) -> int: ...
-def fixed_into(
-    data: Any, width: int, conversion: int, rows: Any, base: int, count: int, out: Any
-) -> None: ...
-def entries_into(
-    data: Any, n_values: int, rows: Any, base: int, count: int, entries: Any, width: int, out: Any
-) -> None: ...
-def views_into(
-    data: Any, buffer: int, rows: Any, base: int, count: int, value: int, offset: int, out: Any
-) -> tuple[int, int]: ...
+
+class PageDecoder:
+    def __init__(
+        self,
+        data: Any,
+        decompress: Callable[[Any, int], Any],
+        *,
+        n_rows: int,
+        most_bytes: int,
+        stored: int,
+        width: int,
+        conversion: int,
+        is_optional: bool,
+    ) -> None: ...
+    def read_into(
+        self, first: int, n_rows: int, rows: Any, out: Any
+    ) -> tuple[bytearray | None, list[Any]]: ...
+
 def views_bytes(views: Any, count: int) -> int: ...
 def copy_views(
     views: Any, count: int, buffers: list[Any], offset_bytes: int, offsets: Any, out: Any

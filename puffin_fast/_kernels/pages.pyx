@@ -14,24 +14,58 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
 
-cdef extern from "pages.h" nogil:
+cdef extern from "column_page.h" nogil:
     enum:
         PF_HEADER_WORDS
+        PF_TYPE
+        PF_RAW_BYTES
+        PF_STORED_BYTES
+        PF_N_VALUES
+        PF_ENCODING
+        PF_LEVEL_ENCODING
+        PF_N_ROWS
+        PF_N_NULLS
+        PF_DEFINITION_BYTES
+        PF_REPETITION_BYTES
+        PF_IS_COMPRESSED
+        PF_HEADER_BYTES
         PF_VIEW_BYTES
+        PF_PLAIN
+        PF_PLAIN_DICTIONARY
+        PF_RLE
+    ctypedef struct pf_column:
+        int64_t stored
+        int64_t width
+        int conversion
+        int is_text
+        int is_optional
+        const uint8_t* entries
+        size_t n_entries
+    ctypedef struct pf_page:
+        const uint8_t* data
+        size_t size
+        int64_t encoding
+        int64_t n_rows
+        int64_t n_values
+        int32_t* places
+        int64_t place[2]
     int pf_page_header(const uint8_t* data, size_t size, int64_t* out)
+    size_t pf_rows_below(const int32_t* rows, size_t count, int64_t end)
     int pf_hybrid(const uint8_t* data, size_t size, int width, int64_t n_values, const int32_t* rows, int64_t base,
                   size_t count, uint32_t* out)
-    int pf_all_set(const uint8_t* data, size_t size, uint64_t n)
-    int64_t pf_places(const uint32_t* levels, size_t n, int32_t* out)
     int pf_fixed(const uint8_t* data, size_t size, int64_t width, int conversion, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
-    int pf_entries(const uint8_t* data, size_t size, int bits, int64_t n_values, const int32_t* rows, int64_t base,
-                   size_t count, const uint8_t* entries, size_t n_entries, size_t width, uint8_t* out)
     int pf_views(const uint8_t* data, size_t size, uint32_t buffer, const int32_t* rows, int64_t base, size_t count,
                  int64_t* place, uint8_t* out)
     int64_t pf_views_bytes(const uint8_t* views, size_t count)
     int64_t pf_views_copy(const uint8_t* views, size_t count, const uint8_t* const* buffers, const size_t* sizes,
                           size_t n_buffers, int offset_bytes, uint8_t* offsets, uint8_t* out, size_t capacity)
+    int pf_check_encoding(const pf_column* column, const pf_page* page)
+    int pf_load_places(pf_page* page, const uint8_t* levels, size_t size)
+    int pf_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
+                 size_t count, uint8_t* out)
+    int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
+                          size_t count, uint8_t* out, uint8_t* validity, size_t first)
 
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
@@ -98,96 +132,208 @@ def hybrid_into(data, int width, int64_t n_values, rows, int64_t base, size_t co
     checked(status)
 
 
-def all_set(levels, size_t n):
-    """Whether definition levels of at most 1 are one run of `n` or more ones: no value is null."""
-    cdef Buffer source = buffer_of(levels)
-    return bool(pf_all_set(source.data, source.size, n))
-
-
-def places_into(levels, size_t n, out):
-    """Writes the index of each row's value among the values of its page, -1 for null; returns the number of values.
+cdef class PageDecoder:
+    """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
 
     Args:
-        levels: uint32 definition levels, 1 for a value.
-        n: number of rows.
-        out: for int32.
+        data: the column chunk.
+        decompress: called with the stored bytes of a page and its declared number of bytes; returns its bytes.
+        n_rows: number of rows of the row group.
+        most_bytes: the column chunk's declared number of bytes without compression.
+        stored: bytes of a stored value; 0 for byte strings and booleans.
+        width: bytes of a cell: 16 for byte strings, which become views, 1 for booleans.
+        conversion: of a stored value: `SAME`, or to a little-endian integer of 16 bytes.
+        is_optional: whether values may be null.
+
+    What `decompress` raises is passed on; everything else that is wrong is a ValueError.
     """
-    cdef Buffer source = buffer_of(levels), target = output_of(out, n, 4)
-    cdef int64_t n_values
-    if source.size // 4 < n:
-        raise ValueError(f"{source.size // 4} levels; expected {n}")
-    with nogil:
-        n_values = pf_places(<const uint32_t*>source.data, n, <int32_t*>target.data)
-    return n_values
 
+    cdef pf_column _column
+    cdef pf_page _page                # its `data` belongs to _values
+    cdef int64_t _header[PF_HEADER_WORDS]
+    cdef int64_t _n_rows, _most_bytes
+    cdef int64_t _first               # the first row of the page, in the row group
+    cdef bint _is_loaded              # whether the page was decompressed
+    cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
+    cdef Buffer _source, _entries, _values
+    cdef object _bytes, _decompress, _texts, _dictionary_texts
 
-def fixed_into(data, int64_t width, int conversion, rows, int64_t base, size_t count, out):
-    """Writes wanted values of a plain page.
+    def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
+                  int conversion, bint is_optional):
+        if width <= 0 or stored < 0 or (stored == 0 and width not in (1, 16)) or (conversion != 0 and width != 16):
+            raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
+        if conversion == 0 and stored not in (0, width):
+            raise ValueError(f"cells of {width} bytes for values of {stored} bytes")
+        self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
+        self._column.is_text, self._column.is_optional = stored == 0 and width == 16, is_optional
+        self._source, self._bytes, self._decompress = buffer_of(data), memoryview(data), decompress
+        self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
+        self._is_loaded = True
 
-    Args:
-        data: the values, `width` bytes each.
-        width: bytes of a value.
-        conversion: `SAME`, or to a little-endian integer of 16 bytes.
-        rows, base, count: see the module.
-        out: for values of `width` or 16 bytes.
-    """
-    cdef size_t out_width = 16 if conversion != 0 else (<size_t>width if width > 0 else 1)
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, out_width)
-    cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
-    cdef int status
-    with nogil:
-        status = pf_fixed(source.data, source.size, width, conversion, places, base, count, target.data)
-    checked(status)
+    def __dealloc__(self):
+        free(self._page.places)
 
+    def read_into(self, int64_t first, int64_t n_rows, rows, out):
+        """Writes the cells of rows. Calls must be in the order of the rows; rows in between are skipped.
 
-def entries_into(data, int64_t n_values, rows, int64_t base, size_t count, entries, size_t width, out):
-    """Writes wanted values of a page of dictionary codes.
+        Args:
+            first: the first row, in the row group.
+            n_rows: number of rows.
+            rows: the wanted ones of them, ascending int32 indexes from `first`; None: all.
+            out: for their cells. Those of nulls are zero.
 
-    Args:
-        data: the bits of a code, one byte; and the codes in the RLE / bit-packing hybrid encoding.
-        n_values: the number of codes.
-        rows, base, count: see the module.
-        entries: of the dictionary, `width` bytes each.
-        width: bytes of an entry.
-        out: for values of `width` bytes.
-    """
-    if width == 0:
-        raise ValueError("entries of no bytes")
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), values = buffer_of(entries)
-    cdef Buffer target = output_of(out, count, width)
-    cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
-    cdef int status
-    if source.size == 0:
-        raise ValueError("a page without codes")
-    with nogil:
-        status = pf_entries(source.data + 1, source.size - 1, source.data[0], n_values, places, base, count,
-                            values.data, values.size // width, width, target.data)
-    checked(status)
+        Returns:
+            a validity bitmap, or None if no row of the pages is null; and the buffers that views refer to.
+        """
+        cdef Buffer wanted = None if rows is None else buffer_of(rows)
+        cdef size_t count = (<size_t>n_rows if n_rows > 0 else 0) if rows is None else wanted.size // 4
+        cdef size_t width = <size_t>self._column.width, done = 0, some
+        cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
+        cdef const int32_t* part
+        cdef Buffer target = output_of(out, count, width), bits = None
+        cdef uint8_t* cells
+        cdef uint32_t buffer
+        cdef int64_t row, stop, base
+        cdef int status
+        validity = None
+        texts = [self._dictionary_texts]
+        if first < 0 or n_rows < 0 or n_rows > self._n_rows - first:
+            raise ValueError(f"rows {first} to {first + n_rows} of {self._n_rows}")
+        while done < count:
+            row = first + (<int64_t>done if places == NULL else places[done])
+            self.load_page_of(row)
+            stop = self._first + self._page.n_rows
+            if places == NULL:
+                some = <size_t>(min(<int64_t>count, stop - first)) - done
+                part, base = NULL, row - self._first
+            else:
+                part, base = places + done, first - self._first
+                some = pf_rows_below(part, count - done, min(stop - first, n_rows))
+            if some == 0:
+                raise ValueError("rows that do not ascend")
+            cells, buffer = target.data + done * width, 0
+            if self._column.is_text and self._page.encoding == PF_PLAIN:
+                buffer = <uint32_t>len(texts)
+                texts.append(self._texts)
+            if self._page.places == NULL:
+                with nogil:
+                    status = pf_cells(&self._column, &self._page, buffer, part, base, some, cells)
+            else:
+                if validity is None:
+                    validity = bytearray(b"\xff") * ((count + 7) // 8)
+                    bits = writable(validity)
+                with nogil:
+                    status = pf_nullable_cells(&self._column, &self._page, buffer, part, base, some, cells, bits.data,
+                                               done)
+            checked(status)
+            done += some
+        texts[0] = self._dictionary_texts
+        return validity, texts
 
+    cdef int load_page_of(self, int64_t row) except -1:
+        """Loads the page of a row; pages before it are skipped, and not decompressed."""
+        cdef int64_t* header = self._header
+        cdef int64_t kind, left
+        while row >= self._first + self._page.n_rows:
+            checked(pf_page_header(self._source.data + self._at, self._source.size - self._at, header))
+            self._body = self._at + <size_t>header[PF_HEADER_BYTES]
+            left = <int64_t>(self._source.size - self._body)
+            kind = header[PF_TYPE]
+            if not (0 <= header[PF_STORED_BYTES] <= left and 0 <= header[PF_RAW_BYTES] <= self._most_bytes):
+                raise ValueError(f"{header[PF_STORED_BYTES]} bytes of a page; the chunk has {left} more")
+            if not 0 <= header[PF_N_VALUES] <= self._n_rows:
+                raise ValueError(f"{header[PF_N_VALUES]} values of a page; the row group has {self._n_rows} rows")
+            self._at = self._body + <size_t>header[PF_STORED_BYTES]
+            if kind == 2 and self._entries is None and self._first + self._page.n_rows == 0:
+                self.load_dictionary()
+            elif kind in (0, 3):
+                self._first += self._page.n_rows
+                self._page.n_rows = header[PF_N_VALUES]
+                self._is_loaded = False
+            else:
+                raise ValueError(f"page type {kind}")
+        if not self._is_loaded:
+            self.load()
+        return 0
 
-def views_into(data, uint32_t buffer, rows, int64_t base, size_t count, int64_t value, int64_t offset, out):
-    """Writes wanted byte strings of a plain page as Arrow views.
+    cdef object decompressed(self, size_t start, int64_t n_bytes):
+        found = memoryview(self._decompress(self._bytes[start:self._at], n_bytes))
+        if <int64_t>len(found) != n_bytes:
+            raise ValueError(f"{len(found)} bytes of a page; expected {n_bytes}")
+        return found
 
-    Args:
-        data: the values, each after its length.
-        buffer: the number of the page among the buffers of the array.
-        rows, base, count: see the module.
-        value: the index of a value at or before the first wanted one.
-        offset: where its length starts.
-        out: for views of 16 bytes.
+    cdef int load_dictionary(self) except -1:
+        cdef int64_t* header = self._header
+        cdef int64_t n_values = header[PF_N_VALUES], stored = self._column.stored
+        cdef int64_t place[2]
+        cdef Buffer values, entries
+        cdef int status
+        place[0] = place[1] = 0
+        if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY):
+            raise ValueError(f"encoding {header[PF_ENCODING]} of a dictionary")
+        if stored == 0 and not self._column.is_text:
+            raise ValueError("a dictionary of booleans")
+        data = self.decompressed(self._body, header[PF_RAW_BYTES])
+        values = buffer_of(data)
+        if n_values > <int64_t>values.size // (stored if stored else 4):
+            raise ValueError(f"{values.size} bytes for {n_values} values of a dictionary")
+        entries = writable(bytearray(n_values * self._column.width))
+        with nogil:
+            if stored == 0:
+                status = pf_views(values.data, values.size, 0, NULL, 0, <size_t>n_values, place, entries.data)
+            else:
+                status = pf_fixed(values.data, values.size, stored, self._column.conversion, NULL, 0, <size_t>n_values,
+                                  entries.data)
+        checked(status)
+        if stored == 0:
+            self._dictionary_texts = data
+        self._entries, self._column.entries, self._column.n_entries = entries, entries.data, <size_t>n_values
+        return 0
 
-    Returns:
-        index and offset of the value after the last wanted one, for the next call.
-    """
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, PF_VIEW_BYTES)
-    cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
-    cdef int64_t place[2]
-    cdef int status
-    place[0], place[1] = value, offset
-    with nogil:
-        status = pf_views(source.data, source.size, buffer, places, base, count, place, target.data)
-    checked(status)
-    return place[0], place[1]
+    cdef int load(self) except -1:
+        """Decompresses the page, and decodes which of its rows are null."""
+        cdef int64_t* header = self._header
+        cdef pf_page* page = &self._page
+        cdef int64_t n_levels = header[PF_DEFINITION_BYTES], n_rows = header[PF_N_VALUES], n_raw = header[PF_RAW_BYTES]
+        cdef Buffer levels
+        cdef int status = 0
+        free(page.places)
+        page.places = NULL
+        page.place[0] = page.place[1] = 0
+        page.n_values, page.encoding = n_rows, header[PF_ENCODING]
+        if header[PF_TYPE] == 0:
+            data = self.decompressed(self._body, n_raw)
+            before = data[:0]
+            if self._column.is_optional:
+                n_levels = int.from_bytes(data[:4], "little")
+                if header[PF_LEVEL_ENCODING] != PF_RLE or n_levels > n_raw - 4:
+                    raise ValueError(f"{n_levels} bytes of levels in encoding {header[PF_LEVEL_ENCODING]}")
+                before, data = data[4:4 + n_levels], data[4 + n_levels:]
+        else:
+            if header[PF_REPETITION_BYTES] != 0 or header[PF_N_ROWS] != n_rows or not (
+                0 <= n_levels <= min(header[PF_STORED_BYTES], n_raw)
+            ):
+                raise ValueError(f"{n_levels} and {header[PF_REPETITION_BYTES]} bytes of levels, "
+                                 f"{header[PF_N_ROWS]} rows")
+            before = self._bytes[self._body:self._body + <size_t>n_levels]
+            data = self._bytes[self._body + <size_t>n_levels:self._at]
+            if header[PF_IS_COMPRESSED] and n_levels < header[PF_STORED_BYTES]:
+                data = self.decompressed(self._body + <size_t>n_levels, n_raw - n_levels)
+            elif header[PF_STORED_BYTES] != n_raw:
+                raise ValueError(f"{header[PF_STORED_BYTES]} bytes of values and levels; expected {n_raw}")
+        self._values, self._texts = buffer_of(data), data
+        page.data, page.size = self._values.data, self._values.size
+        if self._column.is_optional:
+            levels = buffer_of(before)
+            with nogil:
+                status = pf_load_places(page, levels.data, levels.size)
+            checked(status)
+        if header[PF_TYPE] == 3 and n_rows - page.n_values != header[PF_N_NULLS]:
+            raise ValueError(f"{n_rows - page.n_values} nulls of a page; expected {header[PF_N_NULLS]}")
+        if pf_check_encoding(&self._column, page):
+            raise ValueError(f"encoding {page.encoding}, without its dictionary or with codes of too many bits")
+        self._is_loaded = True
+        return 0
 
 
 def views_bytes(views, size_t count):

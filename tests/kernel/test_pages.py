@@ -34,6 +34,45 @@ def encoded(codes: Codes, bits: int, rng: np.random.Generator) -> bytes:
     return found
 
 
+def zigzag(value: int) -> bytes:
+    return varint(value << 1)
+
+
+def chunk(bits: int, data: bytes, entries: bytes, width: int, n: int) -> bytes:
+    """A dictionary page of plain values, and a data page of `n` codes."""
+    return b"".join(
+        b"\x15"
+        + zigzag(kind)
+        + b"\x15"
+        + zigzag(len(body))
+        + b"\x15"
+        + zigzag(len(body))
+        + struct
+        + b"".join(b"\x15" + zigzag(number) for number in numbers)
+        + b"\0\0"
+        + body
+        for struct, kind, body, numbers in (
+            (b"\x4c", 2, entries, [len(entries) // width, 0]),
+            (b"\x2c", 0, bytes([bits]) + data, [n, 8, 3, 3]),
+        )
+    )
+
+
+def decoded(pages_of: bytes, width: int, first: int, n: int, rows: Codes | None, out: Codes) -> None:
+    decoder = pages.PageDecoder(
+        pages_of,
+        lambda data, n_bytes: data,
+        n_rows=5_000,
+        most_bytes=1 << 30,
+        stored=width,
+        width=width,
+        conversion=pages.SAME,
+        is_optional=False,
+    )
+    validity, _ = decoder.read_into(first, n, rows, out)
+    assert validity is None
+
+
 @pytest.mark.parametrize("bits", range(33))
 def test_codes_and_entries_are_those_that_were_encoded(bits: int) -> None:
     rng = np.random.default_rng(bits)
@@ -50,7 +89,8 @@ def test_codes_and_entries_are_those_that_were_encoded(bits: int) -> None:
             for width in (1, 4, 8, 12, 16) if bits <= 12 else ():
                 entries = rng.integers(0, 256, (1 << bits) * width, np.uint8)
                 cells = np.zeros(n * width, np.uint8)
-                pages.entries_into(bytes([bits]) + data, N, some, base, n, entries, width, cells)
+                found = chunk(bits, data, entries.tobytes(), width, N)
+                decoded(found, width, base, n if some is None else N - base, some, cells)
                 assert np.array_equal(cells.reshape(n, width), entries.reshape(-1, width)[expected])
 
 
@@ -58,15 +98,14 @@ def test_codes_and_entries_are_those_that_were_encoded(bits: int) -> None:
 def test_codes_that_the_dictionary_does_not_have_are_refused(rows: Codes | None) -> None:
     rng = np.random.default_rng(0)
     n = N if rows is None else len(rows)
-    entries, out = np.zeros(7 * 8, np.uint8), np.zeros(n * 8, np.uint8)
+    entries, out = bytes(7 * 8), np.zeros(n * 8, np.uint8)
     for wrong in (0, 1022, 1024, N - 2):
         codes = rng.integers(0, 7, N).astype(np.uint32)
-        data = bytearray(b"\x03" + varint(N >> 3 << 1 | 1))
         codes[wrong] = 7
         each = (codes[:, None] >> np.arange(3, dtype=np.uint32) & 1).astype(np.uint8)
-        data += np.packbits(each, bitorder="little").tobytes()
+        data = varint(N >> 3 << 1 | 1) + np.packbits(each, bitorder="little").tobytes()
         with pytest.raises(ValueError, match="expected form"):
-            pages.entries_into(data, N, rows, 0, n, entries, 8, out)
-    for short in (b"", b"\x21", data[:-1], b"\x03\x01", b"\x03\x00\x01"):
-        with pytest.raises(ValueError, match=r"expected form|without codes"):
-            pages.entries_into(short, N, rows, 0, n, entries, 8, out)
+            decoded(chunk(3, data, entries, 8, N), 8, 0, N, rows, out)
+    for bits, short in ((3, b""), (33, b""), (3, data[:-1]), (3, b"\x01"), (3, b"\0\x01")):
+        with pytest.raises(ValueError, match=r"expected form|too many bits"):
+            decoded(chunk(bits, short, entries, 8, N), 8, 0, N, rows, out)

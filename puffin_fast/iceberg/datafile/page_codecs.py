@@ -5,6 +5,7 @@ Source: Parquet format specification, "Compression".
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -28,16 +29,21 @@ class PageError(ValueError):
     """A page does not have the expected form."""
 
 
-def _zstd() -> Callable[[Any, int], Any]:
-    codec = zstandard.ZstdDecompressor()
+class _Thread(threading.local):
+    """What a thread keeps: a decompressor has tables of 150 KB, and serves one thread at a time."""
 
-    def decompress(data: Any, n_bytes: int) -> Any:
-        declared = zstandard.frame_content_size(data)
-        if declared not in (-1, n_bytes):
-            raise PageError(f"{declared} bytes of zstd; expected {n_bytes}")
-        return codec.decompress(data, max_output_size=n_bytes, allow_extra_data=False)
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
 
-    return decompress
+
+_THREAD = _Thread()
+
+
+def _zstd(data: Any, n_bytes: int) -> Any:
+    declared = zstandard.frame_content_size(data)
+    if declared not in (-1, n_bytes):
+        raise PageError(f"{declared} bytes of zstd; expected {n_bytes}")
+    return _THREAD.zstd.decompress(data, max_output_size=n_bytes, allow_extra_data=False)
 
 
 def _snappy(data: Any, n_bytes: int) -> Any:
@@ -57,11 +63,15 @@ def _gzip(data: Any, n_bytes: int) -> Any:
     return found
 
 
-CODECS: dict[str, Callable[[], Callable[[Any, int], Any]]] = {
-    "UNCOMPRESSED": lambda: lambda data, n_bytes: data,
-    "SNAPPY": lambda: _snappy,
+def _lz4(data: Any, n_bytes: int) -> Any:
+    return lz4.block.decompress(data, uncompressed_size=n_bytes)
+
+
+CODECS: dict[str, Callable[[Any, int], Any]] = {
+    "UNCOMPRESSED": lambda data, n_bytes: data,
+    "SNAPPY": _snappy,
     "ZSTD": _zstd,
-    "GZIP": lambda: _gzip,
-    "LZ4": lambda: lambda data, n_bytes: lz4.block.decompress(data, uncompressed_size=n_bytes),
+    "GZIP": _gzip,
+    "LZ4": _lz4,
 }
 """How a page is decompressed to its declared number of bytes, or more or fewer if that is wrong; by compression."""
