@@ -42,7 +42,7 @@ class MaintenancePolicy:
 
     Attributes:
         steps: which of "convert", "rewrite", "compact", "expire", "clean"; they run in this order.
-        min_deleted, min_file_size, min_input_files, target_file_size: as `rewrite_data_files`.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as `rewrite_data_files`.
         expire_older_than, retain_last: as `older_than` and `retain_last` of `expire_snapshots`.
         clean_older_than: as `older_than` of `remove_orphan_files`.
 
@@ -55,6 +55,7 @@ class MaintenancePolicy:
     min_file_size: int | None = None
     min_input_files: int = MIN_INPUT_FILES
     target_file_size: int | None = None
+    max_commits: int = 1
     expire_older_than: timedelta | None = None
     retain_last: int | None = None
     clean_older_than: timedelta = IN_FLIGHT
@@ -67,6 +68,7 @@ class MaintenancePolicy:
         check_integer("min_file_size", self.min_file_size, least=0)
         check_integer("min_input_files", self.min_input_files, least=2, optional=False)
         check_integer("target_file_size", self.target_file_size, least=1)
+        check_integer("max_commits", self.max_commits, least=1, optional=False)
         check_integer("retain_last", self.retain_last, least=1)
         for name in DAYS:
             value = getattr(self, name)
@@ -167,6 +169,7 @@ def maintain(
             min_file_size=policy.min_file_size,
             min_input_files=policy.min_input_files,
             target_file_size=policy.target_file_size,
+            max_commits=policy.max_commits,
             branch=branch,
             **job,
         )

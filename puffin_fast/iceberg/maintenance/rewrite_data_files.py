@@ -53,8 +53,8 @@ def rewrite_data_files(
     Delete files that apply to no other data file leave the table. All old files stay in storage until no snapshot needs
     them: see `orphan_files`.
 
-    Data files are streamed: a thread holds batches of the row group that it reads, at most 128 MiB of rows for the row
-    group that it writes, and the positions of the rows as bitmaps.
+    Data files are streamed: a thread holds the row group that it reads, as stored, a batch of its rows, at most twice
+    128 MiB for the row group that it writes (rows, and encoded pages), and the positions of the rows as bitmaps.
 
     Args:
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.

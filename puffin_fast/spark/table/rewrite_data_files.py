@@ -51,9 +51,9 @@ def rewrite_data_files(
     """`puffin_fast.iceberg.rewrite_data_files` on executors.
 
     Groups of data files are rewritten in parallel; a group is read and written by one task, so nothing is shuffled. A
-    task holds batches of the row group that it reads, at most 128 MiB of rows for the row group that it writes, and the
-    positions of the rows as bitmaps. The driver commits once; deletes that other commits add meanwhile are moved to
-    the new files, and nothing is read again.
+    task holds the row group that it reads, as stored, a batch of its rows, at most twice 128 MiB for the row group that
+    it writes (rows, and encoded pages), and the positions of the rows as bitmaps. The driver commits once; deletes that
+    other commits add meanwhile are moved to the new files, and nothing is read again.
 
     Args:
         spark: the session, or a DataFrame of it.

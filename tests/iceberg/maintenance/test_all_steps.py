@@ -65,6 +65,20 @@ def test_only_the_steps_of_the_policy_run(racing: SqlCatalog) -> None:
     assert (done.data_files, done.vectors, done.orphan_files) == (None, None, None)
 
 
+def test_the_rewrite_takes_as_many_commits_as_the_policy_says(racing: SqlCatalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("g", pa.int64())])
+    table = iceberg.create_table(racing, "n.t", schema, partition_spec=("g",))
+    for first in (0, 10):
+        ids = range(first, first + 10)
+        iceberg.append(table, pa.table({"id": ids, "g": [id % 3 for id in ids]}, schema))
+    before = len(table.metadata.snapshots)
+    policy = MaintenancePolicy(steps=("rewrite",), min_input_files=2, max_commits=2)
+    done = iceberg.maintain(table, policy).data_files
+    assert done is not None
+    assert (done.commits, done.data_files, len(table.metadata.snapshots) - before) == (2, 6, 2)
+    assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == list(range(20))
+
+
 @pytest.mark.parametrize(
     ("values", "text"),
     [
@@ -75,6 +89,7 @@ def test_only_the_steps_of_the_policy_run(racing: SqlCatalog) -> None:
         ({"expire_older_than": -1}, "expire_older_than: expected a number of days"),
         ({"retain_last": 0}, "retain_last"),
         ({"min_deleted": 2}, "min_deleted"),
+        ({"max_commits": 0}, "max_commits"),
     ],
 )
 def test_wrong_policies_are_refused(values: dict[str, Any], text: str) -> None:

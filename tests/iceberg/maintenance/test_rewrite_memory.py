@@ -1,0 +1,56 @@
+"""The memory of a rewrite is bounded by row groups, however many a data file has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_fast import iceberg
+from tests.memory import MIB, peak_growth
+
+ROW_GROUP, BATCH = 32 * MIB, 10 * MIB
+"""Bytes of a row group, and of a batch of 131,072 rows with their row lineage."""
+
+SCHEMA = pa.schema([(f"c{at}", pa.int64()) for at in range(8)])
+ROWS = ROW_GROUP // (8 * len(SCHEMA))
+ROW_GROUPS = 4
+
+SETUP = """
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from puffin_fast import iceberg
+from puffin_fast.iceberg.dml import data_files
+
+data_files.ROW_GROUP_BYTES = {row_group}
+catalog = SqlCatalog("memory", uri="sqlite:///{folder}/catalog.db", warehouse="file://{folder}")
+table = catalog.load_table("n.t")
+"""
+
+ACTION = """
+done = iceberg.rewrite_data_files(table, min_deleted=0.1, threads=1)
+assert done.data_files == 1 and done.rows > 1_000_000, done
+n_bytes = pa.default_memory_pool().max_memory()
+assert n_bytes < {limit}, n_bytes
+"""
+
+
+def test_a_thread_holds_three_row_groups_at_most(tmp_path: Path) -> None:
+    """One is read as stored, one is collected, one is encoded; by Arrow's allocator, which has all their buffers."""
+    numbers = np.random.default_rng(1)
+    catalog = SqlCatalog("memory", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("n")
+    properties = {"write.parquet.row-group-limit": str(ROWS)}
+    table = iceberg.create_table(catalog, "n.t", SCHEMA, properties=properties)
+    batches = (
+        pa.record_batch([pa.array(numbers.integers(0, 1 << 62, ROWS)) for _ in SCHEMA], schema=SCHEMA)
+        for _ in range(ROW_GROUPS)
+    )
+    iceberg.append(table, pa.RecordBatchReader.from_batches(SCHEMA, batches))
+    iceberg.delete(table, f"c0 < {1 << 60}")
+    catalog.engine.dispose()
+    peak_growth(
+        SETUP.format(folder=tmp_path, row_group=ROW_GROUP), ACTION.format(limit=3 * ROW_GROUP + 2 * BATCH)
+    )
