@@ -248,7 +248,7 @@ class PositionBitmap(stored.StoredBitmap):
 
     @classmethod
     def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
-        """Intersects several bitmaps, the smallest first.
+        """Intersects several bitmaps in one pass.
 
         Raises:
             InvalidInputError: an argument is not a PositionBitmap, or there is none.
@@ -256,12 +256,7 @@ class PositionBitmap(stored.StoredBitmap):
         every = sorted(map(cls._other, bitmaps), key=len)
         if not every:
             raise InvalidInputError("bitmaps: expected at least one, found none")
-        found = every[0]
-        for bitmap in every[1:]:
-            if not found:
-                break
-            found = found & bitmap
-        return found
+        return every[0] if len(every) == 1 or not every[0] else stored.intersection(cls, every)
 
     # ---- bytes --------------------------------------------------------------------------------------------
 

@@ -88,21 +88,6 @@ static size_t pf_sparse_take(uint8_t *sparse, uint8_t *out) {
     return n;
 }
 
-static size_t pf_array_symmetric(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
-    size_t i = 0, j = 0, n = 0;
-    while (i < na && j < nb) {
-        uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
-        pf_put16(out + 2 * n, x < y ? x : y);
-        n += x != y;
-        i += x <= y;
-        j += y <= x;
-    }
-    memcpy(out + 2 * n, a + 2 * i, 2 * (na - i));
-    n += na - i;
-    memcpy(out + 2 * n, b + 2 * j, 2 * (nb - j));
-    return n + nb - j;
-}
-
 /* Bits of n values set in / cleared from / flipped in a bitmap container. */
 static void pf_array_set(const uint8_t *values, size_t n, uint8_t *bits) {
     for (size_t i = 0; i < n; i++) {
@@ -122,26 +107,13 @@ static size_t pf_array_filter(const uint8_t *values, size_t n, const uint8_t *bi
     return n_selected;
 }
 
-/* The union of two ascending lists of (start, length - 1) runs, joined where they touch; out has space for as many as
- * both have. Returns the number of runs. */
-static uint32_t pf_runs_union(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
-    uint32_t start = 0, end = 0, n = 0; /* of the last run, which may still grow */
-    size_t i = 0, j = 0;
-    while (i < na || j < nb) {
-        int from_a = j == nb || (i < na && pf_get16(a + 4 * i) <= pf_get16(b + 4 * j));
-        const uint8_t *run = from_a ? a + 4 * i : b + 4 * j;
-        uint32_t next = pf_get16(run), next_end = next + pf_get16(run + 2) + 1u;
-        uint32_t apart = next > end || n == 0;
-        i += (size_t)from_a;
-        j += (size_t)!from_a;
-        start = apart ? next : start;
-        end = next_end > end ? next_end : end;
-        n += apart;
-        pf_put16(out + 4 * (n - 1), (uint16_t)start);
-        pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(end - start - 1));
+/* Whether some of n values has a bit in a bitmap container that equals `wanted`. */
+static int pf_array_meets_bits(const uint8_t *values, size_t n, const uint8_t *bits, unsigned wanted) {
+    for (size_t i = 0; i < n; i++) {
+        uint16_t value = pf_get16(values + 2 * i);
+        if (((unsigned)(bits[value >> 3] >> (value & 7)) & 1u) == wanted) return 1;
     }
-    if (end > 65536) pf_put16(out + 4 * (n - 1) + 2, (uint16_t)(65535 - start)); /* only if another thread changes the runs */
-    return n;
+    return 0;
 }
 
 #if PF_X86

@@ -38,6 +38,22 @@ static uint32_t pf_bitmap_combine_portable(int op, const uint8_t *a, const uint8
     return pf_bitmap_cardinality_portable(out);
 }
 
+/* Whether a bit of a OP b is set, except for a union. */
+PF_BODY int pf_bitmaps_meet_body(int op, const uint8_t *a, const uint8_t *b) {
+    for (size_t i = 0; i < 8 * PF_WORDS; i += 256) {
+        uint64_t any = 0;
+        if (op == PF_AND)
+            for (size_t j = i; j < i + 256; j += 8) any |= pf_get64(a + j) & pf_get64(b + j);
+        else if (op == PF_ANDNOT)
+            for (size_t j = i; j < i + 256; j += 8) any |= pf_get64(a + j) & ~pf_get64(b + j);
+        else
+            for (size_t j = i; j < i + 256; j += 8) any |= pf_get64(a + j) ^ pf_get64(b + j);
+        if (any != 0) return 1;
+    }
+    return 0;
+}
+PF_LEVELS(int, pf_bitmaps_meet, (int op, const uint8_t *a, const uint8_t *b), (op, a, b))
+
 /* Bits start … end - 1 of a bitmap of any length set. */
 static void pf_set_range(uint8_t *bits, uint64_t start, uint64_t end) {
     if (start >= end) return;

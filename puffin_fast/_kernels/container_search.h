@@ -4,6 +4,52 @@
 
 #include "simd.h"
 
+/* The first of n ascending items, from item i on, that is >= value: looked for at distances that double, then between. An
+ * item of `stride` bytes begins with its value, or with `runs` is a (start, length - 1) pair and its value the last one. */
+PF_BODY uint32_t pf_item(const uint8_t *items, size_t stride, int runs, size_t i) {
+    return pf_get16(items + stride * i) + (runs ? (uint32_t)pf_get16(items + stride * i + 2) : 0u);
+}
+PF_BODY size_t pf_reach(const uint8_t *items, size_t stride, int runs, size_t i, size_t n, uint32_t value) {
+    size_t step = 1;
+    if (i >= n || pf_item(items, stride, runs, i) >= value) return i;
+    while (i + step < n && pf_item(items, stride, runs, i + step) < value) {
+        i += step;
+        step *= 2;
+    }
+    if (i + step > n) step = n - i;
+    while (step > 1) { /* item i is below the value, item i + step is not */
+        size_t half = step / 2;
+        int below = pf_item(items, stride, runs, i + half) < value;
+        i += below ? half : 0;
+        step = below ? step - half : half;
+    }
+    return i + 1;
+}
+
+enum { PF_FAR = 32 }; /* a list of so many times as many items is searched, not walked */
+
+/* Moves from *i and *j on to the first key that two lists of container descriptors (u16 key, u16 cardinality - 1) share.
+ * Returns whether there is one; otherwise one of both lists ends. */
+static int pf_keys_meet(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, size_t *i, size_t *j) {
+    size_t x = *i, y = *j;
+    if (x < na && y < nb && (PF_FAR * (na - x) < nb - y || PF_FAR * (nb - y) < na - x)) {
+        while (x < na && (y = pf_reach(b, 4, 0, y, nb, pf_get16(a + 4 * x))) < nb) {
+            if (pf_get16(a + 4 * x) == pf_get16(b + 4 * y)) break;
+            x = pf_reach(a, 4, 0, x, na, pf_get16(b + 4 * y));
+        }
+    } else {
+        while (x < na && y < nb) {
+            uint16_t left = pf_get16(a + 4 * x), right = pf_get16(b + 4 * y);
+            if (left == right) break;
+            x += left < right;
+            y += right < left;
+        }
+    }
+    *i = x;
+    *j = y;
+    return x < na && y < nb;
+}
+
 /* The first of n ascending values that is >= value. */
 static size_t pf_array_lower_bound(const uint8_t *values, size_t n, uint16_t value) {
     size_t low = 0;

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from puffin_fast._kernels.bytes cimport (
-    ARRAY, ARRAY_MAX, BITMAP, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, RUN, Kind, header_size,
-    load16, load32, load64, plain_size, run_size,
+    ARRAY, ARRAY_MAX, BITMAP, COOKIE_RUNS, COUNT_BYTES, KEY_BYTES, OFFSETS_MIN_COUNT, RUN, Kind,
+    header_size, load16, load32, load64, plain_size, run_size,
 )
 
 cdef enum:
@@ -22,11 +22,12 @@ cdef struct Container:
 
 cdef struct Cursor:
     const uint8_t* stop         # past the last byte that may be read
-    const uint8_t* at           # key of the next 32-bit bitmap
+    const uint8_t* at           # cookie of the open 32-bit bitmap
     uint64_t bitmaps_left
     uint64_t key                # of the open bitmap << 16
     const uint8_t* flags        # which of its containers are runs; NULL for none
     const uint8_t* descriptors
+    const uint8_t* offsets      # of each container from the cookie; NULL where there is no table
     const uint8_t* payload      # of its next container
     uint32_t index
     uint32_t count
@@ -107,44 +108,53 @@ cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) 
     cursor.key = 0
     cursor.flags = NULL
     cursor.descriptors = NULL
+    cursor.offsets = NULL
     cursor.index = 0
     cursor.count = 0
     cursor.minimal = False
 
 
-cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogil:
-    """Moves to the next container. False after the last one. Bitmaps without containers are skipped."""
+cdef inline bint cursor_open(Cursor* cursor) noexcept nogil:
+    """Moves before the first container of the next 32-bit bitmap, which may have none. False after the last one.
+
+    The cursor is past the last container of the open bitmap.
+    """
     cdef uint32_t cookie
-    cdef const uint8_t* descriptor
-    cdef size_t left, need
-    while cursor.index == cursor.count:
-        if cursor.bitmaps_left == 0 or cursor.stop - cursor.payload < KEY_BYTES + 8:
-            return False
-        cursor.bitmaps_left -= 1
-        cursor.key = <uint64_t>load32(cursor.payload) << 16
-        cursor.at = cursor.payload + KEY_BYTES
-        cookie = load32(cursor.at)
-        cursor.index = 0
-        if cookie & 0xFFFF == COOKIE_RUNS:
-            cursor.count = (cookie >> 16) + 1
-            cursor.flags = cursor.at + 4
-            cursor.descriptors = cursor.flags + (cursor.count + 7) // 8
-        else:
-            cursor.count = load32(cursor.at + 4)
-            cursor.flags = NULL
-            cursor.descriptors = cursor.at + 8
-        need = header_size(cursor.count, cursor.flags != NULL)
-        if <size_t>(cursor.stop - cursor.at) < need:
-            cursor.count = 0
-            cursor.bitmaps_left = 0
-            return False
-        cursor.payload = cursor.at + need
-    descriptor = cursor.descriptors + 4 * <size_t>cursor.index
+    cdef size_t need
+    if cursor.bitmaps_left == 0 or cursor.stop - cursor.payload < KEY_BYTES + 8:
+        return False
+    cursor.bitmaps_left -= 1
+    cursor.key = <uint64_t>load32(cursor.payload) << 16
+    cursor.at = cursor.payload + KEY_BYTES
+    cookie = load32(cursor.at)
+    cursor.index = 0
+    if cookie & 0xFFFF == COOKIE_RUNS:
+        cursor.count = (cookie >> 16) + 1
+        cursor.flags = cursor.at + 4
+        cursor.descriptors = cursor.flags + (cursor.count + 7) // 8
+        cursor.offsets = cursor.descriptors + 4 * <size_t>cursor.count if cursor.count >= OFFSETS_MIN_COUNT else NULL
+    else:
+        cursor.count = load32(cursor.at + 4)
+        cursor.flags = NULL
+        cursor.descriptors = cursor.at + 8
+        cursor.offsets = cursor.descriptors + 4 * <size_t>cursor.count
+    need = header_size(cursor.count, cursor.flags != NULL)
+    if <size_t>(cursor.stop - cursor.at) < need:
+        cursor.count = 0
+        cursor.bitmaps_left = 0
+        return False
+    cursor.payload = cursor.at + need
+    return True
+
+
+cdef inline bint cursor_take(Cursor* cursor, Container* container) noexcept nogil:
+    """Moves past the next container of the open 32-bit bitmap, which has one. False only for bytes that have changed."""
+    cdef const uint8_t* descriptor = cursor.descriptors + 4 * <size_t>cursor.index
+    cdef size_t left = cursor.stop - cursor.payload, need
     container.key = cursor.key | load16(descriptor)
     container.cardinality = <uint32_t>load16(descriptor + 2) + 1
     container.payload = cursor.payload
     container.minimal = cursor.minimal
-    left = cursor.stop - cursor.payload
     if cursor.flags != NULL and (cursor.flags[cursor.index >> 3] >> (cursor.index & 7)) & 1:
         container.kind = RUN
         container.n_runs = load16(cursor.payload) if left >= 2 else 0
@@ -159,3 +169,36 @@ cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogi
     cursor.payload += need
     cursor.index += 1
     return True
+
+
+cdef inline bint cursor_next(Cursor* cursor, Container* container) noexcept nogil:
+    """Moves to the next container. False after the last one. Bitmaps without containers are skipped."""
+    while cursor.index == cursor.count:
+        if not cursor_open(cursor):
+            return False
+    return cursor_take(cursor, container)
+
+
+cdef inline bint cursor_go(Cursor* cursor, uint32_t index) noexcept nogil:
+    """Moves before a later container of the open 32-bit bitmap. False only for bytes that have changed."""
+    cdef Container passed
+    cdef size_t offset
+    if cursor.offsets != NULL and cursor.index != index:
+        offset = load32(cursor.offsets + 4 * <size_t>index)
+        if offset > <size_t>(cursor.stop - cursor.at):
+            return False
+        cursor.payload = cursor.at + offset
+        cursor.index = index
+    while cursor.index < index:
+        if not cursor_take(cursor, &passed):
+            return False
+    return True
+
+
+cdef inline bint cursor_close(Cursor* cursor) noexcept nogil:
+    """Moves past the last container of the open 32-bit bitmap. False where no other one follows."""
+    cdef Container passed
+    if cursor.bitmaps_left == 0:
+        cursor.index = cursor.count
+        return False
+    return cursor.index == cursor.count or (cursor_go(cursor, cursor.count - 1) and cursor_take(cursor, &passed))

@@ -13,6 +13,7 @@ cdef extern from "bitmap_combine.h" nogil:
 
 cdef enum:
     SCRATCH = 16640             # bytes: two full arrays and 64 values more, a bitmap, or 4,160 runs
+    N_SCRATCH = 4               # so many of them
 
 cdef struct Vector:
     const uint8_t* data         # bytes that `validate` has accepted
@@ -37,8 +38,9 @@ cdef enum UnionStatus:
     UNION_OUT_OF_MEMORY
     UNION_CHANGED               # another thread has written to a bitmap
 
-cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch,
-                      bint any_is_enough) noexcept nogil
+cdef bint combine_all(int op, const Vector* left, const Vector* right, Writer* writer, uint8_t* scratch) noexcept nogil
+cdef bint meet(int op, const Vector* left, const Vector* right, uint8_t* scratch) noexcept nogil
+cdef bint intersect_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
 cdef bint union_ready(UnionScratch* scratch, size_t n) noexcept nogil
 cdef UnionStatus union_all(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch) noexcept nogil
 cdef void union_free(UnionScratch* scratch) noexcept nogil

@@ -27,8 +27,8 @@ from puffin_fast._kernels.frames cimport (
     CRC_BYTES, FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, SOUND, check_blob, corrupt_blob, store_frame,
 )
 from puffin_fast._kernels.setops cimport (
-    PF_AND, PF_ANDNOT, PF_OR, PF_XOR, SCRATCH, UNITED, UnionScratch, UnionStatus, Vector, combine_all,
-    union_all, union_free, union_ready,
+    N_SCRATCH, PF_AND, PF_ANDNOT, PF_OR, PF_XOR, SCRATCH, UNION_CHANGED, UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, combine_all,
+    intersect_all, meet, union_all, union_free, union_ready,
 )
 from puffin_fast._kernels.views cimport Span, span_of
 
@@ -54,6 +54,7 @@ cdef tuple NOTHING = ()
 
 cdef enum:
     KEPT_MAX = 1048576          # bytes of an encoder's memory that the next call may reuse
+    UNION_KEPT_MAX = 1024       # bitmaps for whose union the next call may reuse the memory
     BRIEF_POSITIONS = 8192      # see BRIEF
 
 
@@ -162,7 +163,7 @@ cdef class StoredBitmap:
 
     def _meets(self, int op, StoredBitmap other not None):
         """Returns whether self OP other is not empty."""
-        return combined(op, self, other, True)
+        return met(op, self, other)
 
     def __len__(self):
         return self._cardinality
@@ -186,7 +187,7 @@ cdef class StoredBitmap:
         """Returns whether no position is in both sets."""
         if not isinstance(other, StoredBitmap):
             raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
-        return not combined(PF_AND, self, <StoredBitmap>other, True)
+        return not met(PF_AND, self, <StoredBitmap>other)
 
 
 AND = PF_AND
@@ -271,7 +272,14 @@ def of_blob(type kind not None, bytes blob not None, path=None, uint64_t offset=
 
 def union(type kind not None, list bitmaps not None):
     """Makes the union of any number of bitmaps."""
-    return united(kind, bitmaps)
+    return of_many(kind, bitmaps, False)
+
+
+def intersection(type kind not None, list bitmaps not None):
+    """Makes the intersection of two or more bitmaps, of which the smallest should be the first."""
+    if len(bitmaps) < 2:
+        raise ValueError(f"intersection: expected at least two bitmaps, found {len(bitmaps)}")
+    return of_many(kind, bitmaps, True)
 
 
 cdef inline StoredBitmap empty_bitmap(type kind):
@@ -298,7 +306,7 @@ cdef StoredBitmap checked(type kind, bytes data, size_t start, size_t stop, cons
     made._cardinality = summary.cardinality
     made.summary = summary[0]
     made.summarised = True
-    return united(kind, [made]) if summary.non_canonical else made
+    return of_many(kind, [made], False) if summary.non_canonical else made
 
 
 cdef inline Vector vector_of(StoredBitmap bitmap) noexcept:
@@ -369,6 +377,20 @@ cdef object encoded(type kind, const uint64_t* x, size_t n):
 cdef uint8_t* spare_scratch = NULL
 
 
+cdef inline uint8_t* take_scratch() noexcept:
+    """Returns memory for an operation on two bitmaps, or NULL when memory is out."""
+    global spare_scratch
+    cdef uint8_t* scratch = spare_scratch
+    spare_scratch = NULL
+    return scratch if scratch != NULL else <uint8_t*>malloc(N_SCRATCH * SCRATCH)
+
+
+cdef inline void keep_scratch(uint8_t* scratch) noexcept:
+    global spare_scratch
+    free(spare_scratch)
+    spare_scratch = scratch
+
+
 cdef size_t expected(int op, size_t left, size_t right) noexcept:
     """Bytes that a OP b seldom exceeds. They are only address space until they are written."""
     if op == PF_AND:
@@ -376,43 +398,56 @@ cdef size_t expected(int op, size_t left, size_t right) noexcept:
     return left if op == PF_ANDNOT else left + right
 
 
-cdef object combined(int op, StoredBitmap left, StoredBitmap right, bint any_is_enough=False):
-    """Returns left OP right; with any_is_enough, whether it is not empty."""
-    global spare_scratch
+cdef object combined(int op, StoredBitmap left, StoredBitmap right):
+    """Returns left OP right."""
     cdef Vector a = vector_of(left), b = vector_of(right)
     cdef Writer writer
     cdef bint done
-    cdef uint8_t* scratch = spare_scratch
-    spare_scratch = NULL
+    cdef uint8_t* scratch = take_scratch()
     try:
-        if scratch == NULL:
-            scratch = <uint8_t*>malloc(3 * SCRATCH)
-        if not writer_start(&writer, 0 if any_is_enough else expected(op, a.size, b.size)) or scratch == NULL:
+        if not writer_start(&writer, expected(op, a.size, b.size)) or scratch == NULL:
             raise MemoryError("combining bitmaps")
         if a.size + b.size < BRIEF:
-            done = combine_all(op, &a, &b, &writer, scratch, any_is_enough)
+            done = combine_all(op, &a, &b, &writer, scratch)
         else:
             with nogil:
-                done = combine_all(op, &a, &b, &writer, scratch, any_is_enough)
+                done = combine_all(op, &a, &b, &writer, scratch)
         if not done:
             raise MemoryError("combining bitmaps")
-        if any_is_enough:
-            return writer.cardinality > 0
         return new_bitmap(type(left), finish(&writer), writer.cardinality)
     finally:
-        free(spare_scratch)
-        spare_scratch = scratch
+        keep_scratch(scratch)
         writer_end(&writer)
 
 
-cdef object united(type kind, list bitmaps):
-    """As `union`."""
-    cdef size_t n = len(bitmaps), i, total = 0
-    cdef UnionScratch scratch
-    cdef UnionStatus status
+cdef bint met(int op, StoredBitmap left, StoredBitmap right) except -1:
+    """Returns whether left OP right is not empty."""
+    cdef Vector a = vector_of(left), b = vector_of(right)
+    cdef bint found
+    cdef uint8_t* scratch = take_scratch()
+    if scratch == NULL:
+        raise MemoryError("comparing bitmaps")
+    if a.size + b.size < BRIEF:
+        found = meet(op, &a, &b, scratch)
+    else:
+        with nogil:
+            found = meet(op, &a, &b, scratch)
+    keep_scratch(scratch)
+    return found
+
+
+cdef UnionScratch spare_union       # zeroed, or with memory of an earlier call
+
+
+cdef object of_many(type kind, list bitmaps, bint intersected):
+    """Returns the union of bitmaps, or the intersection of two or more of them, the smallest first."""
+    global spare_union
+    cdef size_t n = len(bitmaps), i, total = 0, least = ~<size_t>0
+    cdef UnionScratch scratch = spare_union
+    cdef UnionStatus status = UNION_CHANGED
     cdef Writer writer
     cdef Vector* vectors = <Vector*>malloc(max(n, 1) * sizeof(Vector))
-    memset(&scratch, 0, sizeof(UnionScratch))
+    memset(&spare_union, 0, sizeof(UnionScratch))
     memset(&writer, 0, sizeof(Writer))
     try:
         if vectors == NULL:
@@ -420,20 +455,32 @@ cdef object united(type kind, list bitmaps):
         for i in range(n):
             vectors[i] = vector_of(<StoredBitmap?>bitmaps[i])
             total += vectors[i].size
-        if not union_ready(&scratch, n) or not writer_start(&writer, total):
+            least = min(least, vectors[i].size)
+        if not union_ready(&scratch, n) or not writer_start(&writer, least if intersected else total):
             raise MemoryError("uniting bitmaps")
         if total < BRIEF:
-            status = union_all(vectors, n, &writer, &scratch)
+            status = many(vectors, n, &writer, &scratch, intersected)
         else:
             with nogil:
-                status = union_all(vectors, n, &writer, &scratch)
+                status = many(vectors, n, &writer, &scratch, intersected)
         if status != UNITED:
             raise MemoryError("uniting bitmaps")
         return new_bitmap(kind, finish(&writer), writer.cardinality)
     finally:
         free(vectors)
-        union_free(&scratch)
         writer_end(&writer)
+        if status == UNITED and scratch.capacity <= UNION_KEPT_MAX:
+            union_free(&spare_union)
+            spare_union = scratch
+        else:
+            union_free(&scratch)
+
+
+cdef inline UnionStatus many(const Vector* vectors, size_t n, Writer* writer, UnionScratch* scratch,
+                             bint intersected) noexcept nogil:
+    if not intersected:
+        return union_all(vectors, n, writer, scratch)
+    return UNITED if intersect_all(vectors, n, writer, scratch) else UNION_OUT_OF_MEMORY
 
 
 pf_choose_level()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Callable
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
@@ -244,6 +247,99 @@ def test_every_pair_of_container_kinds(name: str, left: str, right: str) -> None
         expected = OPERATIONS[name](set(a.tolist()), set(b.tolist()))
         np.testing.assert_array_equal(result.to_numpy(), sorted(expected))
         assert result == PositionBitmap.from_positions(sorted(expected))
+
+
+def agree(a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
+    """Asserts that every operation on two sets, which are read from bytes with and without run containers, gives what
+    NumPy gives.
+    """
+    common = np.intersect1d(a, b)
+    expected = [encoded(f(a, b)) for f in (np.intersect1d, np.union1d, np.setxor1d, np.setdiff1d)]
+    expected.append(encoded(np.setdiff1d(b, a)))
+    one, other = (
+        [
+            PositionBitmap.from_positions(members),
+            PositionBitmap.from_bytes(bytes(BitMap64(members).serialize())),
+        ]
+        for members in (a, b)
+    )
+    for x, y in itertools.product(one, other):
+        assert [made.to_bytes() for made in (x & y, x | y, x ^ y, x - y, y - x)] == expected
+        assert [made.to_bytes() for made in (y & x, y | x, y ^ x)] == expected[:3]
+        assert x.isdisjoint(y) == y.isdisjoint(x) == (common.size == 0)
+        assert x.issubset(y) == (common.size == len(x))
+        assert y.issubset(x) == (common.size == len(y))
+        assert (x == y) == (common.size == len(x) == len(y))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), list(itertools.combinations_with_replacement(KINDS, 2)), ids=readable
+)
+def test_every_pair_of_container_kinds_agrees(left: str, right: str) -> None:
+    agree(KINDS[left], KINDS[right])
+
+
+def encoded(positions: NDArray[np.int64]) -> bytes:
+    return PositionBitmap.from_positions(positions).to_bytes()
+
+
+@pytest.mark.parametrize("limit", [60, 300, 40_000, 65_536])
+def test_arrays_of_every_small_length_agree(limit: int) -> None:
+    """Vectors of 8 and 32 values end somewhere; the last values of both arrays meet at `limit`."""
+    rng = np.random.default_rng(limit)
+    for n, m in itertools.combinations_with_replacement([*range(1, 18), 31, 32, 33], 2):
+        a, b = rng.choice(limit, n, replace=False), rng.choice(limit, m, replace=False)
+        agree(a, b)
+        a[0] = b[0] = limit - 1
+        agree(a, b)
+
+
+@pytest.mark.parametrize("few", [0, 1, 2, 4, 31, 100])
+@pytest.mark.parametrize("shape", ["array", "runs", "bitmap", "keys", "high_keys"])
+def test_sets_of_very_different_sizes_agree(few: int, shape: str) -> None:
+    rng = np.random.default_rng(few)
+    many = {
+        "array": rng.choice(65_536, 4_096, replace=False),
+        "runs": np.flatnonzero(np.arange(65_536) % 33 < 17),
+        "bitmap": np.flatnonzero(rng.random(65_536) < 0.3),
+        "keys": rng.choice(1 << 31, 4_000, replace=False),
+        "high_keys": rng.integers(0, 1 << 47, 4_000),
+    }[shape].astype(np.int64)
+    top = int(many.max()) + 2
+    apart = rng.integers(0, top, few)
+    stretches = (rng.integers(0, top, few)[:, None] + np.arange(40)).ravel()
+    for members in (rng.choice(many, few), apart, stretches, np.concatenate([many[-1:], apart, many[:1]])):
+        agree(members, many)
+
+
+@strategies.costly
+@given(overlapping, overlapping, st.permutations(range(6)))
+def test_intersection_of_many_is_that_of_python_sets(first: Three, second: Three, order: list[int]) -> None:
+    sets = [*first, *second]
+    with_core = [np.union1d(positions, first[0]) for positions in sets]
+    for parts in (sets, with_core):
+        every = [PositionBitmap.from_positions(parts[i]) for i in order]
+        expected = oracle.encode(set.intersection(*(set(part.tolist()) for part in parts)))
+        assert PositionBitmap.intersection(every).to_bytes() == expected
+
+
+@pytest.mark.parametrize("kinds", list(itertools.combinations(KINDS, 3)), ids="-".join)
+def test_intersection_of_three_container_kinds(kinds: tuple[str, str, str]) -> None:
+    sets = [KINDS[kind] for kind in kinds]
+    common = functools.reduce(np.intersect1d, sets)
+    for other in (0, 7 << 16, 3 << 32):  # and a container that only two have
+        every = [PositionBitmap.from_positions(np.append(part, 1 << 33) + other) for part in sets[:2]]
+        every.append(PositionBitmap.from_positions(sets[2] + other))
+        assert PositionBitmap.intersection(every).to_bytes() == encoded(common + other)
+
+
+def test_intersection_of_bitmaps_where_one_ends_early() -> None:
+    long = PositionBitmap.from_positions(np.arange(0, 1 << 24, 1_000))
+    for end in (1, 65_536, 70_000, 1 << 20):
+        short = PositionBitmap.from_positions(np.append(np.arange(0, end, 500), 1 << 40))
+        common = np.arange(0, end, 1_000)
+        assert PositionBitmap.intersection([long, short, long, short]).to_bytes() == encoded(common)
+    assert not PositionBitmap.intersection([long, long, PositionBitmap.from_positions([1 << 50])])
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -1,4 +1,4 @@
-/* Set operations on two arrays, 16 values at a time with AVX2. */
+/* Set operations on two arrays, 16 or 8 values at a time with AVX2. */
 #ifndef PF_AVX2_ARRAY_MERGE_H
 #define PF_AVX2_ARRAY_MERGE_H
 
@@ -63,7 +63,7 @@ static inline PF_AVX2 size_t pf_store16(__m256i values, __m256i last, uint8_t *o
 static inline PF_AVX2 __attribute__((always_inline)) size_t pf_array_merged16(const uint8_t *a, size_t na, const uint8_t *b,
                                                                              size_t nb, uint8_t *out, int distinct) {
     size_t i = 16, j = 16, n;
-    if (na == 0 || nb == 0) return pf_array_union_portable(a, na, b, nb, out);
+    if (na == 0 || nb == 0) return pf_array_union_near_portable(a, na, b, nb, out);
     int full = pf_get16(a + 2 * (na - 1)) == 0xFFFF || pf_get16(b + 2 * (nb - 1)) == 0xFFFF;
     __m256i low = pf_load16(a, na, 0), high = pf_load16(b, nb, 0), last;
     pf_merge16(&low, &high);
@@ -95,7 +95,8 @@ static inline PF_AVX2 __attribute__((always_inline)) size_t pf_array_merged16(co
     return n - (!full && pf_get16(out + 2 * (n - 1)) == 0xFFFF);
 }
 
-PF_AVX2 static size_t pf_array_union_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+PF_AVX2 static size_t pf_array_union_near_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                               uint8_t *out) {
     return pf_array_merged16(a, na, b, nb, out, 1);
 }
 
@@ -103,7 +104,67 @@ PF_AVX2 static size_t pf_array_merge_avx2(const uint8_t *a, size_t na, const uin
     return pf_array_merged16(a, na, b, nb, out, 0);
 }
 
-#define pf_array_intersection_avx2 pf_array_intersection_portable
-#define pf_array_difference_avx2 pf_array_difference_portable
+/* Which of 8 values are among 8 others: each of them is compared with all, in both halves of four vectors. */
+static inline PF_AVX2 unsigned pf_members8(__m128i values, const uint8_t *others) {
+    __m256i each = _mm256_broadcastsi128_si256(values);
+    __m256i x = _mm256_permute4x64_epi64(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)others)), 0x14);
+    __m256i found = _mm256_or_si256(
+        _mm256_or_si256(_mm256_cmpeq_epi16(each, x), _mm256_cmpeq_epi16(each, _mm256_alignr_epi8(x, x, 2))),
+        _mm256_or_si256(_mm256_cmpeq_epi16(each, _mm256_alignr_epi8(x, x, 4)),
+                        _mm256_cmpeq_epi16(each, _mm256_alignr_epi8(x, x, 6))));
+    __m128i any = _mm_or_si128(_mm256_castsi256_si128(found), _mm256_extracti128_si256(found, 1));
+    return (unsigned)_mm_movemask_epi8(_mm_packs_epi16(any, _mm_setzero_si128()));
+}
+
+PF_AVX2 static size_t pf_array_intersection_near_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                      uint8_t *out) {
+    size_t i = 0, j = 0, n = 0;
+    while (i + 8 <= na && j + 8 <= nb) {
+        __m128i values = _mm_loadu_si128((const __m128i *)(a + 2 * i));
+        uint16_t top = pf_get16(a + 2 * i + 14), other_top = pf_get16(b + 2 * j + 14);
+        unsigned found = pf_members8(values, b + 2 * j);
+        _mm_storeu_si128((__m128i *)(out + 2 * n), pf_compress8(values, found));
+        n += (size_t)_mm_popcnt_u32(found);
+        i += top <= other_top ? 8 : 0;
+        j += other_top <= top ? 8 : 0;
+    }
+    return n + pf_array_intersection_near_portable(a + 2 * i, na - i, b + 2 * j, nb - j, out + 2 * n);
+}
+
+PF_AVX2 static size_t pf_array_difference_near_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                    uint8_t *out) {
+    size_t i = 0, j = 0, n = 0;
+    unsigned found = 0; /* of the 8 values at i, in blocks of b before j */
+    while (i + 8 <= na && j + 8 <= nb) {
+        __m128i values = _mm_loadu_si128((const __m128i *)(a + 2 * i));
+        uint16_t top = pf_get16(a + 2 * i + 14), other_top = pf_get16(b + 2 * j + 14);
+        int over = top <= other_top;
+        found |= pf_members8(values, b + 2 * j);
+        _mm_storeu_si128((__m128i *)(out + 2 * n), pf_compress8(values, ~found & 0xFF));
+        n += over ? 8 - (size_t)_mm_popcnt_u32(found) : 0;
+        found = over ? 0 : found;
+        i += over ? 8 : 0;
+        j += other_top <= top ? 8 : 0;
+    }
+    if (found != 0) { /* the rest of b still has to be compared with the rest of these values */
+        uint8_t rest[16];
+        __m128i values = _mm_loadu_si128((const __m128i *)(a + 2 * i));
+        _mm_storeu_si128((__m128i *)rest, pf_compress8(values, ~found & 0xFF));
+        n += pf_array_difference_near_portable(rest, 8 - (size_t)_mm_popcnt_u32(found), b + 2 * j, nb - j, out + 2 * n);
+        i += 8;
+    }
+    return n + pf_array_difference_near_portable(a + 2 * i, na - i, b + 2 * j, nb - j, out + 2 * n);
+}
+
+PF_AVX2 static int pf_arrays_meet_near_avx2(const uint8_t *a, size_t na, const uint8_t *b, size_t nb) {
+    size_t i = 0, j = 0;
+    while (i + 8 <= na && j + 8 <= nb) {
+        uint16_t top = pf_get16(a + 2 * i + 14), other_top = pf_get16(b + 2 * j + 14);
+        if (pf_members8(_mm_loadu_si128((const __m128i *)(a + 2 * i)), b + 2 * j) != 0) return 1;
+        i += top <= other_top ? 8 : 0;
+        j += other_top <= top ? 8 : 0;
+    }
+    return pf_arrays_meet_near_portable(a + 2 * i, na - i, b + 2 * j, nb - j);
+}
 
 #endif

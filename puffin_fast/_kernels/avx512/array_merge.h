@@ -43,9 +43,10 @@ static inline PF_AVX512 size_t pf_store_distinct(__m512i values, __m512i *last, 
     return n + (size_t)_mm_popcnt_u32(fresh);
 }
 
-PF_AVX512 static size_t pf_array_union_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+PF_AVX512 static size_t pf_array_union_near_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                   uint8_t *out) {
     size_t i = 32, j = 32, n;
-    if (na == 0 || nb == 0) return pf_array_union_portable(a, na, b, nb, out);
+    if (na == 0 || nb == 0) return pf_array_union_near_portable(a, na, b, nb, out);
     int full = pf_get16(a + 2 * (na - 1)) == 0xFFFF || pf_get16(b + 2 * (nb - 1)) == 0xFFFF;
     __m512i low = pf_load32(a, na, 0), high = pf_load32(b, nb, 0), last = _mm512_setzero_si512();
     pf_merge32(&low, &high);
@@ -93,16 +94,17 @@ static inline PF_AVX512 size_t pf_array_select(const uint8_t *a, size_t na, cons
     return n;
 }
 
-PF_AVX512 static size_t pf_array_intersection_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
-                                                     uint8_t *out) {
+PF_AVX512 static size_t pf_array_intersection_near_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                          uint8_t *out) {
     return pf_array_select(a, na, b, nb, out, 1);
 }
 
-PF_AVX512 static size_t pf_array_difference_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
-                                                   uint8_t *out) {
+PF_AVX512 static size_t pf_array_difference_near_avx512(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
+                                                        uint8_t *out) {
     return pf_array_select(a, na, b, nb, out, 0);
 }
 
-#define pf_array_merge_avx512 pf_array_union_avx512
+#define pf_array_merge_avx512 pf_array_union_near_avx512
+#define pf_arrays_meet_near_avx512 pf_arrays_meet_near_avx2
 
 #endif
