@@ -107,6 +107,29 @@ def croaring_combine(name: str, *blobs: bytes) -> NDArray[np.uint8]:
     return functools.reduce(lambda left, right: left.combine(name, right), read).to_bytes()
 
 
+class BitmapPairs:
+    """Pairs of bitmaps of CRoaring, and loops over them."""
+
+    def __init__(self, pairs: list[tuple[Bitmap, Bitmap]]) -> None:
+        self.pairs = pairs  # which own the memory
+        column = ctypes.c_void_p * len(pairs)
+        lefts, rights = (
+            column(*(left.pointer for left, _ in pairs)),
+            column(*(right.pointer for _, right in pairs)),
+        )
+        self._arguments = lefts, rights, ctypes.c_size_t(len(pairs))
+
+    def combine(self, name: str) -> None:
+        """Combines each pair and frees the result."""
+        combine, free = _croaring()[f"roaring64_bitmap_{name}"], _croaring().roaring64_bitmap_free
+        _loop().combine_pairs(combine, free, *self._arguments)
+
+    def ask(self, name: str) -> int:
+        """Returns for how many pairs a question is answered with yes."""
+        found: int = _loop().ask_pairs(_croaring()[f"roaring64_bitmap_{name}"], *self._arguments)
+        return found
+
+
 def croaring_contains(data: bytes, asked: Positions) -> NDArray[np.bool_]:
     bitmap = Bitmap.read(data, check=False)
     out = np.empty(len(asked), np.bool_)
