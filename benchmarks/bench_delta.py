@@ -47,6 +47,7 @@ JOBS = (
     *(f"Delta scan, {n} files" for n in MANY),
     "Delta scan, 1000 tiny files",
     "Delta plan",
+    "Delta plan, as objects",
     "Delta plan, a filter",
     "Delta delete",
 )
@@ -205,20 +206,24 @@ def scan_job(duckdb: Any, table: Path, *, others: bool) -> Contenders:
     return found
 
 
-def plan_job(duckdb: Any, table: Path, n_files: int, *, filtered: bool) -> Contenders:
-    """The files of a scan, each with its vector; or those that a filter leaves, which are none."""
+def plan_job(
+    duckdb: Any, table: Path, n_files: int, *, filtered: bool = False, objects: bool = False
+) -> Contenders:
+    """The files of a scan, each with the location of its vector, as columns or as objects; or those that a filter
+    leaves, which are none."""
     import deltalake
 
     from puffin_fast import delta
 
-    def ours() -> Any:
-        tasks = list((delta.scan(table, "id < 0") if filtered else delta.scan(table)).tasks())
-
-        def check() -> None:
-            assert len(tasks) == (0 if filtered else n_files)
-            assert all(task.vector is not None for task in tasks)
-
-        return check
+    def ours() -> None:
+        scan = delta.scan(table, "id < 0") if filtered else delta.scan(table)
+        if objects:
+            tasks = list(scan.tasks())
+            n_vectors = sum(task.vector is not None for task in tasks)
+        else:
+            files = scan.files()
+            n_vectors = files.num_rows - files["vector_path"].null_count
+        assert n_vectors == (0 if filtered else n_files)
 
     def with_duckdb() -> Any:
         found = duckdb.sql(f"SELECT id FROM delta_scan('{table}') WHERE id < 0").fetchall()
@@ -290,8 +295,8 @@ def main() -> None:
         def scan_of(n_files: int, rows: int, *, others: bool = False) -> Contenders:
             return scan_job(duckdb, rows_table(folder, n_files, rows, deleted=DELETED), others=others)
 
-        def plan_of(*, filtered: bool) -> Contenders:
-            return plan_job(duckdb, planned_table(folder, n_planned), n_planned, filtered=filtered)
+        def plan_of(**options: bool) -> Contenders:
+            return plan_job(duckdb, planned_table(folder, n_planned), n_planned, **options)
 
         def delete() -> Contenders:
             table = rows_table(folder, FILES, n_rows, deleted=0)
@@ -301,7 +306,8 @@ def main() -> None:
             (lambda: scan_of(FILES, n_rows, others=True), ahead),
             *((partial(scan_of, n, n_rows), ahead) for n in MANY),
             (lambda: scan_of(MANY[0], MANY[0] * TINY_ROWS), ahead),
-            (lambda: plan_of(filtered=False), {**ahead, LISTING: 1.0}),
+            (plan_of, {**ahead, LISTING: 1.0}),
+            (lambda: plan_of(objects=True), {**ahead, LISTING: 1.0}),
             (lambda: plan_of(filtered=True), ahead),
             (delete, {DELTALAKE: 20.0}),
         ]

@@ -175,21 +175,10 @@ class DeltaPath(PathTable):
 
     def deletes(self, **snapshot: Any) -> pa.Table:
         """The columns of `puffin_fast.iceberg.deletes`; only the log is read."""
-        from puffin_fast.delta.read.plan import DeltaTable, plan_files
-
-        base = DeltaTable.of(delta().snapshot(self.path, **self._version(snapshot)))
-        return _deletes(
-            (
-                task.data.file_path,
-                task.data.record_count,
-                task.vector.file_path,
-                task.vector.content_offset,
-                task.vector.content_size_in_bytes,
-                task.vector.record_count,
-            )
-            for task in plan_files(base).tasks
-            if task.vector is not None
-        )
+        files = delta().scan(delta().snapshot(self.path, **self._version(snapshot))).files()
+        files = files.filter(files["vector_path"].is_valid())
+        names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
+        return _deletes(zip(*(files[name].to_pylist() for name in names), strict=True))
 
     def verify(self, **snapshot: Any) -> list[Finding]:
         """`puffin_fast.delta.verify`."""

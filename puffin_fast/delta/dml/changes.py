@@ -19,7 +19,7 @@ from puffin_fast._runtime import open_sink
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.descriptors import descriptor_of, file_name
-from puffin_fast.delta.read.plan import DeltaTask
+from puffin_fast.delta.read.tasks import DeltaTask
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.deletes.outcome import NewDeletes

@@ -33,7 +33,7 @@ from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.plan.times import milliseconds_of
 
-__all__ = ["Snapshot", "keys_of", "load_snapshot", "snapshot"]
+__all__ = ["Snapshot", "are_spelled", "keys_of", "load_snapshot", "snapshot"]
 
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
@@ -100,7 +100,7 @@ class Snapshot:
             return None
         paths = self.files["path"].combine_chunks()
         if self._paths_differ or _are_distinct(paths):
-            other = pc.match_substring_regex(paths, _SPELLED)  # one location may be written in several ways
+            other = are_spelled(paths)  # one location may be written in several ways
             spelled = set(map(self._location, paths.filter(other).to_pylist()))
             if len(spelled) == pc.sum(other, min_count=0).as_py():
                 plain = paths.filter(pc.invert(other))
@@ -296,6 +296,13 @@ def _last(adds: pa.Table, removes: pa.Table) -> tuple[pa.Table, bool]:
     last[codes[order]] = order
     chosen = np.sort(last[last >= first]) - first
     return adds if len(chosen) == adds.num_rows else adds.take(pa.array(chosen)), False
+
+
+def are_spelled(paths: pa.Array) -> pa.BooleanArray:
+    """Returns which paths of the log are encoded or absolute. The others are below the folder of the table."""
+    if not _may_be_spelled(pa.chunked_array([paths])):
+        return pa.array(np.zeros(len(paths), np.bool_))
+    return pc.match_substring_regex(paths, _SPELLED)
 
 
 def _may_be_spelled(paths: pa.ChunkedArray) -> bool:

@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
-
-import pyarrow as pa
 
 from puffin_fast.delta.log.storage import INLINE, TableStorage
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = ["VectorLocation", "descriptor_of", "file_name", "locate", "locate_all", "path_of"]
+__all__ = ["VectorLocation", "descriptor_of", "file_name", "locate", "path_of"]
 
 _UUID_CHARACTERS = 20
-_FIELDS = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
 
 
 class VectorLocation(NamedTuple):
@@ -89,40 +86,9 @@ def locate(descriptor: Mapping[str, Any], storage: TableStorage, name: str) -> V
     offset = descriptor.get("offset")
     if offset is None:
         offset = _find(storage, path, size)
+    elif offset < 0:
+        raise CorruptDataError("offset of a descriptor", path=where, expected="at least 0", found=offset)
     return VectorLocation(path, offset, size + codec.FRAME_BYTES, cardinality)
-
-
-def locate_all(
-    descriptors: pa.StructArray, storage: TableStorage, names: Iterable[str]
-) -> Iterator[VectorLocation | None]:
-    """Yields the locations of many deletion vectors, several times as fast as `locate`; None for a null.
-
-    Args:
-        descriptors: columns of the log.
-        storage: of the table.
-        names: of the data files.
-
-    Raises:
-        As `locate` does.
-    """
-    fields = descriptors.type.names
-    columns = [descriptors.field(at).to_pylist() for at in range(len(fields))]
-    kinds, texts, offsets, sizes, cardinalities = (columns[fields.index(name)] for name in _FIELDS)
-    paths: dict[str, str] = {}
-    for at, (valid, name) in enumerate(zip(descriptors.is_valid().to_pylist(), names, strict=True)):
-        if not valid:
-            yield None
-            continue
-        text, size, cardinality = texts[at], sizes[at], cardinalities[at]
-        offset, path = offsets[at], paths.get(text) if kinds[at] == "u" else None
-        if path is None or None in (offset, size, cardinality) or size < 0 or cardinality < 0:
-            one = {field: column[at] for field, column in zip(fields, columns, strict=True)}
-            found = locate(one, storage, name)
-            if kinds[at] == "u":
-                paths[text] = found.path
-            yield found
-        else:
-            yield VectorLocation(path, offset, size + codec.FRAME_BYTES, cardinality)
 
 
 def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "deletion vector") -> str:

@@ -7,10 +7,12 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
@@ -56,12 +58,39 @@ class DeltaScan(RowScan):
         )
 
     @cached_property
-    def _tasks(self) -> Sequence[FileTask]:
+    def _tasks(self) -> DeltaTasks:
         return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks
 
     def tasks(self) -> Sequence[FileTask]:
-        """The data files to read, each with its deletion vector."""
+        """Returns the data files to read, each with its deletion vector; the objects are made when requested."""
         return self._tasks
+
+    def files(self) -> pa.Table:
+        """Returns the data files to read, from the log alone.
+
+        Returns:
+            A row for each data file, in the order of the log:
+
+            - ``file_path`` string, ``size`` int64 (bytes).
+            - ``n_rows`` int64: rows of the file, deleted ones included.
+            - ``vector_path`` string, ``offset`` and ``length`` int64: the record of its deletion vector; null without
+              one. The path of a vector that is stored in the log begins with ``inline:``.
+            - ``cardinality`` int64: the number of deleted rows; null without a vector.
+
+        Raises:
+            CorruptDataError: the log is damaged.
+            NotFoundError: a file does not exist that must be opened, because the log lacks a number of rows or an
+                offset.
+        """
+        return self._tasks.to_arrow()
+
+    def count(self) -> int:
+        """Returns the number of rows; as `puffin_fast.iceberg.scan.scan.RowScan.count`."""
+        if not self._row_filter.always_true:
+            return super().count()
+        tasks = self._tasks
+        n_rows = int(tasks.n_rows.sum() - tasks.vectors.cardinality.sum())
+        return n_rows if self._limit is None else min(n_rows, self._limit)
 
     def file_reader(self) -> FileReader:
         """Returns the reader of these files."""

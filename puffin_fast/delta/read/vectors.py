@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.iceberg.deletes.loader import ReadAhead, within
+from puffin_fast.files import read_ranges
+from puffin_fast.iceberg.deletes.loader import within
 
 __all__ = ["VECTORS", "vectors"]
 
@@ -50,18 +52,34 @@ def vectors(
         if isinstance(table, Snapshot)
         else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     )
-    tasks = [task for task in plan_files(DeltaTable.of(base)).tasks if task.vector is not None]
-    entries = [task.vector for task in tasks if task.vector is not None]
-    ahead = ReadAhead(base.storage, entries, counted=True, decode=codec.decode)
-    bitmaps = [
-        within(ahead.take(entry), task.data, entry) for task, entry in zip(tasks, entries, strict=True)
-    ]
+    tasks = plan_files(DeltaTable.of(base)).tasks
+    files = tasks.to_arrow()
+    known = np.flatnonzero(tasks.vectors.exists)
+    names = files["vector_path"].combine_chunks().take(pa.array(known)).dictionary_encode()
+    numbers, paths = names.indices.to_numpy(), names.dictionary.to_pylist()
+    offset, length, cardinality = (
+        files[name].combine_chunks().take(pa.array(known)).to_numpy()
+        for name in ("offset", "length", "cardinality")
+    )
+    blobs: list[bytes] = [b""] * len(known)
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(len(paths) + 1))
+    for number, path in enumerate(paths):
+        own = order[starts[number] : starts[number + 1]]
+        ranges = zip(offset[own].tolist(), length[own].tolist(), cardinality[own].tolist(), strict=True)
+        for at, bitmap in read_ranges(path, ranges, filesystem=base.storage, decode=codec.decode):
+            row = int(own[at])
+            if bitmap and bitmap.max() >= tasks.n_rows[known[row]]:
+                task = tasks[int(known[row])]
+                assert task.vector is not None
+                within(bitmap, task.data, task.vector)
+            blobs[row] = codec.encode(bitmap)
     return pa.table(
         {
-            "file_path": [task.data.file_path for task in tasks],
-            "blob": pa.array([codec.encode(bitmap) for bitmap in bitmaps], pa.large_binary()),
-            "cardinality": [len(bitmap) for bitmap in bitmaps],
-            "n_rows": [task.data.record_count for task in tasks],
+            "file_path": files["file_path"].take(pa.array(known)),
+            "blob": pa.array(blobs, pa.large_binary()),
+            "cardinality": cardinality,
+            "n_rows": tasks.n_rows[known],
         },
         schema=VECTORS,
     )

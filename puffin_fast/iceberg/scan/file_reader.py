@@ -163,11 +163,15 @@ class FileReader:
         if is_limited:
             return threads or pa.cpu_count(), CAPACITY
         workers = threads_of(self.io, tasks, threads)
+        if tasks and is_remote(tasks[0].data.file_path, self.io):
+            self._prefetch(tasks, workers)
+        return workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
+
+    def _prefetch(self, tasks: Sequence[FileTask], threads: int) -> None:
         vectors = [task.vector for task in tasks if task.vector]
         n_bytes = sum(vector.content_size_in_bytes or 0 for vector in vectors)
-        if vectors and n_bytes <= PREFETCH_BYTES and is_remote(vectors[0].file_path, self.io):
-            self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=workers)
-        return workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
+        if vectors and n_bytes <= PREFETCH_BYTES:
+            self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=threads)
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
         """Yields the batches of several splits, grouped to at most `BATCH_ROWS` rows or a single larger batch.

@@ -20,7 +20,7 @@ from puffin_fast.delta.log.commit import Job as DeleteId
 from puffin_fast.delta.log.commit import OnConflict, commit
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
@@ -69,7 +69,7 @@ class DeltaDelete:
         self.storage = storage_of(table)
         self.base = DeltaTable.of(snapshot(self.storage))
         self._job = DeleteId(request.verb, request.job_id)
-        self._plan = DeltaPlan([])
+        self._tasks: Sequence[FileTask] = ()
         self.predicate: str | None = None
 
     @property
@@ -100,8 +100,8 @@ class DeltaDelete:
 
     def tasks(self, base: object) -> list[FileTask]:
         """The data files of the current attempt."""
-        self._plan = plan_files(self.base)
-        return list(self._plan.tasks)
+        self._tasks = plan_files(self.base).tasks
+        return list(self._tasks)
 
     def conflict_filter(self, bound: Matcher) -> Callable[[Any], bool]:
         """Returns a filter that selects all data files, so that rows of concurrent commits are searched."""
@@ -158,15 +158,15 @@ class DeltaDelete:
                 raise UnsupportedError(
                     f"{base.root}: version {base.version} changed the columns; run it again"
                 )
-            self._plan = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True)
+            self._tasks = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True).tasks
             finder = self.base.finder(bound, case_sensitive=case_sensitive)
-            return work(list(self._plan.tasks), finder, self.conflict_filter(bound))  # type: ignore[no-any-return]
+            return work(list(self._tasks), finder, self.conflict_filter(bound))  # type: ignore[no-any-return]
 
         return self.run(plan, on_conflict)
 
     def task_of(self) -> dict[str, FileTask]:
         """The data files of the current attempt by path."""
-        return {task.data.file_path: task for task in self._plan.tasks}
+        return {task.data.file_path: task for task in self._tasks}
 
 
 class DeltaJob(Job):

@@ -1,0 +1,259 @@
+"""The planned data files of a version as columns, and as tasks of the data-file reader.
+
+The tasks are objects, which take longer to make than everything else that planning does. They are made in groups when
+they are requested. What only counts or lists files uses the columns.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import to_bytes
+from pyiceberg.types import NestedField
+
+from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
+from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
+from puffin_fast.delta.read.vector_columns import VectorColumns
+from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.bounds import literal_values
+
+__all__ = ["FILES", "DeltaTask", "DeltaTasks"]
+
+FILES = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("size", pa.int64()),
+        ("n_rows", pa.int64()),
+        ("vector_path", pa.string()),
+        ("offset", pa.int64()),
+        ("length", pa.int64()),
+        ("cardinality", pa.int64()),
+    ]
+)
+"""The schema of `DeltaTasks.to_arrow`."""
+
+_GROUP = 10_240
+"""Number of tasks that are made at a time; with so many, `paused_gc` spares a collection."""
+_READERS = 8
+"""Number of footers that are read at a time, if the log does not have the row counts of the files."""
+
+
+@dataclass(slots=True)
+class DeltaTask(FileTask):
+    """A data file with its vector.
+
+    Attributes:
+        row: its index in the `files` of the snapshot.
+    """
+
+    row: int = -1
+
+
+class DeltaTasks(Sequence[DeltaTask]):
+    """Planned data files. A task is made once, with its neighbors, when one of them is requested.
+
+    Args:
+        snapshot: the version.
+        rows: the data files, as ascending indexes in the `files` of the snapshot.
+        statistics: of all files.
+        partitions: the values of all files by field id.
+        fields: the columns whose bounds the tasks have.
+
+    Raises:
+        CorruptDataError, UnsupportedError: the descriptor of a vector is invalid.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        rows: npt.NDArray[np.int64],
+        statistics: Statistics,
+        partitions: Mapping[int, pa.Array],
+        fields: Sequence[NestedField],
+    ) -> None:
+        self._snapshot, self._rows, self._fields = snapshot, rows, fields
+        self._statistics, self._partitions = statistics, partitions
+        columns = ["path", "size", "deletionVector", "baseRowId", "defaultRowCommitVersion"]
+        files = snapshot.files.select(columns)
+        self._files = files if len(rows) == files.num_rows else files.take(pa.array(rows))
+        self.n_rows = statistics.n_rows[rows]
+        """int64, the number of rows of each data file, deleted ones included; `UNKNOWN` before `count_rows`."""
+        descriptors, paths = self._files["deletionVector"].combine_chunks(), self._files["path"]
+
+        def location(at: int) -> str:  # no method: a reference to this object would be a cycle
+            return snapshot.storage.location(paths[at].as_py())
+
+        self.vectors = VectorColumns.of(descriptors, snapshot.storage, location)
+        """The deletion vectors of the data files."""
+        self._made: dict[int, list[DeltaTask]] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def locations(self) -> pa.Array:
+        """The locations of the data files, as large strings."""
+        storage = self._snapshot.storage
+        paths = self._files["path"].cast(pa.large_string()).combine_chunks()
+        root, slash = (pa.scalar(text, paths.type) for text in (storage.root, "/"))
+        found, spelled = pc.binary_join_element_wise(root, paths, slash), are_spelled(paths)
+        if pc.any(spelled).as_py():
+            others = [storage.location(path) for path in paths.filter(spelled).to_pylist()]
+            found = pc.replace_with_mask(found, spelled, pa.array(others, found.type))
+        return found
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each data file, with the columns of `FILES`; those of the vector are null without one.
+
+        Raises:
+            CorruptDataError: a vector has no offset, or is stored in the log, and is damaged.
+            NotFoundError: the file of a vector without offset does not exist.
+        """
+        vectors = self.vectors.to_arrow()
+        return pa.table(
+            {
+                "file_path": self.locations,
+                "size": self._files["size"],
+                "n_rows": self.n_rows,
+                "vector_path": vectors["path"],
+                "offset": vectors["offset"],
+                "length": vectors["length"],
+                "cardinality": vectors["cardinality"],
+            }
+        ).cast(FILES)
+
+    def take(self, chosen: Sequence[int]) -> DeltaTasks:
+        """Returns the plan of some of the data files.
+
+        Args:
+            chosen: their indexes here, ascending.
+        """
+        found = DeltaTasks(
+            self._snapshot, self._rows[list(chosen)], self._statistics, self._partitions, self._fields
+        )
+        if self._made:
+            for number, start in enumerate(range(0, len(chosen), _GROUP)):
+                found._made[number] = [self[at] for at in chosen[start : start + _GROUP]]
+        return found
+
+    def count_rows(self) -> None:
+        """Reads the footers of the data files whose number of rows is not in the log.
+
+        Raises:
+            NotFoundError: a data file does not exist.
+        """
+        unknown = np.flatnonzero(self.n_rows == UNKNOWN)
+        if not len(unknown):
+            return
+
+        def count(path: str) -> int:
+            return int(open_parquet(self._snapshot.storage, path).metadata.num_rows)
+
+        paths = self.locations.take(pa.array(unknown)).to_pylist()
+        with ThreadPoolExecutor(min(_READERS, len(paths)), thread_name_prefix="puffin_fast-plan") as pool:
+            self.n_rows[unknown] = list(pool.map(count, paths))
+        for number, tasks in self._made.items():
+            for task, n_rows in zip(tasks, self.n_rows[number * _GROUP :].tolist(), strict=False):
+                task.data.record_count = n_rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[DeltaTask]:
+        for number in range(-(-len(self) // _GROUP)):
+            yield from self._group(number)
+
+    @overload
+    def __getitem__(self, at: int) -> DeltaTask: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[DeltaTask]: ...
+    def __getitem__(self, at: int | slice) -> DeltaTask | list[DeltaTask]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(len(self)))]
+        at = range(len(self))[at]
+        number, place = divmod(at, _GROUP)
+        return self._group(number)[place]
+
+    def _group(self, number: int) -> list[DeltaTask]:
+        with self._lock:
+            if number not in self._made:
+                with paused_gc():
+                    self._made[number] = self._make(number * _GROUP, min((number + 1) * _GROUP, len(self)))
+            return self._made[number]
+
+    def _make(self, start: int, stop: int) -> list[DeltaTask]:
+        rows = self._rows[start:stop]
+        chosen, files = pa.array(rows), self._files.slice(start, stop - start)
+        values = [literal_values(array.take(chosen)) for array in self._partitions.values()]
+        tuples = list(zip(*values, strict=True)) if values else [()] * len(rows)
+        n_rows = self.n_rows[start:stop].tolist()
+        tasks = []
+        for row, path, size, vector, offset, length, cardinality, partition, row_id, version, count in zip(
+            rows.tolist(),
+            self.locations.slice(start, stop - start).to_pylist(),
+            files["size"].to_pylist(),
+            *self.vectors.lists(slice(start, stop)),
+            tuples,
+            files["baseRowId"].to_pylist(),
+            files["defaultRowCommitVersion"].to_pylist(),
+            n_rows,
+            strict=True,
+        ):
+            data = ManifestEntry(
+                ADDED, None, 0, version, DATA, path, "PARQUET", 0, partition, count, size or 0
+            )
+            data.first_row_id = row_id
+            deletes = None
+            if vector is not None:
+                deletes = ManifestEntry(
+                    ADDED, None, 0, 0, POSITION_DELETES, vector, "PUFFIN", 0, partition, cardinality, 0
+                )
+                deletes.referenced_data_file, deletes.content_offset = path, offset
+                deletes.content_size_in_bytes = length
+            tasks.append(DeltaTask(data, deletes, (), (), row))
+        if self._fields:
+            bounds = _bounds(self._statistics, self._partitions, self._fields, chosen, n_rows)
+            for task, bound in zip(tasks, bounds, strict=True):
+                data = task.data
+                data.lower_bounds, data.upper_bounds, data.value_counts, data.null_value_counts = bound
+        return tasks
+
+
+def _bounds(
+    statistics: Statistics,
+    partitions: Mapping[int, pa.Array],
+    fields: Sequence[NestedField],
+    chosen: pa.Array,
+    n_rows: Sequence[int],
+) -> list[tuple[dict[int, bytes], dict[int, bytes], dict[int, int], dict[int, int]]]:
+    """Returns lower and upper bounds, value and null counts of some files, in the form of manifest entries."""
+    found: list[Any] = [({}, {}, {}, {}) for _ in n_rows]
+    for field in fields:
+        key, kind = field.field_id, field.field_type
+        if key in partitions:
+            values = literal_values(partitions[key].take(chosen))
+            for at, value in enumerate(values):
+                lower, upper, counts, nulls = found[at]
+                if value is not None:
+                    lower[key] = upper[key] = to_bytes(kind, value)  # type: ignore[arg-type]
+                if n_rows[at] != UNKNOWN:
+                    counts[key], nulls[key] = n_rows[at], n_rows[at] if value is None else 0
+        elif key in statistics.lower:
+            for side, arrays in ((0, statistics.lower), (1, statistics.upper)):
+                for at, value in enumerate(literal_values(arrays[key].take(chosen))):
+                    if value is not None:
+                        found[at][side][key] = to_bytes(kind, value)  # type: ignore[arg-type]
+            for at, value in enumerate(statistics.nulls[key].take(chosen).to_pylist()):
+                if value is not None and n_rows[at] != UNKNOWN:
+                    found[at][2][key], found[at][3][key] = n_rows[at], value
+    return found
