@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BoundPredicate, BoundTerm
@@ -25,7 +26,10 @@ __all__ = ["ArrowEvaluator"]
 
 
 class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
-    """Evaluates a bound expression. A result is an Arrow boolean array (NULL means unknown) or a Python bool."""
+    """Evaluates a bound expression.
+
+    A result is an Arrow boolean array (NULL means unknown), a NumPy bool array (nothing is unknown) or a Python bool.
+    """
 
     def __init__(self, columns: Mapping[int, pa.Array]) -> None:
         self._columns = columns
@@ -39,23 +43,30 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
         found = pc.match_like(self.column(predicate.term), predicate.pattern)
         return pc.invert(found) if predicate.negated else found
 
+    def _compare(self, name: str, term: BoundTerm, literal: Literal[Any]) -> Any:
+        """Compares a column with a literal; `name` is the same for Arrow's and NumPy's function."""
+        column, value = self.column(term), _scalar_array(literal.value, term.ref().field.field_type)
+        if isinstance(column, pa.Array) and not column.null_count and _is_number(column.type):
+            return getattr(np, name)(column.to_numpy(), value.to_numpy()[0])  # a quarter of Arrow's time
+        return getattr(pc, name)(column, value[0])
+
     def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.equal(self.column(term), _scalar(literal.value, term))
+        return self._compare("equal", term, literal)
 
     def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.not_equal(self.column(term), _scalar(literal.value, term))
+        return self._compare("not_equal", term, literal)
 
     def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.greater(self.column(term), _scalar(literal.value, term))
+        return self._compare("greater", term, literal)
 
     def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.greater_equal(self.column(term), _scalar(literal.value, term))
+        return self._compare("greater_equal", term, literal)
 
     def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.less(self.column(term), _scalar(literal.value, term))
+        return self._compare("less", term, literal)
 
     def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
-        return pc.less_equal(self.column(term), _scalar(literal.value, term))
+        return self._compare("less_equal", term, literal)
 
     def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
         values = _array(literals, term.ref().field.field_type)
@@ -89,21 +100,27 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
         return False
 
     def visit_not(self, child_result: Any) -> Any:
-        return not child_result if isinstance(child_result, bool) else pc.invert(child_result)
+        if isinstance(child_result, bool):
+            return not child_result
+        return ~child_result if isinstance(child_result, np.ndarray) else pc.invert(child_result)
 
     def visit_and(self, left_result: Any, right_result: Any) -> Any:
         if isinstance(left_result, bool):
             return right_result if left_result else False
         if isinstance(right_result, bool):
             return left_result if right_result else False
-        return pc.and_kleene(left_result, right_result)
+        if isinstance(left_result, np.ndarray) and isinstance(right_result, np.ndarray):
+            return left_result & right_result
+        return pc.and_kleene(pa.array(left_result), pa.array(right_result))
 
     def visit_or(self, left_result: Any, right_result: Any) -> Any:
         if isinstance(left_result, bool):
             return True if left_result else right_result
         if isinstance(right_result, bool):
             return True if right_result else left_result
-        return pc.or_kleene(left_result, right_result)
+        if isinstance(left_result, np.ndarray) and isinstance(right_result, np.ndarray):
+            return left_result | right_result
+        return pc.or_kleene(pa.array(left_result), pa.array(right_result))
 
 
 def _storage(column: pa.Array) -> pa.Array:
@@ -119,8 +136,9 @@ def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
     )
 
 
-def _scalar(value: Any, term: BoundTerm) -> pa.Scalar:
-    return _scalar_array(value, term.ref().field.field_type)[0]
+def _is_number(kind: pa.DataType) -> bool:
+    """Whether NumPy compares values as Arrow does: not those of times, of which NumPy takes one for none."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
 
 
 def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:

@@ -183,6 +183,8 @@ class RowFilter:
             matches = visit(self._bound, ArrowEvaluator(columns))
         if isinstance(matches, bool):
             return np.full(n_rows, matches)
+        if isinstance(matches, np.ndarray):
+            return matches
         if matches.null_count:
             matches = pc.fill_null(matches, False)
         if isinstance(matches, pa.ChunkedArray):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import operator
 import pickle
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import (
     AlwaysFalse,
+    And,
     BooleanExpression,
     EqualTo,
     GreaterThan,
@@ -24,9 +26,11 @@ from pyiceberg.expressions import (
     NotEqualTo,
     NotIn,
     NotNull,
+    Or,
     StartsWith,
 )
 from pyiceberg.expressions.literals import FloatLiteral
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import (
@@ -329,3 +333,25 @@ def test_deletes_remove_the_rows_that_scans_select(table: Table) -> None:
         assert delete(table, filter).rows_deleted == len(set(ids) - gone)
         gone.update(ids)
         assert rows_of(table)["id"].to_pylist() == [n for n in range(6) if n not in gone]
+
+
+@pytest.mark.parametrize("column", ["i", "n", "f", "x"])
+def test_a_null_elsewhere_in_a_column_changes_no_comparison(column: str) -> None:
+    """Columns of numbers without nulls are compared by NumPy, others by Arrow."""
+    field = SCHEMA.find_field(column)
+    numbers: list[Any] = [-LARGEST - 1, -1, 0, 1, 5, LARGEST]
+    if column in "fx":
+        numbers = [*map(float, numbers[:-1]), -0.0, 0.1, INF, -INF, float("nan")]
+    values = pa.array(numbers, pa.float32() if column == "f" else schema_to_pyarrow(field.field_type))
+    with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    verbs = EqualTo, NotEqualTo, LessThan, LessThanOrEqual, GreaterThan, GreaterThanOrEqual
+    for verb, number in itertools.product(verbs, numbers):
+        if number != number:
+            continue
+        one = verb(column, number)
+        for filter in (one, Not(one), And(one, NotNull(column)), Or(one, LessThan(column, 1)), And(one, one)):
+            bound = RowFilter.bind(filter, SCHEMA)
+            found = bound.mask({field.field_id: values}, len(values))
+            expected = bound.mask({field.field_id: with_null}, len(with_null))
+            assert found.tolist() == expected.tolist()[:-1], filter
+            assert not expected[-1]
