@@ -5,24 +5,38 @@ from __future__ import annotations
 import click
 
 from puffin_fast import __version__
-from puffin_fast.cli import _options, clean, demo, maintain, puffin, statistics, table
-from puffin_fast.cli._common import ErrorReportingGroup
+from puffin_fast.cli import (
+    _options,
+    clean,
+    completion,
+    definition,
+    demo,
+    maintain,
+    puffin,
+    scan,
+    statistics,
+    table,
+)
+from puffin_fast.cli._common import ErrorReportingGroup, output_option
 
 __all__ = ["main"]
 
 
 @click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(version)s")
+@output_option
 @_options.catalog
 @click.pass_context
-def main(context: click.Context, /, **catalog: str | None) -> None:
+def main(context: click.Context, /, output: str | None, **catalog: str | None) -> None:
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
     delete-keys, delete-positions, orphan-files, scan, update, upgrade and upsert of Delta; convert and
     delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
 
-    Catalog options can be given here, as in PyIceberg's command line, or after the command.
+    Options of the catalog and --output can be given here, as in PyIceberg's command line, or after the command.
+
+    Example: puffin-fast --catalog prod scan shop.orders --limit 5
     """
     context.obj = catalog
 
@@ -30,8 +44,9 @@ def main(context: click.Context, /, **catalog: str | None) -> None:
 for _command in (
     puffin.inspect,
     puffin.verify,
-    table.scan,
-    table.deletes,
+    scan.scan,
+    scan.deletes,
+    definition.create,
     table.append,
     table.delete,
     table.delete_keys,
@@ -39,7 +54,7 @@ for _command in (
     table.overwrite,
     table.update,
     table.upsert,
-    table.upgrade,
+    definition.upgrade,
     maintain.report,
     maintain.convert,
     maintain.compact,
@@ -51,5 +66,6 @@ for _command in (
     clean.maintain,
     statistics.ndv,
     demo.demo,
+    completion.completion,
 ):
     main.add_command(_command)

@@ -50,8 +50,13 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         raise InvalidInputError(f"table {identifier}: {error}") from error
 
 
-def open_catalog(options: Mapping[str, str | None]) -> Catalog:
-    """Opens the catalog that the options describe; raises as `open_table`."""
+def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> Catalog:
+    """Opens the catalog that the options describe; raises as `open_table`.
+
+    Args:
+        options: as for `open_table`.
+        create: whether a SQL catalog may be created: the file of SQLite, and the tables of the catalog.
+    """
     try:
         from pyiceberg.catalog import load_catalog
         from pyiceberg.utils.config import Config
@@ -64,8 +69,9 @@ def open_catalog(options: Mapping[str, str | None]) -> Catalog:
         config = Config()
         configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
         uri = str(properties.get("uri") or configured.get("uri") or "")
-        _check_sqlite(uri)
-        if uri.startswith(_SQL):  # no command creates the tables of a catalog in an existing database
+        if not create:
+            _check_sqlite(uri)
+        if uri.startswith(_SQL) and not create:  # no other command changes an existing database
             properties["init_catalog_tables"] = "false"
         with interruptible():
             return load_catalog(name, **properties)

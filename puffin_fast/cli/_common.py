@@ -25,7 +25,7 @@ from puffin_fast._text import printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "result_grid", "rows_answer"]
+__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "output_option", "result_grid", "rows_answer"]
 
 INTERRUPTED = 130
 
@@ -64,18 +64,18 @@ class Answer:
     failed: bool = False
 
 
+output_option = click.option(
+    "--output", type=click.Choice(["text", "json"]), help="Format of the output. Default: text."
+)
+
+
 def answers(command: Callable[..., Answer]) -> Callable[..., None]:
     """Adds ``--output text|json`` to a command, and prints the `Answer` that it returns."""
 
-    @click.option(
-        "--output",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help="Format of the output.",
-    )
+    @output_option
     @wraps(command)
-    def run(*arguments: Any, output: str, **options: Any) -> None:
+    def run(*arguments: Any, output: str | None, **options: Any) -> None:
+        output = output or click.get_current_context().find_root().params.get("output")
         with redirect_stdout(sys.stderr):
             answer = command(*arguments, **options)
         if output == "json":

@@ -1,4 +1,6 @@
-"""Reads and writes files of rows as streams: Parquet, Arrow or CSV, chosen by the suffix.
+"""Reads and writes files of rows as streams: Parquet, Arrow, CSV or (only read) JSON Lines, chosen by the suffix.
+
+The path ``-`` is standard input. It is copied to a temporary file first: readers of Parquet need the end first.
 
 A CSV file has a header. An empty field is NULL, and ``""`` is empty text; UUIDs are text, binary and fixed values
 hexadecimal digits, as in the table specification's "JSON single-value serialization". Lists, maps and structs cannot be
@@ -8,21 +10,30 @@ written to CSV.
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from puffin_fast.cli._json_lines import read_json_lines
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-__all__ = ["rows", "write"]
+__all__ = ["FORMATS", "rows", "write"]
 
 KNOWN = ".parquet, .arrow, .feather or .csv"
+
+FORMATS = ("parquet", "arrow", "csv", "jsonl")
+"""The formats that are read."""
+
+STDIN = Path("-")
 
 FIRST_YEAR, LAST_YEAR = "0001", "9999"
 """Years that the CSV reader accepts."""
@@ -35,45 +46,64 @@ HEADER_BYTES = 1 << 20
 
 
 @contextmanager
-def rows(path: Path, schema: Schema) -> Iterator[pa.RecordBatchReader]:
+def rows(path: Path, schema: Schema, form: str | None = None) -> Iterator[pa.RecordBatchReader]:
     """Reads the rows of a file.
 
     Args:
-        path: of the file.
-        schema: of a table. Columns of a CSV file are read in the types of the table's columns with the same names.
+        path: of the file, or ``-`` for standard input.
+        schema: of a table. Columns of CSV and JSON Lines are read in the types of its columns with the same names.
+        form: one of `FORMATS`; by default what the suffix says, JSON Lines for standard input.
 
     Raises:
         UnsupportedError: the suffix is not known.
-        InvalidInputError: the file does not have the format of its suffix.
+        InvalidInputError: the file does not have its format.
     """
+    if path != STDIN:
+        with _opened(path, str(path), schema, form) as reader:
+            yield reader
+        return
+    with TemporaryDirectory(prefix="puffin-fast-") as folder:
+        copy = Path(folder, "rows")
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        with _opened(copy, "standard input", schema, form or "jsonl") as reader:
+            yield reader
+
+
+@contextmanager
+def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator[pa.RecordBatchReader]:
+    """As `rows`, for a file that errors call `name`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        match path.suffix.lower():
+        match f".{form}" if form is not None else path.suffix.lower():
             case ".parquet":
                 with pq.ParquetFile(path) as file:
-                    batches = _named(path, file.iter_batches())
+                    batches = _named(name, file.iter_batches())
                     yield pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
             case ".arrow" | ".feather":
                 with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as ipc:
                     numbers = range(ipc.num_record_batches)
-                    batches = _named(path, (ipc.get_batch(number) for number in numbers))
+                    batches = _named(name, (ipc.get_batch(number) for number in numbers))
                     yield pa.RecordBatchReader.from_batches(ipc.schema, batches)
             case ".csv":
-                yield _read_csv(path, schema)
+                yield _read_csv(path, name, schema)
+            case ".jsonl" | ".ndjson":
+                with path.open("rb") as lines:
+                    yield read_json_lines(lines, name, _types(schema, nested=True), _of_text)
             case suffix:
-                raise UnsupportedError(f"{path}: expected {KNOWN}, found {suffix or 'no suffix'}")
+                raise UnsupportedError(f"{name}: expected {KNOWN} or .jsonl, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path}: {error}") from error
+        raise InvalidInputError(f"{name}: {error}") from error
 
 
-def _named(path: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same batches; what PyArrow reports of the file names it, and not the file that is written of them."""
     try:
         yield from batches
     except (ValueError, OSError, NotImplementedError) as error:
-        raise InvalidInputError(f"{path}: {error}") from error
+        raise InvalidInputError(f"{name}: {error}") from error
 
 
 def write(path: Path, reader: pa.RecordBatchReader) -> int:
@@ -118,7 +148,7 @@ def write(path: Path, reader: pa.RecordBatchReader) -> int:
 # CSV ---------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(path: Path, schema: Schema) -> pa.RecordBatchReader:
+def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     import pyarrow as pa
     import pyarrow.csv as csv
 
@@ -153,20 +183,22 @@ def _read_csv(path: Path, schema: Schema) -> pa.RecordBatchReader:
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
             columns = [
-                _of_text(path, name, column, types[name]) if name in types else column
-                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                _of_text(name, key, column, types[key]) if key in types else column
+                for key, column in zip(batch.schema.names, batch.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=found)
 
     return pa.RecordBatchReader.from_batches(found, batches())
 
 
-def _types(schema: Schema) -> dict[str, Any]:
-    """The Arrow types of the columns that a CSV file can have, by dotted name."""
+def _types(schema: Schema, *, nested: bool = False) -> dict[str, Any]:
+    """The Arrow types of the columns: of all, or of those that a CSV file can have, by dotted name."""
     from pyiceberg.types import PrimitiveType
 
     from puffin_fast.iceberg.datafile.conversion import arrow_type
 
+    if nested:
+        return {field.name: arrow_type(field.field_type) for field in schema.fields}
     names = {schema.find_column_name(field_id): schema.find_type(field_id) for field_id in schema.field_ids}
     return {
         name: arrow_type(kind)
@@ -188,7 +220,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _of_text(path: Path, name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     parse: Callable[[str], bytes] = (lambda text: UUID(text).bytes) if _is_uuid(kind) else bytes.fromhex
@@ -198,12 +230,12 @@ def _of_text(path: Path, name: str, column: pa.Array, kind: pa.DataType) -> pa.A
             values.append(None if text is None else parse(text))
         except ValueError:
             expected = "a UUID" if _is_uuid(kind) else "hexadecimal digits"
-            raise InvalidInputError(f"{path}: column {name}: expected {expected}, found {text!r}") from None
+            raise InvalidInputError(f"{name}: column {key}: expected {expected}, found {text!r}") from None
     storage = kind.storage_type if _is_uuid(kind) else kind
     try:
         array = pa.array(values, storage)
     except pa.ArrowInvalid as error:
-        raise InvalidInputError(f"{path}: column {name}: {error}") from error
+        raise InvalidInputError(f"{name}: column {key}: {error}") from error
     return pa.ExtensionArray.from_storage(kind, array) if _is_uuid(kind) else array
 
 

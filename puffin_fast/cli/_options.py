@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from inspect import cleandoc
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from puffin_fast.cli._catalog import open_table
+from puffin_fast.cli._files import FORMATS
 from puffin_fast.cli._paths import is_path, open_path, verb
 
-__all__ = ["CATALOG", "catalog", "commit", "key", "on_table", "pairs", "snapshot"]
+__all__ = [
+    "CATALOG",
+    "FILE",
+    "catalog",
+    "commit",
+    "input_format",
+    "key",
+    "on_table",
+    "pairs",
+    "snapshot",
+    "threads",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -84,6 +97,7 @@ commit = _all_of(
     ),
     click.option(
         "--snapshot-properties",
+        "--snapshot-property",
         metavar="KEY=VALUE",
         multiple=True,
         callback=pairs,
@@ -105,6 +119,23 @@ snapshot = _all_of(
     ),
 )
 """Adds the options that select a snapshot: snapshot_id, branch, tag, as_of."""
+
+threads = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Number of files that are read at a time. Default: the number of processors.",
+)
+"""Adds the option for the number of threads."""
+
+FILE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+"""The type of an argument that is a file of rows, or ``-`` for standard input."""
+
+input_format = click.option(
+    "--input-format",
+    type=click.Choice(FORMATS),
+    help="Format of the file. Default: by its suffix; jsonl (JSON Lines) for standard input.",
+)
+"""Adds the option for the format of a file of rows."""
 
 key = click.option(
     "--on",

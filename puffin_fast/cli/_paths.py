@@ -161,6 +161,7 @@ class DeltaPath(PathTable):
         *,
         case_sensitive: bool,
         limit: int | None,
+        threads: int | None,
         **snapshot: Any,
     ) -> Any:
         """`puffin_fast.delta.scan`."""
@@ -170,6 +171,7 @@ class DeltaPath(PathTable):
             selected_fields,
             case_sensitive=case_sensitive,
             limit=limit,
+            threads=threads,
             **self._version(snapshot),
         )
 
@@ -239,7 +241,7 @@ class PaimonPath(PathTable):
             raise UnsupportedError(
                 f"{self.path}: tables of Paimon have no --on-conflict merge and no --case-insensitive"
             )
-        self._refuse(commit, "branch", "job_id", "snapshot_properties")
+        self._refuse(commit, "branch", "job_id", "snapshot_properties", "threads")
         return paimon.delete(self.path, row_filter, dry_run=dry_run)
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:

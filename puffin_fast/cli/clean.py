@@ -43,7 +43,10 @@ _age_of_files = click.option(
     help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
 )
 def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) -> Answer:
-    """Lists the files in the folder of TABLE that no snapshot needs; removes none."""
+    """Lists the files in the folder of TABLE that no snapshot needs; removes none.
+
+    Example: puffin-fast orphan-files shop.orders --older-than 7
+    """
     name = name_of(table)
     found = verb(table, "orphan_files")(
         older_than=timedelta(days=older_than), keep=[] if heads_only else None
@@ -74,7 +77,7 @@ def expire_snapshots(
 ) -> Answer:
     """Removes old snapshots of TABLE, and the files that only they need.
 
-    Example: puffin-fast expire-snapshots shop.orders --older-than 7 --retain-last 10 --dry-run
+    Example: puffin-fast expire-snapshots shop.orders --older-than 7 --dry-run
     """
     from puffin_fast import iceberg
 
@@ -110,7 +113,7 @@ def expire_snapshots(
 def remove_orphan_files(table: Table, older_than: float, dry_run: bool) -> Answer:
     """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
 
-    Example: puffin-fast remove-orphan-files shop.orders --older-than 7 --no-dry-run
+    Example: puffin-fast remove-orphan-files shop.orders --no-dry-run
     """
     from puffin_fast import iceberg
 

@@ -223,7 +223,10 @@ def _picture(measured: Measurements, path: Path) -> bool:
     help="TPC-H scale factor of the table lineitem (1: 6 million rows); 0: without lineitem.",
 )
 def demo(folder: Path, scale: float) -> Answer:
-    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result."""
+    """Deletes rows of real Iceberg v3 tables through Spark and on this machine, and verifies the result.
+
+    Example: puffin-fast demo --folder build/demo
+    """
     from puffin_fast.cli import _demo_data
     from puffin_fast.cli._demo_check import duckdb_with_iceberg
 

@@ -74,7 +74,10 @@ def _changes(result: RewriteResult) -> bool:
     help="Also writes the report with its charts to an HTML file that needs no other file.",
 )
 def report(table: Table, share: float, picture: Path | None, html: Path | None, **snapshot: Any) -> Answer:
-    """Reports what the deletes of TABLE cost and which data files are worth rewriting."""
+    """Reports what the deletes of TABLE cost and which data files are worth rewriting.
+
+    Example: puffin-fast report shop.orders --html orders.html
+    """
     from puffin_fast import iceberg
 
     found = iceberg.report(table, share=share, **snapshot)
@@ -120,6 +123,8 @@ def convert(
     With --to, it converts between formats. `--to iceberg` registers the Delta table at a path in the catalog,
     `--to delta` makes a Delta table from a table of the catalog; both tables then have the same data files.
     `--to paimon-v1` and `--to paimon-v2` rewrite the vectors of the Paimon table at a path.
+
+    Example: puffin-fast convert shop.orders --only position --dry-run
     """
     if target is not None or isinstance(table, PathTable):
         if target is None:
@@ -160,7 +165,10 @@ def convert(
 )
 @_options.commit
 def compact(table: Table, **options: Any) -> Answer:
-    """Packs the vectors of TABLE into few Puffin files and removes dangling vectors."""
+    """Packs the vectors of TABLE into few Puffin files and removes dangling vectors.
+
+    Example: puffin-fast compact shop.orders --target-file-size 134217728
+    """
     from puffin_fast import iceberg
 
     name, result = ".".join(table.name()), iceberg.compact(table, **options)
@@ -204,6 +212,8 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     """Rewrites the data files of TABLE that have many deleted rows, and joins small ones.
 
     The rows of the table do not change. Rows that other commits delete meanwhile stay deleted.
+
+    Example: puffin-fast rewrite shop.orders --min-deleted 0.5 --max-commits 10
     """
     from puffin_fast import iceberg
 
@@ -233,6 +243,8 @@ def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
     """Repairs vectors that `verify` reports: merges several vectors of a data file, restores lost deletes.
 
     The exit code is 1 if something could not be repaired.
+
+    Example: puffin-fast repair shop.orders --dry-run
     """
     from puffin_fast import iceberg
 

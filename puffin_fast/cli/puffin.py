@@ -96,6 +96,8 @@ def inspect(file: str) -> Answer:
 
     FILE is a Puffin file, a .bin file of Delta, an index file of Paimon, or a deletion file of Lance (.arrow, .bin).
     For a damaged blob, the error is printed, and the exit code is 0 (of `verify`: 1).
+
+    Example: puffin-fast inspect deletes.puffin --output json
     """
     vectors = open_vectors(file)
     if vectors is not None:
@@ -139,6 +141,8 @@ def verify(target: str, **options: Any) -> Answer:
     is a file if it ends in .puffin or exists as a file.
 
     The exit code is 1 if an error is found. A stale number in the metadata is listed, but is not an error.
+
+    Example: puffin-fast verify shop.orders --catalog prod
     """
     catalog = {name: options.pop(name) for name in _options.CATALOG}
     if _is_file(target):

@@ -46,6 +46,8 @@ def ndv(
     """Prints the numbers of distinct values of the columns of TABLE, from its statistics.
 
     Counts above 4096 are estimates; lower and upper are their bounds with a confidence of 95.4%.
+
+    Example: puffin-fast ndv shop.orders --collect --columns customer,product
     """
     if (full or spark or dry_run) and not collect:
         raise click.UsageError("--full, --spark and --dry-run need --collect")

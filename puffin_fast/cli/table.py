@@ -1,4 +1,4 @@
-"""Commands that read and change the rows of one table."""
+"""Commands that change the rows of one table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._common import Answer, answers, grid
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
-from puffin_fast.cli._values import rows_of
 from puffin_fast.errors import MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-__all__ = ["delete", "delete_keys", "deletes", "scan", "upgrade", "upsert"]
-
-SHOWN = 20
-"""Maximum number of rows that `scan` prints if ``--limit`` is not given."""
+__all__ = ["append", "delete", "delete_keys", "delete_positions", "overwrite", "update", "upsert"]
 
 case_option = click.option("--case-insensitive", is_flag=True, help="Ignores the case of column names.")
 conflict_option = click.option(
@@ -33,7 +29,6 @@ conflict_option = click.option(
     help="What to do if another commit deleted rows of the same data files: "
     "refuse, or merge its deletes with those of this command.",
 )
-file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def session() -> SparkSession:
@@ -71,6 +66,7 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
 )
 @case_option
 @conflict_option
+@_options.threads
 @click.option("--spark", is_flag=True, help="Searches and encodes on Spark executors.")
 @_options.commit
 def delete(
@@ -80,9 +76,13 @@ def delete(
 
     Writes deletion vectors, or position-delete files to an Iceberg table of format version 2. If no row matches,
     nothing is committed. The filter of a Paimon table is pypaimon's SQL.
+
+    Example: puffin-fast delete shop.orders --row-filter "id = 7" --dry-run
     """
     commit["case_sensitive"] = not case_insensitive
     if spark:
+        if commit.pop("threads") is not None:
+            raise click.UsageError("--spark cannot be combined with --threads")
         from puffin_fast import spark as on_spark
         from puffin_fast.iceberg.predicate.filters import RowFilter, parse_filter
 
@@ -103,14 +103,18 @@ def delete(
 @click.command()
 @answers
 @_options.on_table
-@click.argument("data", type=file_type)
+@click.argument("data", type=_options.FILE)
+@_options.input_format
 @_options.commit
-def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
+def append(table: Table | PathTable, data: Path, input_format: str | None, **commit: Any) -> Answer:
     """Appends the rows of the file DATA to TABLE, in one commit.
 
-    DATA is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE.
+    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    read in the types of TABLE.
+
+    Example: puffin-fast append shop.orders new.parquet --job-id load-17
     """
-    with _files.rows(data, table.schema()) as rows:
+    with _files.rows(data, table.schema(), input_format) as rows:
         done = verb(table, "append")(rows, **commit)
     summary = {} if done is None or done.repeated else done.summary
     result = _Appended(
@@ -126,7 +130,8 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
 @click.command()
 @answers
 @_options.on_table
-@click.argument("data", type=file_type)
+@click.argument("data", type=_options.FILE)
+@_options.input_format
 @click.option(
     "--row-filter", help="Deletes these rows: 'a > 5 and b is null' (docs/filters.md); 'true': all rows."
 )
@@ -135,10 +140,12 @@ def append(table: Table | PathTable, data: Path, **commit: Any) -> Answer:
 )
 @case_option
 @conflict_option
+@_options.threads
 @_options.commit
 def overwrite(
     table: Table | PathTable,
     data: Path,
+    input_format: str | None,
     row_filter: str | None,
     dynamic_partitions: bool,
     case_insensitive: bool,
@@ -146,12 +153,15 @@ def overwrite(
 ) -> Answer:
     """Deletes rows of TABLE and appends the rows of the file DATA, in one commit.
 
-    DATA is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE. Either
+    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    read in the types of TABLE. Either
     --row-filter or --dynamic-partitions selects the rows to delete.
+
+    Example: puffin-fast overwrite shop.orders may.csv --dynamic-partitions
     """
     if (row_filter is None) is not dynamic_partitions:
         raise click.UsageError("expected either --row-filter or --dynamic-partitions")
-    with _files.rows(data, table.schema()) as rows:
+    with _files.rows(data, table.schema(), input_format) as rows:
         if row_filter is None:
             result = verb(table, "dynamic_partition_overwrite")(rows, **commit)
         else:
@@ -174,14 +184,20 @@ class _Appended:
 @click.command("delete-positions")
 @answers
 @_options.on_table
-@click.argument("positions", type=file_type)
+@click.argument("positions", type=_options.FILE)
+@_options.input_format
 @conflict_option
+@_options.threads
 @_options.commit
-def delete_positions(table: Table | PathTable, positions: Path, **commit: Any) -> Answer:
+def delete_positions(
+    table: Table | PathTable, positions: Path, input_format: str | None, **commit: Any
+) -> Answer:
     """Deletes the rows of TABLE at the positions in the file POSITIONS, in one commit.
 
-    POSITIONS is a .parquet, .arrow or .csv file with the columns file_path, as in the table's metadata, and pos.
-    `scan --selected-fields _file,_pos` prints both.
+    POSITIONS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with the columns file_path, as in the
+    table's metadata, and pos. `scan --selected-fields _file,_pos` prints both.
+
+    Example: puffin-fast delete-positions shop.orders rows.csv
     """
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField, StringType
@@ -190,7 +206,7 @@ def delete_positions(table: Table | PathTable, positions: Path, **commit: Any) -
         NestedField(1, "file_path", StringType(), required=True),
         NestedField(2, "pos", LongType(), required=True),
     )
-    with _files.rows(positions, schema) as rows:
+    with _files.rows(positions, schema, input_format) as rows:
         result = verb(table, "delete_positions")(rows, **commit)
     facts = {"positions": str(positions), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
@@ -199,19 +215,26 @@ def delete_positions(table: Table | PathTable, positions: Path, **commit: Any) -
 @click.command("delete-keys")
 @answers
 @_options.on_table
-@click.argument("keys", type=file_type)
+@click.argument("keys", type=_options.FILE)
+@_options.input_format
 @_options.key
 @click.option(
     "--null-safe", is_flag=True, help="Null equals null. Without it, a key with a null matches no row."
 )
 @conflict_option
+@_options.threads
 @_options.commit
-def delete_keys(table: Table | PathTable, keys: Path, on: tuple[str, ...], **commit: Any) -> Answer:
+def delete_keys(
+    table: Table | PathTable, keys: Path, input_format: str | None, on: tuple[str, ...], **commit: Any
+) -> Answer:
     """Deletes the rows of TABLE whose key is in the file KEYS, in one commit.
 
-    KEYS is a .parquet, .arrow or .csv file. The columns of a CSV file are read in the types of TABLE.
+    KEYS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
+    read in the types of TABLE.
+
+    Example: puffin-fast delete-keys shop.orders keys.jsonl --on id
     """
-    with _files.rows(keys, table.schema()) as rows:
+    with _files.rows(keys, table.schema(), input_format) as rows:
         result = verb(table, "delete_keys")(rows, on or None, **commit)
     facts = {"keys": str(keys), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
@@ -234,6 +257,7 @@ def delete_keys(table: Table | PathTable, keys: Path, on: tuple[str, ...], **com
 )
 @case_option
 @conflict_option
+@_options.threads
 @_options.commit
 def update(
     table: Table | PathTable, row_filter: str, values: dict[str, str], case_insensitive: bool, **commit: Any
@@ -241,6 +265,8 @@ def update(
     """Sets columns of the rows of TABLE that a filter selects, in one commit.
 
     The old rows are deleted by deletion vectors; the new rows are written to new data files.
+
+    Example: puffin-fast update shop.orders --row-filter "id = 7" --set n=1
     """
     from puffin_fast.cli._assignments import typed_values
 
@@ -254,7 +280,8 @@ def update(
 @click.command()
 @answers
 @_options.on_table
-@click.argument("data", type=file_type)
+@click.argument("data", type=_options.FILE)
+@_options.input_format
 @_options.key
 @click.option("--no-update", is_flag=True, help="Does not change rows of TABLE; only inserts.")
 @click.option("--no-insert", is_flag=True, help="Does not insert rows whose key is new; only replaces.")
@@ -270,10 +297,12 @@ def update(
     help="Column of DATA: of several rows with one key, the one with the greatest value counts.",
 )
 @conflict_option
+@_options.threads
 @_options.commit
 def upsert(
     table: Table | PathTable,
     data: Path,
+    input_format: str | None,
     on: tuple[str, ...],
     no_update: bool,
     no_insert: bool,
@@ -284,10 +313,13 @@ def upsert(
 ) -> Answer:
     """Replaces the rows of TABLE whose key is in the file DATA, and inserts the rows whose key is new.
 
-    DATA is a .parquet, .arrow or .csv file with all columns of TABLE. The columns of a CSV file are read in the types
-    of TABLE. There is one commit. Rows that are equal to the given row are not replaced.
+    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with all columns of TABLE. The columns of
+    CSV and JSON Lines are read in the types of TABLE. There is one commit. Rows that are equal to the given row are not
+    replaced.
+
+    Example: puffin-fast upsert shop.orders - --on id --threads 4
     """
-    with _files.rows(data, table.schema()) as rows:
+    with _files.rows(data, table.schema(), input_format) as rows:
         upsert = verb(table, "upsert")
         feed = {"delete_column": delete_column, "order_column": order_column}
         given: dict[str, Any] = {name: value for name, value in feed.items() if value is not None}
@@ -299,91 +331,3 @@ def upsert(
         result = upsert(rows, on or None, update=not no_update, insert=not no_insert, **given, **commit)
     facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
-
-
-@click.command()
-@answers
-@_options.on_table
-@click.option(
-    "--row-filter",
-    default="true",
-    help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
-)
-@click.option(
-    "--selected-fields", help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns."
-)
-@case_option
-@_options.snapshot
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    help=f"Maximum number of rows. Default: {SHOWN}, with --to or --count no limit.",
-)
-@click.option("--count", is_flag=True, help="Prints only the number of rows.")
-@click.option(
-    "--to",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Writes the rows to a .parquet, .arrow or .csv file.",
-)
-def scan(
-    table: Table | PathTable,
-    row_filter: str,
-    selected_fields: str | None,
-    case_insensitive: bool,
-    limit: int | None,
-    count: bool,
-    to: Path | None,
-    **snapshot: Any,
-) -> Answer:
-    """Prints the rows of TABLE, with all deletes applied."""
-    name = name_of(table)
-    names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
-    if limit is None and to is None and not count:
-        limit = SHOWN
-    found = verb(table, "scan")(
-        row_filter, names, case_sensitive=not case_insensitive, limit=limit, **snapshot
-    )
-    if to is not None:
-        written = {"table": name, "file": str(to), "rows": _files.write(to, found.to_reader())}
-        return rows_answer([written])
-    if count:
-        return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
-    rows = (row for batch in found.to_batches() for row in rows_of(batch))
-    return rows_answer(rows, nothing=f"{name}: no rows", null="NULL")
-
-
-@click.command()
-@answers
-@_options.on_table
-@_options.snapshot
-def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
-    """Lists the deletes of TABLE: one row for each data file and each of its deletion vectors and delete files."""
-    name = name_of(table)
-    found = verb(table, "deletes")(**snapshot)
-    return rows_answer(
-        found.to_pylist(), title=f"{name}: {found.num_rows} deletes", nothing=f"{name}: no deletes"
-    )
-
-
-@click.command()
-@answers
-@_options.on_table
-@click.option("--dry-run", is_flag=True, help="Prints what would be done; writes nothing.")
-def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
-    """Raises TABLE to format version 3, which has deletion vectors; rewrites no file.
-
-    For a Delta table, it enables deletion vectors: it sets the property delta.enableDeletionVectors and raises the
-    protocol.
-    """
-    name = name_of(table)
-    before: int
-    after: int
-    if isinstance(table, PathTable):
-        before, after = verb(table, "upgrade")(dry_run=dry_run), True
-        what = "deletion vectors are already enabled"
-    else:
-        before = table.metadata.format_version
-        after, what = max(before, 3), f"it already has format version {before}"
-        verb(table, "upgrade")(dry_run=dry_run)
-    row = {"table": name, "before": before, "after": after, "dry_run": dry_run}
-    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what}"])

@@ -1,0 +1,225 @@
+"""Reads JSON Lines: one JSON object in each line, with the values that ``scan --output json`` prints.
+
+Numbers, booleans, text, arrays and objects are JSON. Dates, times, timestamps, UUIDs, binary and fixed values are text,
+as in the table specification's "JSON single-value serialization"; decimals are text or numbers, NaN and infinities the
+text ``nan``, ``inf`` and ``-inf``; a map is an array of pairs.
+
+All objects must have the keys of the first. A missing key could mean NULL or "not given", and an upsert would overwrite
+a value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast.errors import InvalidInputError, LimitExceededError
+
+__all__ = ["read_json_lines"]
+
+LINE_BYTES = 16 << 20
+"""Maximum length of a line."""
+
+BATCH_ROWS = 16 << 10
+"""Number of rows that are converted at once."""
+
+_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+
+_WRONG = (pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, InvalidInputError)
+"""What the conversion of a wrong value raises."""
+
+Row = tuple[int, dict[str, object]]
+"""The number of a line, and its object."""
+
+
+def read_json_lines(
+    file: BinaryIO, name: str, types: Mapping[str, pa.DataType], bytes_of_text: Callable[..., pa.Array]
+) -> pa.RecordBatchReader:
+    """Reads rows as a stream. Empty lines are skipped; a file without a row has the columns of `types`.
+
+    Args:
+        file: opened for reading; it must stay open while the rows are read.
+        name: of the file, for errors.
+        types: of the columns by name. Other columns have the type that their values in the first batch have.
+        bytes_of_text: converts text to UUIDs and binary values, as `_files` does for CSV; its arguments are the names
+            of the file and of the column, the array and the type.
+
+    Raises:
+        InvalidInputError: a line is not a JSON object, has other keys than the first, or a value does not have its
+            column's type. Those of later batches are raised when they are read.
+        LimitExceededError: a line is longer than 16 MiB.
+    """
+    batches = _batches(_rows(file, name))
+    first = next(batches, [])
+    columns = {key: [row[key] for _, row in first] for key in (first[0][1] if first else types)}
+    fields = []
+    for key, values in columns.items():
+        kind = types.get(key)
+        fields.append(pa.field(key, _inferred(name, key, values) if kind is None else kind))
+    schema = pa.schema(fields)
+
+    def converted() -> Iterator[pa.RecordBatch]:
+        for batch in chain([first] if first else [], batches):
+            arrays = [_column(name, field, batch, bytes_of_text) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, converted())
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    rows = iter(rows)
+    while batch := list(islice(rows, BATCH_ROWS)):
+        yield batch
+
+
+def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
+    keys: set[str] | None = None
+    number = 0
+    while line := file.readline(LINE_BYTES + 1):
+        number += 1
+        where = f"{name}: line {number}"
+        if len(line) > LINE_BYTES:
+            raise LimitExceededError(f"{where}: expected at most {LINE_BYTES} bytes")
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode(), object_pairs_hook=_object, parse_float=Decimal)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(f"{where}: expected a JSON object: {error}") from error
+        if not isinstance(row, dict):
+            raise InvalidInputError(f"{where}: expected a JSON object, found {type(row).__name__}")
+        keys = keys or set(row)
+        if row.keys() != keys:
+            different = ", ".join(sorted(row.keys() ^ keys))
+            raise InvalidInputError(
+                f"{where}: expected the keys of the first line, found a difference in {different}"
+            )
+        yield number, row
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _inferred(name: str, key: str, values: list[object]) -> pa.DataType:
+    """The type of a column that the table does not have."""
+    try:
+        return pa.infer_type([_plain(value) for value in values])
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidInputError(f"{name}: column {key}: {error}") from error
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _column(name: str, field: pa.Field, batch: list[Row], bytes_of_text: Callable[..., pa.Array]) -> pa.Array:
+    def convert(rows: list[Row]) -> pa.Array:
+        return _array([row[field.name] for _, row in rows], field.type, name, field.name, bytes_of_text)
+
+    try:
+        return convert(batch)
+    except _WRONG:
+        for number, row in batch:  # the line of the first wrong value
+            try:
+                convert([(number, row)])
+            except _WRONG as error:
+                value = json.dumps(_plain(row[field.name]))
+                raise InvalidInputError(
+                    f"{name}: line {number}: column {field.name}: expected {field.type}, found {value[:100]}"
+                ) from error
+        raise
+
+
+def _array(
+    values: list[Any], kind: pa.DataType, name: str, key: str, bytes_of_text: Callable[..., pa.Array]
+) -> pa.Array:
+    """Converts values of JSON to an array; a value of another type is an error of `_WRONG`."""
+
+    def array(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return _array(values, kind, name, key, bytes_of_text)
+
+    if pa.types.is_struct(kind):
+        objects = _typed(values, dict)
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        known = {field.name for field in fields}
+        if any(value is not None and value.keys() - known for value in objects):
+            raise ValueError("a key that the struct does not have")
+        children = [array([None if v is None else v.get(f.name) for v in objects], f.type) for f in fields]
+        mask = pa.array([value is None for value in objects], pa.bool_())
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    if pa.types.is_map(kind):
+        pairs = [None if value is None else _typed(value, list) for value in _typed(values, list)]
+        entries = [entry for value in pairs if value is not None for entry in value]
+        if any(entry is None or len(entry) != 2 or entry[0] is None for entry in entries):
+            raise ValueError("a map is an array of pairs")
+        keys = array([entry[0] for entry in entries], kind.key_type)
+        items = array([entry[1] for entry in entries], kind.item_type)
+        return pa.MapArray.from_arrays(_offsets(pairs), keys, items, type=kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lists = _typed(values, list)
+        flat = array([item for value in lists if value is not None for item in value], kind.value_type)
+        if pa.types.is_list(kind):
+            return pa.ListArray.from_arrays(_offsets(lists), flat, type=kind)
+        return pa.LargeListArray.from_arrays(_offsets(lists).cast(pa.int64()), flat, type=kind)
+    if pa.types.is_boolean(kind):
+        return pa.array(_typed(values, bool), kind)
+    if pa.types.is_integer(kind):
+        return pa.array(_typed(values, int), kind)
+    if pa.types.is_floating(kind):
+        return pa.array([None if value is None else _float(value) for value in values], kind)
+    if pa.types.is_decimal(kind):
+        return pa.array([None if value is None else _decimal(value) for value in values], kind)
+    if pa.types.is_null(kind):
+        return pa.array(values, kind)
+    text = pa.array(_typed(values, str), pa.string())
+    if pa.types.is_time(kind):  # PyArrow has no cast from text
+        return pc.binary_join_element_wise("1970-01-01T", text, "").cast(pa.timestamp(kind.unit)).cast(kind)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_temporal(kind):
+        return text.cast(kind)
+    return bytes_of_text(name, key, text, kind)
+
+
+def _offsets(lists: list[Any]) -> pa.Array:
+    """Offsets of lists; one that is null begins a list that is null."""
+    offsets: list[int | None] = []
+    end = 0
+    for value in lists:
+        offsets.append(None if value is None else end)
+        end += 0 if value is None else len(value)
+    return pa.array([*offsets, end], pa.int32())
+
+
+def _typed(values: list[Any], kind: type) -> list[Any]:
+    """The values, which all are null or of a type of JSON; a boolean is no number."""
+    for value in values:
+        if value is not None and type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return values
+
+
+def _float(value: object) -> float:
+    if isinstance(value, str):
+        return _FLOATS[value]
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return float(value)
+    raise TypeError(f"expected a number, found {type(value).__name__}")
+
+
+def _decimal(value: object) -> Decimal:
+    if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+        return Decimal(value)
+    raise TypeError(f"expected a number, found {type(value).__name__}")

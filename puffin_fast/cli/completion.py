@@ -1,0 +1,24 @@
+"""The command ``completion``: a script with which a shell completes commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+__all__ = ["completion"]
+
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Prints the script with which SHELL completes the commands and options of puffin-fast.
+
+    Add the example to the file that SHELL reads at its start, such as ~/.bashrc.
+
+    Example: eval "$(puffin-fast completion bash)"
+    """
+    program = SHELLS[shell](context.find_root().command, {}, "puffin-fast", "_PUFFIN_FAST_COMPLETE")
+    click.echo(program.source())

@@ -1,0 +1,103 @@
+"""Commands that make a table or change its format: ``create``, ``upgrade``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from puffin_fast.cli import _files, _options
+from puffin_fast.cli._catalog import open_catalog
+from puffin_fast.cli._common import Answer, answers, grid, rows_answer
+from puffin_fast.cli._paths import PathTable, is_path, name_of, verb
+from puffin_fast.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["create", "upgrade"]
+
+
+@click.command()
+@answers
+@click.argument("table", metavar="TABLE")
+@click.argument("data", type=_options.FILE)
+@_options.input_format
+@click.option(
+    "--partition-spec",
+    multiple=True,
+    help="Partitions by a column or transform, such as day(time) or bucket[16](id); repeatable.",
+)
+@click.option("--location", help="Folder of the table. Default: one in the warehouse.")
+@click.option(
+    "--properties",
+    "--property",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_options.pairs,
+    help="Sets a property of the table; repeatable.",
+)
+@click.option(
+    "--create-namespace",
+    is_flag=True,
+    help="Creates the namespace, and the file of a SQLite catalog, if missing.",
+)
+@_options.catalog
+def create(
+    table: str,
+    data: Path,
+    input_format: str | None,
+    partition_spec: tuple[str, ...],
+    location: str | None,
+    properties: dict[str, str] | None,
+    create_namespace: bool,
+    **catalog: str | None,
+) -> Answer:
+    """Creates the empty TABLE (namespace.name) of format version 3 with the columns of the file DATA.
+
+    DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. Its rows are not appended: `append` does.
+
+    Example: puffin-fast create shop.orders orders.parquet
+    """
+    from pyiceberg.schema import Schema
+
+    from puffin_fast import iceberg
+
+    if is_path(table):
+        raise UnsupportedError(f"{table}: expected namespace.name: create makes tables of a catalog")
+    with _files.rows(data, Schema(), input_format) as rows:
+        columns = rows.schema
+    opened = open_catalog(catalog, create=create_namespace)
+    if create_namespace and "." in table:
+        opened.create_namespace_if_not_exists(table.rpartition(".")[0])
+    made = iceberg.create_table(
+        opened, table, columns, partition_spec=partition_spec, location=location, properties=properties
+    )
+    return rows_answer([{"table": table, "columns": len(columns), "location": made.location()}])
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option("--dry-run", is_flag=True, help="Prints what would be done; writes nothing.")
+def upgrade(table: Table | PathTable, dry_run: bool) -> Answer:
+    """Raises TABLE to format version 3, which has deletion vectors; rewrites no file.
+
+    For a Delta table, it enables deletion vectors: it sets the property delta.enableDeletionVectors and raises the
+    protocol.
+
+    Example: puffin-fast upgrade shop.orders --dry-run
+    """
+    name = name_of(table)
+    before: int
+    after: int
+    if isinstance(table, PathTable):
+        before, after = verb(table, "upgrade")(dry_run=dry_run), True
+        what = "deletion vectors are already enabled"
+    else:
+        before = table.metadata.format_version
+        after, what = max(before, 3), f"it already has format version {before}"
+        verb(table, "upgrade")(dry_run=dry_run)
+    row = {"table": name, "before": before, "after": after, "dry_run": dry_run}
+    return Answer([row], [grid([row]) if before != after else f"{name}: nothing done: {what}"])

@@ -1,0 +1,94 @@
+"""Commands that read one table: ``scan`` (its rows) and ``deletes``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from puffin_fast.cli import _files, _options
+from puffin_fast.cli._common import Answer, answers, rows_answer
+from puffin_fast.cli._paths import PathTable, name_of, verb
+from puffin_fast.cli._values import rows_of
+from puffin_fast.cli.table import case_option
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+__all__ = ["deletes", "scan"]
+
+SHOWN = 20
+"""Maximum number of rows that `scan` prints if ``--limit`` is not given."""
+
+
+@click.command()
+@answers
+@_options.on_table
+@click.option(
+    "--row-filter",
+    default="true",
+    help="Reads these rows: 'a > 5 and b is null' (docs/filters.md). Default: all rows.",
+)
+@click.option(
+    "--selected-fields", help="Columns, separated by commas; also _file, _pos, _row_id. Default: all columns."
+)
+@case_option
+@_options.snapshot
+@_options.threads
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"Maximum number of rows. Default: {SHOWN}, with --to or --count no limit.",
+)
+@click.option("--count", is_flag=True, help="Prints only the number of rows.")
+@click.option(
+    "--to",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Writes the rows to a .parquet, .arrow or .csv file.",
+)
+def scan(
+    table: Table | PathTable,
+    row_filter: str,
+    selected_fields: str | None,
+    case_insensitive: bool,
+    limit: int | None,
+    count: bool,
+    to: Path | None,
+    threads: int | None,
+    **snapshot: Any,
+) -> Answer:
+    """Prints the rows of TABLE, with all deletes applied.
+
+    Example: puffin-fast scan shop.orders --as-of 2026-01-01T00:00Z --count
+    """
+    name = name_of(table)
+    names = ("*",) if selected_fields is None else tuple(part.strip() for part in selected_fields.split(","))
+    if limit is None and to is None and not count:
+        limit = SHOWN
+    found = verb(table, "scan")(
+        row_filter, names, case_sensitive=not case_insensitive, limit=limit, threads=threads, **snapshot
+    )
+    if to is not None:
+        written = {"table": name, "file": str(to), "rows": _files.write(to, found.to_reader())}
+        return rows_answer([written])
+    if count:
+        return rows_answer([{"table": name, "row_filter": row_filter, "rows": found.count()}])
+    rows = (row for batch in found.to_batches() for row in rows_of(batch))
+    return rows_answer(rows, nothing=f"{name}: no rows", null="NULL")
+
+
+@click.command()
+@answers
+@_options.on_table
+@_options.snapshot
+def deletes(table: Table | PathTable, **snapshot: Any) -> Answer:
+    """Lists the deletes of TABLE: one row for each data file and each of its deletion vectors and delete files.
+
+    Example: puffin-fast deletes shop.orders --output json
+    """
+    name = name_of(table)
+    found = verb(table, "deletes")(**snapshot)
+    return rows_answer(
+        found.to_pylist(), title=f"{name}: {found.num_rows} deletes", nothing=f"{name}: no deletes"
+    )

@@ -1,0 +1,172 @@
+"""Rows from JSON Lines and from standard input: every value is the one that was printed, or it is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from puffin_fast import iceberg
+from puffin_fast.cli import _files, _json_lines, main
+from puffin_fast.errors import InvalidInputError, LimitExceededError
+from tests.cli.conftest import ROWS
+from tests.cli.test_round_trips import NESTED, VALUES
+from tests.cli.test_table import count, open_table
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+NUMBERS = {"id": pa.int64(), "share": pa.float64(), "done": pa.bool_(), "word": pa.string()}
+
+
+def read(text: str | bytes, types: dict[str, pa.DataType] | None = None) -> pa.Table:
+    data = text.encode() if isinstance(text, str) else text
+    return _json_lines.read_json_lines(
+        BytesIO(data), "rows.jsonl", NUMBERS if types is None else types, _files._of_text
+    ).read_all()
+
+
+@pytest.fixture
+def pipe() -> Run:
+    """Runs ``puffin-fast`` with bytes as its standard input."""
+
+    def call(data: bytes, *arguments: object) -> Result:
+        return CliRunner().invoke(main, [str(part) for part in arguments], input=data, catch_exceptions=False)
+
+    return call
+
+
+@pytest.mark.parametrize("name", [*VALUES, *NESTED])
+def test_what_scan_prints_as_json_is_read_again(run: Run, tmp_path: Path, name: str) -> None:
+    kind, values = (VALUES | NESTED)[name]
+    uri, warehouse = f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/tables"
+    options = ("--catalog", "c", "--uri", uri, "--warehouse", warehouse)
+    catalog = load_catalog("c", uri=uri, warehouse=warehouse)
+    catalog.create_namespace("ns")
+    schema = Schema(NestedField(1, "c", kind, required=False))
+    for table in ("ns.from", "ns.to"):
+        iceberg.create_table(catalog, table, schema)
+    source = catalog.load_table("ns.from")
+    wanted = _files._types(source.schema(), nested=True)["c"]
+    storage = wanted.storage_type if isinstance(wanted, pa.ExtensionType) else wanted
+    if pa.types.is_struct(storage):
+        values = [{"a": value["a"]} for value in values]
+    column = pa.array(
+        [*values, None], pa.list_(pa.int32()) if pa.types.is_large_list(storage) else _plain(storage)
+    )
+    if isinstance(wanted, pa.ExtensionType):
+        column = pa.ExtensionArray.from_storage(wanted, column)
+    iceberg.append(source, pa.table({"c": column}))
+    printed = json.loads(run("scan", "ns.from", "--output", "json", *options).stdout)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in printed))
+    assert run("append", "ns.to", path, *options).exit_code == 0
+    assert json.loads(run("scan", "ns.to", "--output", "json", *options).stdout) == printed
+    found, expected = (catalog.load_table(table).scan().to_arrow()["c"] for table in ("ns.to", "ns.from"))
+    assert str(found.to_pylist()) == str(expected.to_pylist())  # NaN is not equal to itself
+    catalog.close()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if not pa.types.is_struct(kind):
+        return kind
+    return pa.struct([pa.field(f.name, getattr(f.type, "storage_type", f.type)) for f in kind])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": 1}\n{"id": "1"}', 'line 2: column id: expected int64, found "1"'),
+        ('{"id": 1}\n\n{"id": true}', "line 3: column id: expected int64, found true"),
+        ('{"id": 1.0}', "line 1: column id: expected int64"),
+        ('{"id": 9223372036854775808}', "line 1: column id: expected int64"),
+        ('{"done": 0}', "line 1: column done: expected bool, found 0"),
+        ('{"done": ""}', 'line 1: column done: expected bool, found ""'),
+        ('{"word": 7}', "line 1: column word: expected string, found 7"),
+        ('{"share": true}', "line 1: column share: expected double, found true"),
+        ('{"share": "much"}', 'line 1: column share: expected double, found "much"'),
+        ('{"word": "\\ud800"}', "line 1: column word: expected string"),
+        ('{"id": 1}\n{}', "line 2: expected the keys of the first line, found a difference in id"),
+        ('{"id": 1}\n{"id": 2, "extra": 3}', "line 2: expected the keys of the first line"),
+        ('{"id": 1, "id": 2}', "line 1: expected a JSON object: a key is repeated"),
+        ("[1]", "line 1: expected a JSON object, found list"),
+        ("7", "line 1: expected a JSON object, found int"),
+        ('{"id": 1', "line 1: expected a JSON object"),
+        (b'{"word": "\xff"}', "line 1: expected a JSON object"),
+        ('{"id": 1}\x00', "line 1: expected a JSON object"),
+        ("[" * 100_000, "line 1: expected a JSON object"),
+        ('{"other": 1}\n{"other": "x"}', "column other"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_line(text: str | bytes, message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read(text)
+    assert "rows.jsonl: " in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_a_line_has_a_maximum_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_json_lines, "LINE_BYTES", 20)
+    assert read('{"word": "12345678"}').num_rows == 1
+    with pytest.raises(LimitExceededError, match="line 2: expected at most 20 bytes"):
+        read('{"word": "1"}\n{"word": "12345678901"}\n')
+
+
+def test_rows_of_several_batches_are_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_json_lines, "BATCH_ROWS", 3)
+    rows = [{"id": i if i % 4 else None, "note": i / 2} for i in range(10)]
+    found = read("".join(json.dumps(row) + "\r\n" for row in rows))
+    assert found.to_pylist() == rows
+    assert found.schema.types == [pa.int64(), pa.float64()]
+    assert read("").schema.names == list(NUMBERS)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "arrow", None])
+def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form: str | None) -> None:
+    keys, sink = pa.table({"id": [1, 5, 4000]}), BytesIO()
+    if form == "parquet":
+        pq.write_table(keys, sink)
+    elif form == "csv":
+        csv.write_csv(keys, sink)
+    elif form == "arrow":
+        with pa.ipc.new_file(sink, keys.schema) as writer:
+            writer.write_table(keys)
+    else:
+        sink.write(b'{"id": 1}\n{"id": 5}\n{"id": 4000}')
+    chosen = () if form is None else ("--input-format", form)
+    result = pipe(sink.getvalue(), "delete-keys", "ns.t", "-", "--on", "id", *chosen, *catalog_options)
+    assert result.exit_code == 0, result.output
+    assert count(catalog_options) == 998
+
+
+def test_rows_are_appended_and_upserted_from_standard_input(pipe: Run, catalog_options: Options) -> None:
+    assert pipe(b'{"id": 5000, "word": "a"}\n', "append", "ns.t", "-", *catalog_options).exit_code == 0
+    rows = b'{"word": null, "id": 5000}\n{"word": "b", "id": 5001}\n'
+    assert pipe(rows, "upsert", "ns.t", "-", "--on", "id", "--threads", 1, *catalog_options).exit_code == 0
+    found = open_table(catalog_options).scan(row_filter="id >= 5000").to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": 5000, "word": None}, {"id": 5001, "word": "b"}]
+
+
+def test_an_upsert_without_a_column_of_the_table_changes_nothing(pipe: Run, catalog_options: Options) -> None:
+    result = pipe(b'{"id": 1}\n', "upsert", "ns.t", "-", "--on", "id", *catalog_options)
+    assert result.exit_code == 1
+    found = open_table(catalog_options).scan().to_arrow().sort_by("id")
+    assert found.to_pylist() == ROWS.sort_by("id").to_pylist()
+
+
+def test_errors_name_standard_input(pipe: Run, catalog_options: Options) -> None:
+    for data, form in ((b"nothing", "jsonl"), (b"nothing", "parquet"), (b"a,b\n1\n", "csv")):
+        result = pipe(data, "append", "ns.t", "-", "--input-format", form, *catalog_options)
+        assert result.exit_code == 1
+        assert "standard input: " in result.stderr, result.stderr
+    assert count(catalog_options) == 1000
