@@ -97,7 +97,10 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
 
 def unwrapped(io: Any, path: str) -> tuple[str, Any, str]:
     """Resolves a path of a FileIO to ("arrow" | "fsspec", filesystem, key); with another FileIO than PyIceberg's own to
-    ("pyiceberg", FileIO, path)."""
+    ("pyiceberg", FileIO, path), unless the FileIO has a method `unwrapped` that says so itself."""
+    if hasattr(io, "unwrapped"):
+        found: tuple[str, Any, str] = io.unwrapped(path)
+        return found
     if type(io).__module__ in PLAIN_FILE_IO:
         input = new_input(io, path)
         if hasattr(input, "_filesystem") and hasattr(

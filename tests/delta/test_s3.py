@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,28 @@ def test_vectors_that_are_neighbours_are_read_together(store: Store, s3: Any, tm
     delta.vectors(table, filesystem=s3)
     reads = [r for r in store.requests if r.method == "GET" and r.path.endswith(".bin")]
     assert len(reads) == 1
+
+
+def test_the_log_says_the_sizes_of_data_files(store: Store, s3: Any, tmp_path: Path) -> None:
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    base = delta.snapshot(table, filesystem=s3)
+    expected = ids(table, s3)
+    store.requests.clear()
+    assert sorted(delta.scan(base, selected_fields=("id",)).to_arrow()["id"].to_pylist()) == expected
+    data = [request for request in store.requests if request.path.endswith(".parquet")]
+    assert {request.method for request in data} == {"GET"}
+    assert len({request.path for request in data}) == base.files.num_rows
+    assert len(data) <= 2 * base.files.num_rows  # the footer and the columns
+
+
+def test_a_size_in_the_log_that_is_wrong_changes_no_row(store: Store, s3: Any, tmp_path: Path) -> None:
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    expected = ids(table, s3)
+    for size in (0, 1, 10**9):
+        for path in s3.glob(f"{table.removeprefix('s3://')}/_delta_log/*.json"):
+            actions = [json.loads(line) for line in s3.cat_file(path).splitlines()]
+            for action in actions:
+                if "add" in action:
+                    action["add"]["size"] = size
+            s3.pipe_file(path, "\n".join(map(json.dumps, actions)).encode())
+        assert ids(table, s3) == expected

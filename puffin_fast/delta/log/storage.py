@@ -100,6 +100,15 @@ class TableStorage(FileIO):
                 else handle.new_input(key).open()
             )
 
+    def unwrapped(self, location: str) -> tuple[str, Any, str]:
+        """Resolves a location on an object store to its filesystem, which reads ranges without asking for the size of
+        the file; see `_runtime.location.unwrapped`."""
+        if not location.startswith(INLINE):
+            kind, handle, key = resolve(location, self.filesystem)
+            if kind in ("arrow", "fsspec"):
+                return kind, handle, key
+        return "pyiceberg", self, location
+
     def read(self, path: str) -> bytes:
         """Reads a whole file of the table.
 
