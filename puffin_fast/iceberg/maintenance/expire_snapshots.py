@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from pyiceberg.table import Table
@@ -13,11 +14,12 @@ from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids, check_integer
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_expiry
 from puffin_fast.iceberg.compat.working_table import WorkingTable
+from puffin_fast.iceberg.maintenance.orphan_files import files_of_others
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, remove_all
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen
 from puffin_fast.iceberg.maintenance.snapshot_files import SnapshotFile, snapshot_files
@@ -71,6 +73,9 @@ def expire_snapshots(
     The files are listed before the commit, so that metadata that cannot be read changes nothing, and removed after it.
     A file is removed only if no remaining snapshot needs it, in any spelling of its location, and if it is below the
     table's location, ``write.data.path`` or ``write.metadata.path``: data files of other places may be another table's.
+    Files in the folder of another table, also of Delta, Hudi, Lance or Paimon, below or at the table's location are not
+    removed either: they were registered by `add_files`, or the other table shares them. The location is listed for
+    it, if the table's FileIO can do that.
     If the process is killed between commit and removal, `orphan_files` lists what is left.
 
     A time travel to an expired snapshot, and the repetition of a job by the job id that only an expired snapshot holds,
@@ -158,12 +163,14 @@ class _Plan:
         candidates: files of expired snapshots that no snapshot needs that stays, by location.
         known_ids: ids of all snapshots before the expiry.
         not_listed: a sentence for each manifest list and manifest of expired snapshots that does not exist.
+        of_others: files in the folders of other tables.
     """
 
     expiry: Expiry
     candidates: dict[str, SnapshotFile]
     known_ids: frozenset[int]
     not_listed: tuple[str, ...] = ()
+    of_others: FileSet = field(default_factory=lambda: FileSet(()))
 
     @classmethod
     def of(cls, table: WorkingTable, expiry: Expiry, threads: int | None) -> _Plan:
@@ -178,7 +185,11 @@ class _Plan:
         candidates = snapshot_files(table, expired, threads, without=needed, missing=missing)
         in_any_spelling = FileSet(needed)
         candidates = {path: file for path, file in candidates.items() if path not in in_any_spelling}
-        return cls(expiry, candidates, known_ids, tuple(f"files not listed: {error}" for error in missing))
+        not_listed = tuple(f"files not listed: {error}" for error in missing)
+        plan = cls(expiry, candidates, known_ids, not_listed)
+        with suppress(UnsupportedError):  # the FileIO cannot list files
+            return replace(plan, of_others=files_of_others(table))
+        return plan
 
     def removable(self, table: WorkingTable, threads: int | None) -> tuple[list[str], Sequence[str]]:
         """Returns the files to remove, and a sentence for each that is not removed.
@@ -191,4 +202,9 @@ class _Plan:
             needed = FileSet(snapshot_files(table, new, threads))
             paths = [path for path in paths if path not in needed]
         within, outside = inside(table, paths)
-        return within, [*self.not_listed, *(f"{path}: outside of the table's locations" for path in outside)]
+        shared = {path for path in within if path in self.of_others}
+        not_removed = [
+            *(f"{path}: outside of the table's locations" for path in outside),
+            *(f"{path}: in the folder of another table" for path in within if path in shared),
+        ]
+        return [path for path in within if path not in shared], [*self.not_listed, *not_removed]

@@ -43,7 +43,13 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["RemoveOrphanFilesResult", "needed_files", "orphan_files", "remove_orphan_files"]
+__all__ = [
+    "RemoveOrphanFilesResult",
+    "files_of_others",
+    "needed_files",
+    "orphan_files",
+    "remove_orphan_files",
+]
 
 IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
@@ -266,13 +272,29 @@ _Listed = tuple[str, int, datetime | None]
 """Location, size and modification time of a file."""
 
 
+def files_of_others(table: Table) -> FileSet:
+    """Returns the files below the table's location that are in the folder of another table.
+
+    A table in the same folder counts, as that of `puffin_fast.delta.from_iceberg`: all but metadata files are its.
+
+    Raises:
+        UnsupportedError: the FileIO cannot list files.
+    """
+    return FileSet(path for path, _, _ in _by_owner(table)[1])
+
+
 def _listed(table: Table) -> list[_Listed]:
     """Lists the files below the table's location, without files of tables in other folders."""
+    return _by_owner(table)[0]
+
+
+def _by_owner(table: Table) -> tuple[list[_Listed], list[_Listed]]:
+    """Lists the files below the table's location: its own, and those of other tables."""
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
     files = list(files_below(root, filesystem=handle))
-    log = (entry.metadata_file for entry in table.metadata.metadata_log)
-    own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *log))])
+    older = (entry.metadata_file for entry in table.metadata.metadata_log)
+    own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *older))])
     metadata = {_folder(file.path): file.path for file in files if METADATA_FILE.search(file.path)}
     foreign = {folder: path for folder, path in metadata.items() if f"{location}/{folder}" not in own}
     # a table's folder is the one above that of its metadata, unless its metadata has another one
@@ -281,7 +303,7 @@ def _listed(table: Table) -> list[_Listed]:
     for stated in on_threads(lambda path: _stated_folders(table.io, path), paths, None):
         within = (path_below(folder, location) for folder in stated)
         others.update(f"{folder}/" for folder in within if folder)
-    logs = {file.path[: found.start()] for file in files if (found := OTHER_FORMAT.search(file.path))}
+    logs = {file.path[: log.start()] for file in files if (log := OTHER_FORMAT.search(file.path))}
     others.update(f"{folder}/" for folder in logs if folder)
 
     def is_own(path: str) -> bool:
@@ -289,7 +311,10 @@ def _listed(table: Table) -> list[_Listed]:
             return False
         return others.isdisjoint(_parents(path))
 
-    return [(f"{location}/{file.path}", file.n_bytes, file.modified) for file in files if is_own(file.path)]
+    found: tuple[list[_Listed], list[_Listed]] = ([], [])
+    for file in files:
+        found[not is_own(file.path)].append((f"{location}/{file.path}", file.n_bytes, file.modified))
+    return found
 
 
 def _stated_folders(io: FileIO, path: str) -> list[str]:

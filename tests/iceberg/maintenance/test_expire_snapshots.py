@@ -148,6 +148,52 @@ def test_files_elsewhere_are_not_removed(racing: SqlCatalog, tmp_path: Path) -> 
     assert (done.data_files, done.delete_files, rows(table)) == (0, 1, [5, 6, 7, 8, 9])
 
 
+@pytest.mark.parametrize("folder", ["data/inner", "inner"])
+def test_files_of_a_table_below_the_location_are_not_removed(racing: SqlCatalog, folder: str) -> None:
+    """They were registered in the outer table, too."""
+    schema = pa.schema([("id", pa.int64())])
+    racing.create_namespace_if_not_exists("n")
+    outer = racing.create_table("n.outer", schema, properties={"format-version": "2"})
+    inner = iceberg.create_table(racing, "n.inner", schema, location=f"{outer.location()}/{folder}")
+    iceberg.append(inner, pa.table({"id": range(10)}))
+    (shared,) = (task.data.file_path for task in iceberg.plan_files(inner).tasks)
+    outer.add_files([shared])
+    iceberg.append(outer, pa.table({"id": range(10, 20)}))
+    iceberg.delete(outer, "id < 5 or id = 10")
+    iceberg.rewrite_data_files(outer, min_deleted=0.05, min_file_size=0)
+    dry = iceberg.expire_snapshots(outer, older_than=NOW, dry_run=True)
+    done = iceberg.expire_snapshots(outer, older_than=NOW)
+    assert rows(inner) == list(range(10))
+    assert [sentence for sentence in done.not_removed if shared in sentence] == [*done.not_removed]
+    assert (dry.data_files, done.data_files, rows(outer)) == (1, 1, [*range(5, 10), *range(11, 20)])
+
+
+def test_files_are_kept_beside_a_delta_table_in_the_same_folder(table: Table) -> None:
+    log = local(table.location()) / "_delta_log"
+    log.mkdir()
+    (log / "00000000000000000000.json").write_text("{}")
+    kept = {path for path in files(table) if path.suffix == ".parquet"}
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert kept <= files(table)
+    assert done.data_files == 0
+    assert done.manifests > 0
+    assert all("another table" in sentence for sentence in done.not_removed)
+
+
+def test_the_location_need_not_exist(racing: SqlCatalog, tmp_path: Path) -> None:
+    table = iceberg.create_table(
+        racing,
+        "n.t",
+        pa.schema([("id", pa.int64())]),
+        properties={"write.data.path": f"file://{tmp_path}/d", "write.metadata.path": f"file://{tmp_path}/m"},
+    )
+    for _ in range(3):
+        iceberg.append(table, pa.table({"id": [1]}))
+    shutil.rmtree(local(table.location()), ignore_errors=True)
+    assert iceberg.expire_snapshots(table, older_than=NOW).manifest_lists == 2
+    assert rows(table) == [1, 1, 1]
+
+
 def test_no_other_file_is_removed_where_pyiceberg_takes_a_name_for_another(
     racing: SqlCatalog, tmp_path: Path
 ) -> None:
