@@ -74,7 +74,7 @@ cdef struct Writer:
 cdef int validate(const uint8_t* data, size_t size, Summary* summary, Fault* fault) noexcept nogil
 cdef object corrupt(const Fault* fault, object path, uint64_t base)
 
-cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil
+cdef bint grow(Bytes* buffer, size_t need) noexcept nogil
 cdef void trim(Bytes* buffer) noexcept nogil
 cdef void release(Bytes* buffer) noexcept nogil
 
@@ -93,6 +93,11 @@ cdef void writer_store(const Writer* writer, uint8_t* out) noexcept nogil
 cdef bytes new_bytes(size_t size)
 cdef bytes finish(const Writer* writer)
 cdef uint8_t* store_header(uint8_t* out, uint32_t count, bint has_run) noexcept nogil
+
+
+cdef inline bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
+    """Reserves `extra` bytes past size. False when memory is out; the bytes are kept."""
+    return buffer.size + extra <= buffer.capacity or grow(buffer, buffer.size + extra)
 
 
 cdef inline void cursor_start(Cursor* cursor, const uint8_t* data, size_t size) noexcept nogil:

@@ -338,14 +338,10 @@ cdef uint32_t bitmap_last(const uint8_t* bits) noexcept nogil:
 
 # ---- growing buffers ------------------------------------------------------------------------------------------
 
-cdef bint reserve(Bytes* buffer, size_t extra) noexcept nogil:
-    """Reserves `extra` bytes past size. Grows by doubling at least. False when memory is out; the bytes are kept."""
-    cdef size_t need = buffer.size + extra
-    cdef size_t capacity
+cdef bint grow(Bytes* buffer, size_t need) noexcept nogil:
+    """Allocates at least `need` bytes and twice the capacity. False when memory is out; the bytes are kept."""
+    cdef size_t capacity = 2 * buffer.capacity
     cdef void* grown
-    if need <= buffer.capacity:
-        return True
-    capacity = 2 * buffer.capacity
     if capacity < need:
         capacity = need
     if capacity < 256:

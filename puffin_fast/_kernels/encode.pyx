@@ -11,7 +11,7 @@ Memory besides the result, in bytes that are written to:
     sorted with repeats                             8 per position
     unsorted                                        the containers once more, and 16 per container
     unsorted, dense or sparse                       4 per position, and 512 KiB
-    unsorted, very sparse or fewer than 4,096       16 per position
+    unsorted, very sparse or fewer than 16,384      16 per position
 
 Buffers grow by doubling, so that they take up to twice that in address space.
 
@@ -33,7 +33,7 @@ from puffin_fast._kernels.containers cimport (
     Bytes, Writer, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
     writer_store,
 )
-from puffin_fast._kernels.order cimport sort_u32, sort_u64
+from puffin_fast._kernels.order cimport sort_to, sort_u32
 
 cdef extern from "flags.h" nogil:
     void pf_pack_marks(uint8_t* marks, uint8_t* bits)
@@ -57,7 +57,7 @@ cdef enum:
     BUCKET_MIN = 256            # with fewer positions per bucket, one sort is cheaper
     DENSE_SHIFT = 6             # from one in 64 on, setting bits is faster than sorting
     SAMPLED = 64                # positions from which the width of buckets is estimated
-    PARTITION_MIN = 4096
+    PARTITION_MIN = 16384       # fewer positions are sorted at once
     AT_ONCE = 8                 # positions whose targets fit into registers
     RUNS_SHIFT = 18             # of the number of runs in a container's plan: below 2,048 where runs are the smallest form
 
@@ -155,7 +155,10 @@ cdef int store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
             store16(descriptors + 4 * <size_t>i + 2, <uint16_t>(cardinality - 1))
             if offsets:
                 store32(descriptors + 4 * <size_t>count + 4 * <size_t>i, <uint32_t>(at - start))
-            if kind == <uint32_t>ARRAY:
+            if cardinality == 1:        # an array: a run takes more bytes
+                store16(at, <uint16_t>x[0])
+                at += 2
+            elif kind == <uint32_t>ARRAY:
                 pf_narrow(x, cardinality, at)
                 at += 2 * <size_t>cardinality
             elif kind == <uint32_t>BITMAP:
@@ -177,31 +180,31 @@ cdef int store_sorted(Encoder* encoder, uint8_t* out) noexcept nogil:
 cdef int measure_ascending(Encoder* encoder, uint64_t* x, size_t n) noexcept nogil:
     """Drops repeats of n ascending positions in place, then measures them."""
     cdef size_t i, n_distinct = 1
-    cdef uint64_t value
+    cdef uint64_t value, before = x[0]
     cdef int status = ENCODED
     for i in range(1, n):
         value = x[i]
         x[n_distinct] = value
-        n_distinct += value != x[n_distinct - 1]
+        n_distinct += value != before
+        before = value
     if not measure_sorted(encoder, x, n_distinct, ~<uint64_t>0 >> 1, &status):
         return status if status != ENCODED else CHANGED
     return ENCODED
 
 
-cdef int measure_by_sort(Encoder* encoder, const uint64_t* x, size_t n, bint ascending) noexcept nogil:
-    """Measures a sorted copy of the positions without repeats."""
+cdef int measure_by_sort(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum, bint ascending) noexcept nogil:
+    """Measures a sorted copy of n > 0 positions without repeats."""
     cdef uint64_t* copy
     encoder.sorted.size = 0
     encoder.spare.size = 0
-    if not reserve(&encoder.sorted, 8 * n):
+    if not reserve(&encoder.sorted, 8 * n) or (not ascending and not reserve(&encoder.spare, 8 * n)):
         return OUT_OF_MEMORY
     copy = <uint64_t*>encoder.sorted.data
-    memcpy(copy, x, 8 * n)
-    if not ascending:
-        if not reserve(&encoder.spare, 8 * n):
-            return OUT_OF_MEMORY
-        sort_u64(copy, <uint64_t*>encoder.spare.data, n)
-    return measure_ascending(encoder, copy, n)
+    if ascending:
+        memcpy(copy, x, 8 * n)
+    else:
+        sort_to(x, n, copy, <uint64_t*>encoder.spare.data)
+    return OUT_OF_RANGE if copy[n - 1] > maximum else measure_ascending(encoder, copy, n)
 
 
 cdef bint write_sorted_bucket(Encoder* encoder, uint64_t key, const uint32_t* x, size_t n) noexcept nogil:
@@ -381,15 +384,9 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
         return ENCODED if n == 0 or x[n - 1] <= maximum else OUT_OF_RANGE
     if status != ENCODED:
         return status
-    return measure_small(encoder, x, n, maximum) if n < PARTITION_MIN else measure_unsorted(encoder, x, n, maximum)
-
-
-cdef int measure_small(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
-    cdef size_t i
-    for i in range(n):
-        if x[i] > maximum:
-            return OUT_OF_RANGE
-    return measure_by_sort(encoder, x, n, False)
+    if n < PARTITION_MIN:
+        return measure_by_sort(encoder, x, n, maximum, False)
+    return measure_unsorted(encoder, x, n, maximum)
 
 
 cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
@@ -407,7 +404,7 @@ cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_
     n_buckets = (found.high >> found.bits) - (found.low >> found.bits) + 1
     # counts are 32 bits wide
     if found.ascending or n_buckets > MAX_BUCKETS or n // n_buckets < BUCKET_MIN or n >> 32:
-        return measure_by_sort(encoder, x, n, found.ascending)
+        return measure_by_sort(encoder, x, n, maximum, found.ascending)
     return measure_by_partition(encoder, x, n, &found)
 
 

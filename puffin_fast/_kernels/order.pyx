@@ -7,7 +7,8 @@ cdef enum:
     DIGIT_BITS = 11
     DIGITS = 2048
     SMALL_DIGIT_BITS = 8
-    SMALL = 2048                # for fewer values a histogram of 2,048 counts costs more than it saves
+    SMALL = 1024                # for fewer values a histogram of 2,048 counts costs more than it saves
+    SMALL_LOW = 512             # the same for values of 32 bits
     INSERTION = 24
 
 
@@ -64,6 +65,68 @@ cdef void sort_u64(uint64_t* x, uint64_t* spare, size_t n) noexcept nogil:
         shift += bits
     if source != x:
         memcpy(x, source, n * sizeof(uint64_t))
+
+
+cdef void sort_to(const uint64_t* x, size_t n, uint64_t* out, uint64_t* spare) noexcept nogil:
+    """Writes n > 0 values to `out`, ascending. spare has space for n values.
+
+    Values that differ only in 32 bits are sorted as these. Another thread may change x; then other values are written.
+    """
+    cdef uint64_t every = ~<uint64_t>0, some = 0
+    cdef size_t i
+    for i in range(n):
+        every &= x[i]
+        some |= x[i]
+    if (every ^ some) >> 32 == 0 and n > INSERTION and n >> 32 == 0:
+        sort_low(x, n, every ^ some, every, out, <uint32_t*>spare)
+        return
+    memcpy(out, x, n * sizeof(uint64_t))
+    sort_u64(out, spare, n)
+
+
+cdef void sort_low(const uint64_t* x, size_t n, uint64_t varying, uint64_t base, uint64_t* out,
+                   uint32_t* spare) noexcept nogil:
+    """As `sort_to`, of values that are equal to `base` except for the 32 bits `varying`. spare has space for 2n values."""
+    cdef uint32_t places[DIGITS]
+    cdef int most = SMALL_DIGIT_BITS if n < SMALL_LOW else DIGIT_BITS
+    cdef int width = 0, passes, bits, k, shift
+    cdef uint32_t* source = spare
+    cdef uint32_t* target = spare + n
+    cdef uint32_t* swap
+    cdef uint32_t value, mask, at, count, d
+    cdef size_t i
+    while varying >> width != 0:
+        width += 1
+    passes = max(1, (width + most - 1) // most)
+    bits = max(1, (width + passes - 1) // passes)
+    mask = (<uint32_t>1 << bits) - 1
+    base &= ~<uint64_t>0 << width
+    for i in range(n):
+        source[i] = <uint32_t>(x[i] & ((<uint64_t>1 << width) - 1))
+    for k in range(passes):
+        shift = k * bits
+        memset(places, 0, (<size_t>1 << bits) * sizeof(uint32_t))
+        for i in range(n):
+            places[(source[i] >> shift) & mask] += 1
+        at = 0
+        for d in range(mask + 1):
+            count = places[d]
+            places[d] = at
+            at += count
+        if k == passes - 1:
+            for i in range(n):
+                d = source[i] >> shift
+                out[places[d]] = base | source[i]
+                places[d] += 1
+            return
+        for i in range(n):
+            value = source[i]
+            d = (value >> shift) & mask
+            target[places[d]] = value
+            places[d] += 1
+        swap = source
+        source = target
+        target = swap
 
 
 cdef void sort_u32(uint32_t* x, uint32_t* spare, size_t n, int bits) noexcept nogil:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,26 @@ def test_random_densities_agree_with_croaring(density: float) -> None:
 def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
     positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64, endpoint=True)
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("n", [24, 25, 511, 512, 1_023, 1_024, 16_383, 16_384])
+def test_unsorted_input_of_the_sizes_at_which_the_sort_changes_agrees_with_croaring(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for bits, base in itertools.product([0, 1, 8, 9, 11, 12, 22, 31, 32, 33, 44], [0, 1 << 32, 5 << 44]):
+        positions = rng.integers(0, 1 << bits, n, dtype=np.uint64) + np.uint64(base)
+        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
+
+
+@pytest.mark.parametrize("n", [2, 24, 25, 600, 5_000, 20_000])
+@pytest.mark.parametrize("wrong", [oracle.MAX_POSITION + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_position_out_of_range_among_unsorted_ones_is_refused(n: int, wrong: int) -> None:
+    for spread in (1_000, 1 << 31, oracle.MAX_POSITION):
+        positions = np.random.default_rng(n).integers(0, spread, n, dtype=np.uint64)
+        positions[n // 2] = wrong
+        with pytest.raises(errors.InvalidInputError, match=f"{wrong}|{wrong - (1 << 64)}"):
+            PositionBitmap.from_positions(positions)
+    with pytest.raises(errors.InvalidInputError):
+        PositionBitmap.from_positions(np.full(n, wrong, np.uint64))
 
 
 @pytest.mark.parametrize("far", [1 << 19, 1 << 24, 1 << 26, 1 << 33, 1 << 40])
