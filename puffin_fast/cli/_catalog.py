@@ -31,23 +31,18 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
     Raises:
         MissingExtraError: PyIceberg is not installed.
         NotFoundError: the catalog does not have the table, or the file of a SQLite catalog does not exist.
-        InvalidInputError: PyIceberg cannot open the catalog, or the catalog does not answer.
+        InvalidInputError: PyIceberg cannot open the catalog.
+        PuffinFastError: as `puffin_fast.iceberg.load_table`.
     """
     catalog = open_catalog(options)
-    from pyiceberg.exceptions import NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError
+    from puffin_fast.iceberg.compat.working_table import load_table
 
-    from puffin_fast.iceberg.compat.v3_types import read_v3_types
-
-    read_v3_types()
     try:
-        with interruptible():
-            return catalog.load_table(identifier)
-    except (NoSuchIdentifierError, NoSuchNamespaceError, NoSuchTableError) as error:
+        return load_table(catalog, identifier)
+    except NotFoundError as error:
         raise NotFoundError(
             f"table {identifier}: not in catalog {catalog.name!r}; use --catalog or --uri for another catalog"
         ) from error
-    except Exception as error:  # the client of a catalog may raise any exception
-        raise InvalidInputError(f"table {identifier}: {error}") from error
 
 
 def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> Catalog:

@@ -18,6 +18,7 @@ __all__ = [
     "CATALOG",
     "FILE",
     "catalog",
+    "clauses",
     "commit",
     "input_format",
     "key",
@@ -138,8 +139,25 @@ input_format = click.option(
 """Adds the option for the format of a file of rows."""
 
 key = click.option(
-    "--on",
+    "--join-col",
+    "join_cols",
     multiple=True,
     help="Key column of TABLE and of the file; repeatable. Default: the identifier fields.",
 )
 """Adds the option for the key columns."""
+
+clauses = _all_of(
+    click.option(
+        "--when-matched-update-all/--no-when-matched-update-all",
+        default=True,
+        show_default=True,
+        help="Whether the rows of TABLE that have a given key are replaced.",
+    ),
+    click.option(
+        "--when-not-matched-insert-all/--no-when-not-matched-insert-all",
+        default=True,
+        show_default=True,
+        help="Whether the given rows whose key is new are inserted.",
+    ),
+)
+"""Adds the options for the clauses of an upsert."""

@@ -144,11 +144,13 @@ class DeltaPath(PathTable):
         """`puffin_fast.delta.delete`."""
         return delta().delete(self.path, row_filter, **self._commit(commit))
 
-    def delete_keys(self, keys: Any, on: Any, **commit: Any) -> Any:
+    def delete_keys(self, keys: Any, join_cols: Any, **commit: Any) -> Any:
         """`puffin_fast.delta.delete_keys`."""
-        if on is None:
-            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: expected --on")
-        return delta().delete_keys(self.path, keys, on, **self._commit(commit))
+        if join_cols is None:
+            raise InvalidInputError(
+                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
+            )
+        return delta().delete_keys(self.path, keys, join_cols, **self._commit(commit))
 
     def delete_positions(self, deletes: Any, **commit: Any) -> Any:
         """`puffin_fast.delta.delete_positions`."""
@@ -197,11 +199,13 @@ class DeltaPath(PathTable):
         """`puffin_fast.delta.update`."""
         return delta().update(self.path, row_filter, values, **self._commit(commit))
 
-    def upsert(self, data: Any, on: Any, *, update: bool, insert: bool, **commit: Any) -> Any:
+    def upsert(self, data: Any, join_cols: Any, **options: Any) -> Any:
         """`puffin_fast.delta.upsert`."""
-        if on is None:
-            raise InvalidInputError(f"{self.path}: tables of Delta have no identifier fields: expected --on")
-        return delta().upsert(self.path, data, on, update=update, insert=insert, **self._commit(commit))
+        if join_cols is None:
+            raise InvalidInputError(
+                f"{self.path}: tables of Delta have no identifier fields: expected --join-col"
+            )
+        return delta().upsert(self.path, data, join_cols, **self._commit(options))
 
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """`puffin_fast.delta.to_iceberg`."""

@@ -225,17 +225,17 @@ def delete_positions(
 @_options.threads
 @_options.commit
 def delete_keys(
-    table: Table | PathTable, keys: Path, input_format: str | None, on: tuple[str, ...], **commit: Any
+    table: Table | PathTable, keys: Path, input_format: str | None, join_cols: tuple[str, ...], **commit: Any
 ) -> Answer:
     """Deletes the rows of TABLE whose key is in the file KEYS, in one commit.
 
     KEYS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. The columns of CSV and JSON Lines are
     read in the types of TABLE.
 
-    Example: puffin-fast delete-keys shop.orders keys.jsonl --on id
+    Example: puffin-fast delete-keys shop.orders keys.jsonl --join-col id
     """
     with _files.rows(keys, table.schema(), input_format) as rows:
-        result = verb(table, "delete_keys")(rows, on or None, **commit)
+        result = verb(table, "delete_keys")(rows, join_cols or None, **commit)
     facts = {"keys": str(keys), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
@@ -283,8 +283,7 @@ def update(
 @click.argument("data", type=_options.FILE)
 @_options.input_format
 @_options.key
-@click.option("--no-update", is_flag=True, help="Does not change rows of TABLE; only inserts.")
-@click.option("--no-insert", is_flag=True, help="Does not insert rows whose key is new; only replaces.")
+@_options.clauses
 @click.option(
     "--update-column",
     "update_columns",
@@ -303,9 +302,7 @@ def upsert(
     table: Table | PathTable,
     data: Path,
     input_format: str | None,
-    on: tuple[str, ...],
-    no_update: bool,
-    no_insert: bool,
+    join_cols: tuple[str, ...],
     update_columns: tuple[str, ...],
     delete_column: str | None,
     order_column: str | None,
@@ -317,7 +314,7 @@ def upsert(
     CSV and JSON Lines are read in the types of TABLE. There is one commit. Rows that are equal to the given row are not
     replaced.
 
-    Example: puffin-fast upsert shop.orders - --on id --threads 4
+    Example: puffin-fast upsert shop.orders - --join-col id --threads 4
     """
     with _files.rows(data, table.schema(), input_format) as rows:
         upsert = verb(table, "upsert")
@@ -328,6 +325,6 @@ def upsert(
         if given and isinstance(table, PathTable):
             options = ", ".join(f"--{name.replace('_', '-').removesuffix('s')}" for name in given)
             raise UnsupportedError(f"{table.path}: {options}: not supported for tables of {table.format}")
-        result = upsert(rows, on or None, update=not no_update, insert=not no_insert, **given, **commit)
+        result = upsert(rows, join_cols or None, **given, **commit)
     facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)

@@ -144,7 +144,7 @@ def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form
     else:
         sink.write(b'{"id": 1}\n{"id": 5}\n{"id": 4000}')
     chosen = () if form is None else ("--input-format", form)
-    result = pipe(sink.getvalue(), "delete-keys", "ns.t", "-", "--on", "id", *chosen, *catalog_options)
+    result = pipe(sink.getvalue(), "delete-keys", "ns.t", "-", "--join-col", "id", *chosen, *catalog_options)
     assert result.exit_code == 0, result.output
     assert count(catalog_options) == 998
 
@@ -152,13 +152,13 @@ def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form
 def test_rows_are_appended_and_upserted_from_standard_input(pipe: Run, catalog_options: Options) -> None:
     assert pipe(b'{"id": 5000, "word": "a"}\n', "append", "ns.t", "-", *catalog_options).exit_code == 0
     rows = b'{"word": null, "id": 5000}\n{"word": "b", "id": 5001}\n'
-    assert pipe(rows, "upsert", "ns.t", "-", "--on", "id", "--threads", 1, *catalog_options).exit_code == 0
+    assert pipe(rows, "upsert", "ns.t", "-", "--join-col", "id", "--threads", 1, *catalog_options).exit_code == 0
     found = open_table(catalog_options).scan(row_filter="id >= 5000").to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 5000, "word": None}, {"id": 5001, "word": "b"}]
 
 
 def test_an_upsert_without_a_column_of_the_table_changes_nothing(pipe: Run, catalog_options: Options) -> None:
-    result = pipe(b'{"id": 1}\n', "upsert", "ns.t", "-", "--on", "id", *catalog_options)
+    result = pipe(b'{"id": 1}\n', "upsert", "ns.t", "-", "--join-col", "id", *catalog_options)
     assert result.exit_code == 1
     found = open_table(catalog_options).scan().to_arrow().sort_by("id")
     assert found.to_pylist() == ROWS.sort_by("id").to_pylist()

@@ -140,21 +140,23 @@ def test_delete_commits_one_version_that_others_read(
 def test_keys_of_a_csv_file_are_deleted(run: Run, table: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys.csv"
     keys.write_text("id\n2\n5\n1000\n")
-    (done,) = answer_of(run("delete-keys", table, keys, "--on", "id", "--output", "json"))
+    (done,) = answer_of(run("delete-keys", table, keys, "--join-col", "id", "--output", "json"))
     assert done["rows_deleted"] == 2
-    assert "--on" in run("delete-keys", table, keys).stderr
+    assert "--join-col" in run("delete-keys", table, keys).stderr
 
 
 def test_rows_of_a_csv_file_are_upserted(run: Run, written: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("id,word\n5,new\n100,more\n")
     assert run("upgrade", written).exit_code == 0
-    (done,) = answer_of(run("upsert", written, rows, "--on", "id", "--output", "json"))
+    (done,) = answer_of(run("upsert", written, rows, "--join-col", "id", "--output", "json"))
     assert done["version"] is not None
     found = delta.scan(written, "id = 5 or id >= 99").to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["word"]) for row in found] == [(5, "new"), (99, "w1"), (100, "more")]
-    assert "--on" in run("upsert", written, rows).stderr
-    refused = run("upsert", written, rows, "--on", "id", "--update-column", "id", "--order-column", "id")
+    assert "--join-col" in run("upsert", written, rows).stderr
+    refused = run(
+        "upsert", written, rows, "--join-col", "id", "--update-column", "id", "--order-column", "id"
+    )
     assert "--order-column, --update-column: not supported for tables of Delta" in refused.stderr
 
 

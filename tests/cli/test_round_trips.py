@@ -117,7 +117,7 @@ def test_each_value_of_each_type_comes_back(
     run("scan", "ns.k", "--to", path, *catalog_options)
     with _files.rows(path, table.schema()) as rows:
         assert rows.read_all().to_pydict().__repr__() == iceberg.scan(table).to_arrow().to_pydict().__repr__()
-    result = run("upsert", "ns.k", path, "--on", "id", "--output", "json", *catalog_options)
+    result = run("upsert", "ns.k", path, "--join-col", "id", "--output", "json", *catalog_options)
     assert result.exit_code == 0, result.stderr
     (done,) = json.loads(result.stdout)
     counts = [done[name] for name in ("rows_updated", "rows_inserted", "rows_unchanged")]
@@ -181,7 +181,7 @@ def test_text_that_is_no_value_of_its_column_is_refused(
     made(catalog_options, {kind: VALUES[kind]})
     path = tmp_path / "rows.csv"
     path.write_text(f"id,{kind}\n1,{text}\n")
-    result = run("upsert", "ns.k", path, "--on", "id", *catalog_options)
+    result = run("upsert", "ns.k", path, "--join-col", "id", *catalog_options)
     assert result.exit_code == 1
     assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -44,7 +44,7 @@ def test_keys_come_from_files_of_each_kind(
     run: Run, catalog_options: Options, tmp_path: Path, suffix: str
 ) -> None:
     path = keys_file(tmp_path, suffix, pa.table({"id": [1, 5, 5, 4000], "note": ["a", "b", "c", "d"]}))
-    arguments = ("delete-keys", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    arguments = ("delete-keys", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
     before = open_table(catalog_options).metadata_location
     (dry,) = said(run(*arguments, "--dry-run"))
     assert (dry["rows_deleted"], dry["data_files"], dry["snapshot_id"]) == (2, 1, None)
@@ -94,10 +94,10 @@ def test_positions_come_from_files(run: Run, catalog_options: Options, tmp_path:
 def test_a_csv_column_is_read_in_the_table_s_type(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "keys.csv"
     path.write_text("word,id\nw1,0008\n")
-    arguments = ("delete-keys", "ns.t", path, "--on", "word", "--on", "id", "--output", "json")
+    arguments = ("delete-keys", "ns.t", path, "--join-col", "word", "--join-col", "id", "--output", "json")
     assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 1
     path.write_text("word\n007\n")
-    arguments = ("delete-keys", "ns.t", path, "--on", "word", "--output", "json")
+    arguments = ("delete-keys", "ns.t", path, "--join-col", "word", "--output", "json")
     assert said(run(*arguments, *catalog_options))[0]["rows_deleted"] == 0
 
 
@@ -106,7 +106,7 @@ def test_rows_are_upserted_from_files(run: Run, catalog_options: Options, tmp_pa
     path = tmp_path / name
     rows = pa.table({"word": ["w1", "new", "newer"], "id": [1, 2, 1000]})
     (pq.write_table if name.endswith("parquet") else csv.write_csv)(rows, path)
-    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
     counts = ("rows_updated", "rows_inserted", "rows_unchanged", "rows_deleted")
     before = open_table(catalog_options).metadata_location
     (dry,) = said(run(*arguments, "--dry-run"))
@@ -140,17 +140,20 @@ def test_rows_are_overwritten_from_files(run: Run, catalog_options: Options, tmp
     assert count(catalog_options) == 902
 
 
-@pytest.mark.parametrize(("option", "expected"), [("--no-update", [0, 1, 2]), ("--no-insert", [1, 0, 1])])
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [("--no-when-matched-update-all", [0, 1, 2]), ("--no-when-not-matched-insert-all", [1, 0, 1])],
+)
 def test_an_upsert_can_leave_out_half(
     run: Run, catalog_options: Options, tmp_path: Path, option: str, expected: list[int]
 ) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id,word\n1,w1\n2,new\n1000,newer\n")
-    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
     (done,) = said(run(*arguments, option))
     assert [done[key] for key in ("rows_updated", "rows_inserted", "rows_unchanged")] == expected
     assert count(catalog_options) == 1000 + expected[1]
-    result = run(*arguments, "--no-update", "--no-insert")
+    result = run(*arguments, "--no-when-matched-update-all", "--no-when-not-matched-insert-all")
     assert result.exit_code == 1
     assert "expected at least one of them" in result.output
 
@@ -158,13 +161,13 @@ def test_an_upsert_can_leave_out_half(
 def test_a_change_feed_is_upserted(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id,word,gone,at\n1,a,false,1\n1,b,false,2\n5,,true,1\n2000,new,false,1\n")
-    arguments = ("upsert", "ns.t", path, "--on", "id", "--output", "json", *catalog_options)
+    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
     (done,) = said(run(*arguments, "--delete-column", "gone", "--order-column", "at"))
     counts = ("rows_updated", "rows_inserted", "keys_deleted", "rows_superseded")
     assert [done[key] for key in counts] == [1, 1, 1, 1]
     assert count(catalog_options) == 1000
     path.write_text("id,word\n1,c\n3000,new\n")
-    (done,) = said(run(*arguments, "--update-column", "word", "--no-insert"))
+    (done,) = said(run(*arguments, "--update-column", "word", "--no-when-not-matched-insert-all"))
     assert [done[key] for key in counts] == [1, 0, 0, 0]
 
 
@@ -221,7 +224,7 @@ def test_a_parquet_file_whose_pages_are_damaged_is_named(
 def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id\n1\n")
-    result = run("upsert", "ns.t", path, "--on", "id", *catalog_options)
+    result = run("upsert", "ns.t", path, "--join-col", "id", *catalog_options)
     assert result.exit_code == 1
     assert result.output.count("\n") == 1
     assert "no column word" in result.output
@@ -230,15 +233,15 @@ def test_rows_that_lack_a_column_are_one_line(run: Run, catalog_options: Options
 @pytest.mark.parametrize(
     ("name", "text", "on", "named"),
     [
-        ("keys.csv", "id\nx\n", ("--on", "id"), "keys.csv"),
-        ("keys.csv", "a\n1\n", ("--on", "id"), "no column id"),
-        ("keys.csv", "id\n1\n", ("--on", "nothing"), "no column nothing"),
+        ("keys.csv", "id\nx\n", ("--join-col", "id"), "keys.csv"),
+        ("keys.csv", "a\n1\n", ("--join-col", "id"), "no column id"),
+        ("keys.csv", "id\n1\n", ("--join-col", "nothing"), "no column nothing"),
         ("keys.csv", "id\n1\n", (), "identifier"),
-        ("keys.csv", "", ("--on", "id"), "keys.csv"),
-        ("keys.csv", "id,id\n1,2\n", ("--on", "id"), "column id: expected once, found 2"),
-        ("keys.parquet", "no parquet", ("--on", "id"), "keys.parquet"),
-        ("keys.arrow", "no arrow", ("--on", "id"), "keys.arrow"),
-        ("keys.txt", "1", ("--on", "id"), "found .txt"),
+        ("keys.csv", "", ("--join-col", "id"), "keys.csv"),
+        ("keys.csv", "id,id\n1,2\n", ("--join-col", "id"), "column id: expected once, found 2"),
+        ("keys.parquet", "no parquet", ("--join-col", "id"), "keys.parquet"),
+        ("keys.arrow", "no arrow", ("--join-col", "id"), "keys.arrow"),
+        ("keys.txt", "1", ("--join-col", "id"), "found .txt"),
     ],
 )
 def test_bad_keys_are_one_line_and_change_nothing(

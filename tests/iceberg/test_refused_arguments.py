@@ -31,27 +31,26 @@ WRONG: dict[str, list[Any]] = {
     "data_files": FLAG,
     "delete_column": NAME,
     "dry_run": FLAG,
-    "policy": [None, 5, "nightly", {}],
     "incremental": ["yes", True, None, 5],
-    "insert": FLAG,
     "job_id": NAME,
+    "join_cols": [5, True, [], [5], [None], b"id", {"id": 1}],
     "keep": [5, True, "x", ["x"], [None]],
     "left": [None, 5, "x", [], (None,), ("n.t", 5)],
     "limit": ["3", -1, 1.5, True, math.nan, [], b"3"],
     "location": NAME,
-    "metrics": FLAG,
-    "n_std_dev": [0, 4, "2", 1.5, None],
     "max_commits": ["3", -1, 0, 1.5, None, True, []],
+    "metrics": FLAG,
     "min_deleted": [-1, 1.5, "0.5", None, True, math.nan, []],
     "min_file_size": ["3", -1, 1.5, True, []],
     "min_input_files": [None, "3", 1, 1.5, True, []],
+    "n_std_dev": [0, 4, "2", 1.5, None],
     "name": [None, 5, "", " ", "t", ".t", "n.", [], [5], ["t"], b"n.t"],
     "null_safe": FLAG,
     "older_than": [5, None, "1 day"],
-    "on": [5, True, [], [5], [None], b"id", {"id": 1}],
     "on_conflict": [None, 5, "", "replace"],
     "order_column": NAME,
     "partition_spec": [*NAMES, None, ["day(id)"], ["bucket[0](id)"], ["day(ts)", "hour(ts)"]],
+    "policy": [None, 5, "nightly", {}],
     "properties": [5, "x", ["x"], [("a", "b")], {"a": 1}, {"a": None}, {1: "a"}],
     "retain_last": ["3", 0, 1.5, True, []],
     "right": [None, 5, "x", [], (None,), ("n.t", 5)],
@@ -68,9 +67,10 @@ WRONG: dict[str, list[Any]] = {
     "tag": NAME,
     "target_file_size": ["3", -1, 0, 1.5, True, []],
     "threads": ["2", -1, 0, 1.5, True, math.nan, []],
-    "update": FLAG,
     "update_columns": [*NAMES, []],
     "values": [None, 5, "id", [], {}, {5: 1}, {"id": "x"}, {"id": [1]}, {"id": {1}}],
+    "when_matched_update_all": FLAG,
+    "when_not_matched_insert_all": FLAG,
 }
 """By the name of an argument. `table`, `catalog` and rows: tests/iceberg/dml/test_given_arguments.py."""
 
@@ -104,8 +104,8 @@ def test_wrong_arguments_are_refused_by_name(racing: RacingCatalog, function: st
     call: Callable[..., Any] = getattr(iceberg, function)
     parameters = inspect.signature(call).parameters
     needed = {name: given[name] for name, p in parameters.items() if p.default is p.empty}
-    if "on" in parameters:
-        needed["on"] = "id"
+    if "join_cols" in parameters:
+        needed["join_cols"] = "id"
     before, location = files_of(table), table.metadata_location
     for name in parameters.keys() - ROWS_OR_TABLES:
         for wrong in WRONG[name]:

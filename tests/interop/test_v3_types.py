@@ -151,7 +151,7 @@ def test_variants_are_scanned_and_survive_deletes(made: Made) -> None:
     rows = made.rows(*COLUMNS)
     assert ours(table, "v") == {id: row[:1] for id, row in made_json(rows).items()}
     iceberg.delete(table, "id in (3, 40)")
-    iceberg.delete_keys(table, pa.table({"id": [4]}), on=["id"])
+    iceberg.delete_keys(table, pa.table({"id": [4]}), join_cols=["id"])
     place = iceberg.scan(table, "id = 7", selected_fields=["_file", "_pos"]).to_arrow()
     iceberg.delete_positions(table, place.rename_columns(["file_path", "pos"]))
     assert made.rows(*COLUMNS) == without(rows, 3, 4, 7, 40)
@@ -172,7 +172,7 @@ def test_filters_on_variants_are_refused(made: Made) -> None:
         with pytest.raises(errors.UnsupportedError, match=r"not supported on (v|s\.v), a variant"):
             iceberg.delete(table, row_filter)
     with pytest.raises(errors.InvalidInputError, match="v is a variant"):
-        iceberg.delete_keys(table, pa.table({"v": [1]}), on=["v"])
+        iceberg.delete_keys(table, pa.table({"v": [1]}), join_cols=["v"])
     assert made.load().metadata_location == before
 
 
@@ -181,7 +181,7 @@ def test_shredded_variants_are_carried_but_not_read(made: Made) -> None:
     table = made.create(columns, properties=", 'write.parquet.shred-variants' = 'true'")
     rows = made.rows("v")
     iceberg.delete(table, "id < 5")
-    iceberg.delete_keys(table, pa.table({"id": [50]}), on=["id"])
+    iceberg.delete_keys(table, pa.table({"id": [50]}), join_cols=["id"])
     left = without(rows, *range(5), 50)
     assert made.rows("v") == left
     assert set(iceberg.scan(table, selected_fields=["id"]).to_arrow()["id"].to_pylist()) == set(left)
@@ -212,9 +212,9 @@ def test_variants_are_written_and_rewritten(made: Made) -> None:
     more = arrow.set_column(0, "id", pa.array([100, 2, 500]))
     lineage = "SELECT id, _row_id FROM {} WHERE id IN (2, 7, 1007, 9)"
 
-    found = iceberg.upsert(table, more, on="id")
+    found = iceberg.upsert(table, more, join_cols="id")
     assert (found.rows_inserted, found.rows_unchanged, found.rows_updated) == (2, 1, 0)
-    found = iceberg.upsert(table, more.slice(0, 1).set_column(0, "id", pa.array([2])), on="id")
+    found = iceberg.upsert(table, more.slice(0, 1).set_column(0, "id", pa.array([2])), join_cols="id")
     assert found.rows_updated == 1
     iceberg.append(table, arrow.select(["id", "v"]).set_column(0, "id", pa.array([101, 102, 105])))
     ids = {row[0]: row[1] for row in made.spark.sql(lineage.format(made.sql_name)).collect()}
@@ -279,10 +279,10 @@ def test_defaults_are_read_and_written(made: Made) -> None:
     assert found["w"].to_pylist() == [9, None]
     assert found["t"].to_pylist() == ["given", "hé"]
     more = iceberg.scan(table, "id in (5, 100)").to_arrow().sort_by("id")
-    iceberg.upsert(table, more.set_column(0, "id", pa.array([200, 5])), on="id")
+    iceberg.upsert(table, more.set_column(0, "id", pa.array([200, 5])), join_cols="id")
     iceberg.update(table, "id = 6", {"w": 60})
     iceberg.delete(table, "w = 7 and id < 4")
-    iceberg.delete_keys(table, pa.table({"w": pa.array([7], pa.int32()), "id": [4]}), on=["w", "id"])
+    iceberg.delete_keys(table, pa.table({"w": pa.array([7], pa.int32()), "id": [4]}), join_cols=["w", "id"])
     agree()
     assert iceberg.scan(table, "id in (5, 6, 7, 200)").to_arrow().sort_by("id")["w"].to_pylist() == [
         9,
@@ -304,7 +304,7 @@ def test_columns_of_type_unknown_are_not_stored(made: Made) -> None:
     assert iceberg.scan(table, "x is not null").count() == 0
     iceberg.append(table, pa.table({"id": [100], "x": pa.nulls(1), "k": pa.array([1], pa.int32())}))
     iceberg.append(table, pa.table({"id": [101]}))
-    iceberg.upsert(table, iceberg.scan(table, "id in (5, 6)").to_arrow(), on="id")
+    iceberg.upsert(table, iceberg.scan(table, "id in (5, 6)").to_arrow(), join_cols="id")
     iceberg.update(table, "id = 7", {"k": 70})
     iceberg.delete(table, "id = 8")
     expected = without(rows, 8) | {100: rows[1], 101: ("{}", "{}"), 7: (rows[7][0], '{"k":70}')}
@@ -342,7 +342,7 @@ def test_geometries_and_nanoseconds_are_carried(made: Made) -> None:
     iceberg.delete(table, "ns > '2017-07-14T02:40:00.000000002' or id = 11")
     iceberg.update(table, "ns = '2017-07-14T02:40:00.000000001'", {"us": None})
     row = {"id": [20], "geo": [POINT], **{name: pa.nulls(1) for name in ("other", "geog", *times)}}
-    iceberg.upsert(table, pa.table(row), on="id")
+    iceberg.upsert(table, pa.table(row), join_cols="id")
     for row_filter in ("geo = 'x'", "geog > 'x'", "geo in ('x', 'y')"):
         with pytest.raises(errors.InvalidInputError, match="geo"):
             iceberg.scan(table, row_filter)

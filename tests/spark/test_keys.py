@@ -166,7 +166,7 @@ def test_bad_keys_are_refused_and_change_nothing(spark: SparkSession, racing: Ra
     for keys, on, error, message in (
         (df, ["nobody"], NotFoundError, "nobody"),
         (df, ["day"], NotFoundError, "keys: no column day"),
-        (df, [], InvalidInputError, "on"),
+        (df, [], InvalidInputError, "join_cols"),
         (df, None, InvalidInputError, "identifier"),
         (df, ["l"], InvalidInputError, "expected a primitive type"),
         (

@@ -88,8 +88,8 @@ def test_the_rows_and_lineage_of_the_single_machine(
             every = [r["_row_id"] for r in lineage(table)]
             assert len(every) == len(set(every))
 
-    agree(insert=False)
-    agree(update=False)
+    agree(when_not_matched_insert_all=False)
+    agree(when_matched_update_all=False)
     agree()
     agree(skip_unchanged=False)
     check(table, duckdb_iceberg, rows_of(single).to_pylist())
@@ -163,15 +163,25 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
     before, files = table.metadata_location, files_of(table)
     given = frame(spark, NEW)
     cases: list[tuple[DataFrame, dict[str, Any], type[Exception], str]] = [
-        (given, {"on": "nobody"}, NotFoundError, "nobody"),
+        (given, {"join_cols": "nobody"}, NotFoundError, "nobody"),
         (given, {}, InvalidInputError, "identifier fields"),
-        (given.drop("x"), {"on": "id"}, InvalidInputError, "no column x"),
-        (given.withColumn("more", f.lit(1)), {"on": "id"}, InvalidInputError, "more"),
-        (given.withColumn("x", f.col("g")), {"on": "id"}, InvalidInputError, "x"),
-        (given.unionAll(given), {"on": "id"}, InvalidInputError, "two rows with the key"),
-        (given.withColumn("id", f.lit(None).cast("long")), {"on": "id"}, InvalidInputError, "null in key"),
-        (given, {"on": "id", "update": False, "insert": False}, InvalidInputError, "at least one"),
-        (given, {"on": "id", "branch": "twig"}, NotFoundError, "twig"),
+        (given.drop("x"), {"join_cols": "id"}, InvalidInputError, "no column x"),
+        (given.withColumn("more", f.lit(1)), {"join_cols": "id"}, InvalidInputError, "more"),
+        (given.withColumn("x", f.col("g")), {"join_cols": "id"}, InvalidInputError, "x"),
+        (given.unionAll(given), {"join_cols": "id"}, InvalidInputError, "two rows with the key"),
+        (
+            given.withColumn("id", f.lit(None).cast("long")),
+            {"join_cols": "id"},
+            InvalidInputError,
+            "null in key",
+        ),
+        (
+            given,
+            {"join_cols": "id", "when_matched_update_all": False, "when_not_matched_insert_all": False},
+            InvalidInputError,
+            "at least one",
+        ),
+        (given, {"join_cols": "id", "branch": "twig"}, NotFoundError, "twig"),
     ]
     for rows, options, error, text in cases:
         with pytest.raises(error, match=text):

@@ -92,7 +92,7 @@ def delete(
 def delete_keys(
     table: Any,
     keys: Any,
-    on: str | Sequence[str],
+    join_cols: str | Sequence[str],
     *,
     null_safe: bool = False,
     on_conflict: OnConflict = "refuse",
@@ -109,7 +109,8 @@ def delete_keys(
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface).
-        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in `keys`.
+        join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
+            `keys`.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
         on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as `delete`.
 
@@ -122,7 +123,7 @@ def delete_keys(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_flags(null_safe=null_safe)
-    names = [on] if isinstance(on, str) else check_texts("on", on)
+    names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
     return _delete_matching(
         table,
         _KeyBinding(keys, names, null_safe).bind,
@@ -210,13 +211,13 @@ def delete_positions(
 class _KeyBinding:
     """Binds keys to the first version that a delete is planned on, because a stream of keys can be read only once."""
 
-    def __init__(self, keys: Any, on: Sequence[str], null_safe: bool) -> None:
-        self._keys, self._on, self._null_safe = keys, on, null_safe
+    def __init__(self, keys: Any, join_cols: Sequence[str], null_safe: bool) -> None:
+        self._keys, self._join_cols, self._null_safe = keys, join_cols, null_safe
         self._bound: Keys | None = None
 
     def bind(self, base: DeltaTable) -> Keys:
         if self._bound is None:
-            self._bound = Keys.bind(base.metadata, self._keys, self._on, null_safe=self._null_safe)
+            self._bound = Keys.bind(base.metadata, self._keys, self._join_cols, null_safe=self._null_safe)
         return self._bound
 
 

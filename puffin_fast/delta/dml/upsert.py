@@ -21,11 +21,10 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
-from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
+from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 
 if TYPE_CHECKING:
     pass
@@ -67,10 +66,10 @@ class UpsertResult(HtmlFields):
 def upsert(
     table: Any,
     data: Any,
-    on: str | Sequence[str],
+    join_cols: str | Sequence[str],
     *,
-    update: bool = True,
-    insert: bool = True,
+    when_matched_update_all: bool = True,
+    when_not_matched_insert_all: bool = True,
     skip_unchanged: bool = True,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -88,9 +87,9 @@ def upsert(
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
         data: Arrow rows with all columns of the table, because whole rows are replaced. Held in memory.
-        on: the key column or columns, compared as in `delete_keys`.
-        update: whether existing rows are replaced.
-        insert: whether given rows with a new key are inserted.
+        join_cols: the key column or columns, compared as in `delete_keys`.
+        when_matched_update_all: whether existing rows are replaced.
+        when_not_matched_insert_all: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared, and equal rows are not written.
         on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
         dry_run: count rows, write nothing.
@@ -100,18 +99,19 @@ def upsert(
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
-            has a null, or both `update` and `insert` are False.
+            has a null, or both `when_matched_update_all` and
+            `when_not_matched_insert_all` are False.
         NotFoundError: the table or a key column does not exist.
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
-    check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
-    if not (update or insert):
-        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
+    check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    update, insert = when_matched_update_all, when_not_matched_insert_all
+    check_clauses(update, insert)
     started = time.perf_counter()
     storage = storage_of(table, filesystem)
-    names = [on] if isinstance(on, str) else check_texts("on", on)
+    names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
     first = snapshot(storage)
     check_writable(first.protocol, first.configuration, first.root)
     source = Source.of(DeltaTable.of(first).metadata, arrow_rows(data, "data", streamed=False), names)

@@ -29,7 +29,7 @@ from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.sql_catalog import roll_back_returned_connections
 from puffin_fast.iceberg.compat.versions import check_version
 
-__all__ = ["METADATA_WRITERS", "catalog_for_commit", "v3_metadata", "writes_metadata"]
+__all__ = ["METADATA_WRITERS", "catalog_for_commit", "check_catalog", "v3_metadata", "writes_metadata"]
 
 METADATA_WRITERS = ("_write_metadata", "_write_metadata_no_exist_check")
 METADATA_KEYS = frozenset(
@@ -203,6 +203,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+def check_catalog(catalog: object) -> None:
+    """Checks the argument `catalog`.
+
+    Raises:
+        InvalidInputError: it is not a catalog of PyIceberg.
+    """
+    if not isinstance(catalog, Catalog):
+        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+
+
 @contextmanager
 def v3_metadata(catalog: Catalog) -> Iterator[None]:
     """Within this context the catalog object writes table metadata of format version 3.
@@ -221,8 +231,7 @@ def v3_metadata(catalog: Catalog) -> Iterator[None]:
         UnsupportedError: a version of PyIceberg that this package does not know.
     """
     check_version()
-    if not isinstance(catalog, Catalog):
-        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+    check_catalog(catalog)
     roll_back_returned_connections(catalog)
     if not isinstance(catalog, MetastoreCatalog):
         yield

@@ -26,13 +26,13 @@ from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import (
     CommitUnknownError,
-    InvalidInputError,
     NotFoundError,
     PuffinFastError,
     UnsupportedError,
 )
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
+from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.compat.v3_types import read_v3_types
 
 if TYPE_CHECKING:
@@ -164,8 +164,7 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
         BusyError: the catalog's database is locked.
         PuffinFastError: the catalog does not answer.
     """
-    if not isinstance(catalog, Catalog):
-        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+    check_catalog(catalog)
     shown = check_table_name(name)
     try:
         with _loading(catalog, shown):

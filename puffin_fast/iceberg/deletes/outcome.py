@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["NewDeletes", "Outcome", "merge_rows", "replaced"]
+__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "replaced"]
 
 
 class _Loader(Protocol):
@@ -89,6 +89,11 @@ def merge_rows(
 
     parts = zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True)
     return on_threads(merge, list(parts), threads)
+
+
+def paths_of_rows(tasks: Sequence[FileTask], file: npt.NDArray[np.int64]) -> frozenset[str]:
+    """Returns the paths of the data files of some rows; arguments as `merge_rows`."""
+    return frozenset(tasks[number].data.file_path for number in np.unique(file))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.matching import Counts, Source, same_values
 from puffin_fast.iceberg.dml.replacement import Replacement
@@ -90,7 +90,7 @@ def update_columns(
         ),
         pa.concat_tables(written),
         pa.concat_arrays([row_ids, pa.nulls(len(counts.written), pa.int64())]),
-        frozenset(tasks[number].data.file_path for number in np.unique(found.file)),
+        paths_of_rows(tasks, found.file),
         source.keys.may_match(schema),
     )
 

@@ -24,9 +24,20 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["ConflictFilter", "DeleteJob", "DeleteResult", "OnConflict", "Work", "check_on_conflict", "start"]
+__all__ = [
+    "UPDATE_ISOLATION",
+    "ConflictFilter",
+    "DeleteJob",
+    "DeleteResult",
+    "OnConflict",
+    "Work",
+    "check_on_conflict",
+    "start",
+]
 
-ISOLATION = "write.delete.isolation-level"
+DELETE_ISOLATION = "write.delete.isolation-level"
+UPDATE_ISOLATION = "write.update.isolation-level"
+"""The table property of updates and, as in PyIceberg, of overwrites."""
 
 OnConflict = Literal["refuse", "merge"]
 
@@ -159,7 +170,7 @@ class DeleteJob:
         return WrittenDeletes.of(self.table, files, ChangeTerms(conflict_filter=conflict_filter))
 
     def conflict_filter(
-        self, bound: Matcher, *, case_sensitive: bool = True, isolation: str = ISOLATION
+        self, bound: Matcher, *, case_sensitive: bool = True, isolation: str = DELETE_ISOLATION
     ) -> ConflictFilter:
         """Returns which data files added by a concurrent commit conflict with this job.
 

@@ -62,7 +62,7 @@ MAX_PARTITION_LITERALS = 10_000
 def delete_keys(
     table: Table,
     keys: Any,
-    on: str | Sequence[str] | None = None,
+    join_cols: str | Sequence[str] | None = None,
     *,
     null_safe: bool = False,
     branch: str = MAIN_BRANCH,
@@ -82,7 +82,7 @@ def delete_keys(
             first, and has the new metadata afterwards.
         keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface). Other columns
             than the key columns and repeated keys are ignored.
-        on: the key column or columns: names in the table, dotted for a field of a struct, and the same in
+        join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
             `keys` (a column of that dotted name, or a field of a struct). By default the identifier fields of
             the table's schema.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
@@ -106,7 +106,7 @@ def delete_keys(
     )
     job = start(table, request, oldest=2)
     table = job.table
-    bound = Keys.bind(table.metadata, keys, on, null_safe=null_safe)
+    bound = Keys.bind(table.metadata, keys, join_cols, null_safe=null_safe)
 
     def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
         found = finder.search(tasks, threads)
@@ -206,18 +206,23 @@ class Keys(KeyBounds):
 
     @classmethod
     def bind(
-        cls, metadata: TableMetadata, keys: Any, on: str | Sequence[str] | None, *, null_safe: bool = False
+        cls,
+        metadata: TableMetadata,
+        keys: Any,
+        join_cols: str | Sequence[str] | None,
+        *,
+        null_safe: bool = False,
     ) -> Keys:
         """Binds keys to the current schema of a table.
 
         Args:
             metadata: of the table.
-            keys, on, null_safe: as `delete_keys`.
+            keys, join_cols, null_safe: as `delete_keys`.
 
         Raises:
             NotFoundError, InvalidInputError: as `delete_keys`.
         """
-        fields = key_fields(metadata.schema(), on)
+        fields = key_fields(metadata.schema(), join_cols)
         return cls.of(metadata, fields, distinct_keys(keys, fields, null_safe=null_safe))
 
     @classmethod

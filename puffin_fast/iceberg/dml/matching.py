@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
+from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
@@ -26,7 +27,24 @@ from puffin_fast.iceberg.scan.located_rows import from_located_batches
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Counts", "Matches", "Source", "find_matches", "row_ids", "same_values"]
+__all__ = ["Counts", "Matches", "Source", "check_clauses", "find_matches", "row_ids", "same_values"]
+
+
+def check_clauses(
+    when_matched_update_all: object, when_not_matched_insert_all: object, delete_column: str | None = None
+) -> None:
+    """Checks that an upsert has something to do.
+
+    Raises:
+        InvalidInputError: a flag is not one, or no clause is on.
+    """
+    flags = {
+        "when_matched_update_all": when_matched_update_all,
+        "when_not_matched_insert_all": when_not_matched_insert_all,
+    }
+    check_flags(**flags)
+    if not any(flags.values()) and delete_column is None:
+        raise InvalidInputError(f"{', '.join(flags)}: expected at least one of them to be True, found False")
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,7 @@ class Source:
         cls,
         metadata: TableMetadata,
         rows: pa.Table,
-        on: str | Sequence[str] | None,
+        join_cols: str | Sequence[str] | None,
         *,
         columns: Collection[str] | None = None,
         feed: ChangeFeed = ChangeFeed(),  # noqa: B008
@@ -65,7 +83,7 @@ class Source:
         Args:
             metadata: of the table.
             rows: of the caller.
-            on: the key columns.
+            join_cols: the key columns.
             columns: top-level columns that are written, besides the key columns; by default all of the table.
             feed: the columns of the rows that say which delete their key, and which is the last of its key.
 
@@ -74,7 +92,7 @@ class Source:
             InvalidInputError: the rows do not fit, a key has a null, or two rows have one key.
         """
         schema = metadata.schema()
-        fields = key_fields(schema, on)
+        fields = key_fields(schema, join_cols)
         keyed = _schema_of(schema, _top_fields(schema.fields, fields))
         wanted = schema
         if columns is not None:

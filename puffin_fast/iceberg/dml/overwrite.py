@@ -17,7 +17,13 @@ from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
-from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, check_on_conflict, start
+from puffin_fast.iceberg.dml.delete_job import (
+    UPDATE_ISOLATION,
+    DeleteJob,
+    OnConflict,
+    check_on_conflict,
+    start,
+)
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
@@ -31,9 +37,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["OverwriteResult", "dynamic_partition_overwrite", "overwrite"]
-
-ISOLATION = "write.update.isolation-level"
-"""The table property that PyIceberg reads for an overwrite."""
 
 
 @dataclass(frozen=True)
@@ -190,19 +193,14 @@ class _Overwrite:
     def run(self, on_conflict: OnConflict) -> OverwriteResult:
         """Plans and commits."""
         planned, committed = self.job.commit(self.on, on_conflict)
-        result = self.job.result((planned or Replaced()).written, committed)
+        replaced = planned or Replaced()
+        result = self.job.result(replaced.written, committed)
         return OverwriteResult(
-            snapshot_id=result.snapshot_id,
             rows_deleted=result.rows_deleted,
             rows_appended=0 if planned is None else self.rows.num_rows,
             data_files=result.data_files,
             data_files_dropped=result.data_files_dropped,
-            data_files_written=0 if planned is None else planned.data_files,
-            delete_files_written=result.vectors_written + result.position_delete_files_written,
-            n_bytes=result.n_bytes,
-            seconds=result.seconds,
-            attempts=result.attempts,
-            repeated=result.repeated,
+            **replaced.facts(result),
         )
 
     def on(self, base: Snapshot | None) -> Replaced:
@@ -219,7 +217,7 @@ class _Overwrite:
             self.rows,
             pa.nulls(self.rows.num_rows, pa.int64()),
             conflict_filter=self.job.conflict_filter(
-                self.matcher, case_sensitive=sensitive, isolation=ISOLATION
+                self.matcher, case_sensitive=sensitive, isolation=UPDATE_ISOLATION
             ),
         )
         return replacement.write(table, dry_run=self.dry_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.types import LongType, NestedField
@@ -14,7 +14,7 @@ from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import write_data_files
-from puffin_fast.iceberg.dml.delete_job import ConflictFilter
+from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -36,6 +36,22 @@ class Replaced:
     @property
     def changes(self) -> Changes:
         return self.written.changes
+
+    def facts(self, result: DeleteResult) -> dict[str, Any]:
+        """The attributes that the results of all verbs share that replace rows.
+
+        Args:
+            result: the result of the delete that is a part of the replacement.
+        """
+        return {
+            "snapshot_id": result.snapshot_id,
+            "data_files_written": self.data_files,
+            "delete_files_written": result.vectors_written + result.position_delete_files_written,
+            "n_bytes": result.n_bytes,
+            "seconds": result.seconds,
+            "attempts": result.attempts,
+            "repeated": result.repeated,
+        }
 
     @classmethod
     def of(

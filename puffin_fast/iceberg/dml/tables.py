@@ -29,6 +29,7 @@ from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.new_table import create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
+from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -75,8 +76,7 @@ def create_table(
         PuffinFastError: the metadata could not be written, or the catalog refused the table.
         UnsupportedError: this version of PyIceberg is not supported.
     """
-    if not isinstance(catalog, Catalog):
-        raise InvalidInputError(f"catalog: expected a PyIceberg catalog, found {type(catalog).__name__}")
+    check_catalog(catalog)
     check_mapping("properties", properties)
     check_name("location", location)
     shown = check_table_name(name)

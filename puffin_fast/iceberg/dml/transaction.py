@@ -232,14 +232,16 @@ class Transaction:
     def delete_keys(
         self,
         keys: Any,
-        on: str | Sequence[str] | None = None,
+        join_cols: str | Sequence[str] | None = None,
         *,
         null_safe: bool = False,
         threads: int | None = None,
     ) -> DeleteResult:
         """Deletes the rows whose key is in a table of keys. See `delete_keys`."""
         rows = arrow_rows(keys, "keys", streamed=False)
-        return self._run(lambda table: delete_keys(table, rows, on, null_safe=null_safe, threads=threads))
+        return self._run(
+            lambda table: delete_keys(table, rows, join_cols, null_safe=null_safe, threads=threads)
+        )
 
     def update(
         self,
@@ -257,10 +259,10 @@ class Transaction:
     def upsert(
         self,
         data: Any,
-        on: str | Sequence[str] | None = None,
+        join_cols: str | Sequence[str] | None = None,
         *,
-        update: bool = True,
-        insert: bool = True,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
         skip_unchanged: bool = True,
         update_columns: Sequence[str] | None = None,
         delete_column: str | None = None,
@@ -273,9 +275,9 @@ class Transaction:
             lambda table: upsert(
                 table,
                 rows,
-                on,
-                update=update,
-                insert=insert,
+                join_cols,
+                when_matched_update_all=when_matched_update_all,
+                when_not_matched_insert_all=when_not_matched_insert_all,
                 skip_unchanged=skip_unchanged,
                 update_columns=update_columns,
                 delete_column=delete_column,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -16,9 +15,9 @@ from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.assignments import Assignments
-from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
+from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["ISOLATION", "PlanUpdate", "UpdateResult", "run_update", "update"]
-
-ISOLATION = "write.update.isolation-level"
+__all__ = ["PlanUpdate", "UpdateResult", "run_update", "update"]
 
 
 @dataclass(frozen=True)
@@ -150,15 +147,9 @@ def run_update(
     planned = planned or Replaced()
     result = job.result(planned.written, committed)
     return UpdateResult(
-        snapshot_id=result.snapshot_id,
         rows_updated=result.rows_deleted,
         data_files=result.data_files,
-        data_files_written=planned.data_files,
-        delete_files_written=result.vectors_written + result.position_delete_files_written,
-        n_bytes=result.n_bytes,
-        seconds=result.seconds,
-        attempts=result.attempts,
-        repeated=result.repeated,
+        **planned.facts(result),
     )
 
 
@@ -189,7 +180,7 @@ class _Update:
             merge_rows(tasks, found.file, found.position, DeleteLoader(table.io), self.threads),
             self.values.apply(found.rows),
             found.metadata["_row_id"] if is_tracked else pa.nulls(found.rows.num_rows, pa.int64()),
-            frozenset(tasks[number].data.file_path for number in np.unique(found.file)),
-            self.job.conflict_filter(self.matcher, case_sensitive=sensitive, isolation=ISOLATION),
+            paths_of_rows(tasks, found.file),
+            self.job.conflict_filter(self.matcher, case_sensitive=sensitive, isolation=UPDATE_ISOLATION),
         )
         return replacement.write(table, dry_run=self.dry_run)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
@@ -19,11 +18,11 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
-from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, find_matches, row_ids
+from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import key_fields
@@ -80,10 +79,10 @@ class UpsertResult(HtmlFields):
 def upsert(
     table: Table,
     data: Any,
-    on: str | Sequence[str] | None = None,
+    join_cols: str | Sequence[str] | None = None,
     *,
-    update: bool = True,
-    insert: bool = True,
+    when_matched_update_all: bool = True,
+    when_not_matched_insert_all: bool = True,
     skip_unchanged: bool = True,
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
@@ -106,16 +105,17 @@ def upsert(
             afterwards.
         data: Arrow rows with all columns of the table, because whole rows are replaced (but see `update_columns`). Held
             in memory.
-        on: the key column or columns; by default the identifier fields of the table's schema. Keys are
+        join_cols: the key column or columns; by default the identifier fields of the table's schema. Keys are
             compared as in `delete_keys`.
-        update: whether existing rows are replaced.
-        insert: whether given rows with a new key are inserted.
+        when_matched_update_all: whether existing rows are replaced.
+        when_not_matched_insert_all: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared (floats bit by bit), and equal rows are not written;
             otherwise every row with a given key is written.
         update_columns: only these top-level columns of existing rows are set, of each row with a given key; the other
-            columns keep their values. With ``insert=False``, `data` needs only these and the key columns.
+            columns keep their values. With ``when_not_matched_insert_all=False``, `data` needs only these and
+            the key columns.
         delete_column: a column of booleans in `data`: where it is true, the row with this key is deleted, and nothing
-            is inserted. Such rows need only their key; with ``update=False, insert=False``, so does `data`.
+            is inserted. Such rows need only their key; with both of the above False, so does `data`.
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
             Columns of these two names that the table does not have are not written.
         branch: an existing branch.
@@ -129,26 +129,28 @@ def upsert(
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key,
             a key has a null, `delete_column` or `order_column` has one, two rows are the last of their key,
-            `update_columns` has a key column or an identifier field, or nothing is to be done: `update`, `insert` and
-            `delete_column` are off.
+            `update_columns` has a key column or an identifier field, or nothing is to be done:
+            `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off.
         NotFoundError: a column or the branch does not exist.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
-    check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
+    check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    update, insert = when_matched_update_all, when_not_matched_insert_all
+    check_clauses(update, insert, delete_column)
     feed = ChangeFeed(delete_column, order_column)
-    if not (update or insert or delete_column is not None):
-        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
     if update_columns is not None and not update:
-        raise InvalidInputError("update_columns: expected update=True, found False")
+        raise InvalidInputError("update_columns: expected when_matched_update_all=True, found False")
     rows = arrow_rows(data, "data", streamed=False)
     request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     job = start(table, request, oldest=2)
     table = job.table
     metadata = table.metadata
-    columns = None if update_columns is None else _columns_to_set(metadata.schema(), update_columns, on)
+    columns = (
+        None if update_columns is None else _columns_to_set(metadata.schema(), update_columns, join_cols)
+    )
     needed = None if insert or (update and columns is None) else columns or ()
-    source = Source.of(metadata, rows, on, columns=needed, feed=feed)
+    source = Source.of(metadata, rows, join_cols, columns=needed, feed=feed)
 
     def plan(base: Snapshot | None) -> _Planned:
         if columns is not None:
@@ -180,23 +182,19 @@ def upsert(
     planned = planned or _Planned()
     counts, result = planned.counts, job.result(planned.replaced.written, committed)
     return UpsertResult(
-        snapshot_id=result.snapshot_id,
         rows_updated=counts.updated,
         rows_inserted=counts.inserted,
         rows_unchanged=counts.unchanged,
         rows_deleted=result.rows_deleted,
         keys_deleted=counts.deleted,
         rows_superseded=0 if result.repeated else source.n_superseded,
-        data_files_written=planned.replaced.data_files,
-        delete_files_written=result.vectors_written + result.position_delete_files_written,
-        n_bytes=result.n_bytes,
-        seconds=result.seconds,
-        attempts=result.attempts,
-        repeated=result.repeated,
+        **planned.replaced.facts(result),
     )
 
 
-def _columns_to_set(schema: Schema, names: Sequence[str], on: str | Sequence[str] | None) -> tuple[str, ...]:
+def _columns_to_set(
+    schema: Schema, names: Sequence[str], join_cols: str | Sequence[str] | None
+) -> tuple[str, ...]:
     """Checks `update_columns`."""
     columns = check_texts("update_columns", names)
     if not columns or len(set(columns)) != len(columns):
@@ -204,7 +202,7 @@ def _columns_to_set(schema: Schema, names: Sequence[str], on: str | Sequence[str
     known = [field.name for field in schema.fields]
     if missing := [name for name in columns if name not in known]:
         raise NotFoundError(f"update_columns: no column {missing[0]} in the table; it has {', '.join(known)}")
-    keys = {name for key, _ in key_fields(schema, on) for name in (key, key.partition(".")[0])}
+    keys = {name for key, _ in key_fields(schema, join_cols) for name in (key, key.partition(".")[0])}
     if wrong := [name for name in columns if name in keys | schema.identifier_field_names()]:
         raise InvalidInputError(
             f"update_columns: column {wrong[0]} is a key column or an identifier field; expected other columns"
@@ -247,6 +245,6 @@ def _replace(
         merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads),
         source.rows.take(pa.array(counts.written)),
         row_ids(source, matches, counts),
-        frozenset(matches.tasks[number].data.file_path for number in np.unique(matches.file)),
+        paths_of_rows(matches.tasks, matches.file),
         source.keys.may_match(table.schema()),
     )

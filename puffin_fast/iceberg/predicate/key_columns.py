@@ -41,42 +41,42 @@ def _normalize_float(column: Any) -> Any:
     return pc.add(column, pa.scalar(0.0, column.type))
 
 
-def key_fields(schema: Schema, on: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
+def key_fields(schema: Schema, join_cols: str | Sequence[str] | None) -> list[tuple[str, NestedField]]:
     """Finds the key columns.
 
     Args:
         schema: the table's schema.
-        on: one or more column names; None for the schema's identifier fields.
+        join_cols: one or more column names; None for the schema's identifier fields.
 
     Raises:
         NotFoundError: the table does not have one of the columns.
         InvalidInputError: there is no column, a column occurs twice, is not of a primitive type, or is inside a
             list or map.
     """
-    if isinstance(on, str):
-        on = [on]
-    if on is None:
-        on = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
-        if not on:
+    if isinstance(join_cols, str):
+        join_cols = [join_cols]
+    if join_cols is None:
+        join_cols = [schema.find_column_name(field_id) or "" for field_id in schema.identifier_field_ids]
+        if not join_cols:
             raise InvalidInputError(
-                "on: expected key columns, because the table's schema has no identifier fields"
+                "join_cols: expected key columns, because the table's schema has no identifier fields"
             )
-    on = check_texts("on", on)
-    if not on:
-        raise InvalidInputError("on: expected at least one column, found none")
-    if len(set(on)) != len(on):
-        raise InvalidInputError(f"on: expected distinct columns, found {', '.join(on)}")
+    join_cols = check_texts("join_cols", join_cols)
+    if not join_cols:
+        raise InvalidInputError("join_cols: expected at least one column, found none")
+    if len(set(join_cols)) != len(join_cols):
+        raise InvalidInputError(f"join_cols: expected distinct columns, found {', '.join(join_cols)}")
     found = []
-    for name in on:
+    for name in join_cols:
         try:
             field = schema.find_field(name)
         except ValueError as error:
             known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"on: no column {name}; the table has {known}") from error
+            raise NotFoundError(f"join_cols: no column {name}; the table has {known}") from error
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
-            raise InvalidInputError(f"on: {name} is a {field.field_type}; expected a primitive type")
+            raise InvalidInputError(f"join_cols: {name} is a {field.field_type}; expected a primitive type")
         if not _has_one_value_per_row(schema, field.field_id):
-            raise InvalidInputError(f"on: {name} is inside a list or map; expected one value per row")
+            raise InvalidInputError(f"join_cols: {name} is inside a list or map; expected one value per row")
         found.append((name, field))
     return found
 

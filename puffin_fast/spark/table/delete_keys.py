@@ -65,7 +65,7 @@ Fields = list[tuple[str, "NestedField"]]
 def delete_keys(
     keys_df: DataFrame,
     table: Table | Any,
-    on: str | Sequence[str] | None = None,
+    join_cols: str | Sequence[str] | None = None,
     *,
     null_safe: bool = False,
     branch: str = MAIN,
@@ -86,9 +86,9 @@ def delete_keys(
 
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
-        table: as `delete` takes it; a Delta table has no identifier fields, so that `on` is needed.
-        on, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid column is
-            binary, or a string as Spark reads such columns.
+        table: as `delete` takes it; a Delta table has no identifier fields, so that `join_cols` is needed.
+        join_cols, null_safe, branch, on_conflict, job_id, snapshot_properties, dry_run: as there. A key of a uuid
+            column is binary, or a string as Spark reads such columns.
         broadcast_keys: up to this number of distinct keys (and 32 MiB of them) are sent to every task.
         task_memory: as for `encode_deletes`.
 
@@ -106,7 +106,7 @@ def delete_keys(
         verb="delete_keys", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request)
-    fields = key_fields(job.schema(), on)
+    fields = key_fields(job.schema(), join_cols)
     rows = _selected(keys_df, fields, null_safe=null_safe)
     if job.is_done():
 

@@ -11,9 +11,9 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.assignments import Assignments
-from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict
+from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict
 from puffin_fast.iceberg.dml.replacement import Replaced
-from puffin_fast.iceberg.dml.update import ISOLATION, PlanUpdate, UpdateResult, run_update
+from puffin_fast.iceberg.dml.update import PlanUpdate, UpdateResult, run_update
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import by_file
@@ -88,7 +88,7 @@ def update(
         else:
             check_places(schema)
             matcher = RowFilter.bind(AlwaysTrue(), schema)
-        may_match = job.conflict_filter(matcher, case_sensitive=case_sensitive, isolation=ISOLATION)
+        may_match = job.conflict_filter(matcher, case_sensitive=case_sensitive, isolation=UPDATE_ISOLATION)
 
         def rows() -> DataFrame:
             def read(names: Sequence[str]) -> DataFrame:

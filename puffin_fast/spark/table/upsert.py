@@ -14,6 +14,7 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.dml.matching import check_clauses
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.upsert import UpsertResult
 from puffin_fast.iceberg.plan.files import plan_snapshot
@@ -51,10 +52,10 @@ _BODIES = "puffin_fast.spark.worker.upsert"
 def upsert(
     data_df: DataFrame,
     table: Table,
-    on: str | Sequence[str] | None = None,
+    join_cols: str | Sequence[str] | None = None,
     *,
-    update: bool = True,
-    insert: bool = True,
+    when_matched_update_all: bool = True,
+    when_not_matched_insert_all: bool = True,
     skip_unchanged: bool = True,
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
@@ -72,7 +73,8 @@ def upsert(
         data_df: rows with all columns of the table, because whole rows are replaced; their values must fit the table's
             columns exactly. UUIDs may be text. Spark has no values for times and nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        on, update, insert, skip_unchanged, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+        join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, branch, on_conflict, job_id,
+            snapshot_properties, dry_run: as there.
 
     Returns:
         As there.
@@ -81,31 +83,25 @@ def upsert(
         As there, and MissingExtraError: a package is missing on an executor; names it, the host and its Python.
     """
     check_dataframe(data_df)
-    check_flags(update=update, insert=insert, skip_unchanged=skip_unchanged, dry_run=dry_run)
-    if not (update or insert):
-        raise InvalidInputError("update=False, insert=False: expected at least one of them to be True")
+    check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    update, insert = when_matched_update_all, when_not_matched_insert_all
+    check_clauses(update, insert)
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request, oldest=2)
-    given = _Given.of(data_df, job, on)
+    given = _Given.of(data_df, job, join_cols)
     with ExitStack() as held:
         plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, dry_run)
         planned, committed = job.commit(plan.on, on_conflict)
     planned = planned or _Planned()
     result = job.result(planned.replaced.written, committed)
     return UpsertResult(
-        snapshot_id=result.snapshot_id,
         rows_updated=planned.updated,
         rows_inserted=planned.inserted,
         rows_unchanged=planned.unchanged,
         rows_deleted=result.rows_deleted,
-        data_files_written=planned.replaced.data_files,
-        delete_files_written=result.vectors_written + result.position_delete_files_written,
-        n_bytes=result.n_bytes,
-        seconds=result.seconds,
-        attempts=result.attempts,
-        repeated=result.repeated,
+        **planned.replaced.facts(result),
     )
 
 
@@ -138,7 +134,7 @@ class _Given:
     fields: list[tuple[str, NestedField]]
 
     @classmethod
-    def of(cls, data_df: DataFrame, job: DeleteJob, on: str | Sequence[str] | None) -> _Given:
+    def of(cls, data_df: DataFrame, job: DeleteJob, join_cols: str | Sequence[str] | None) -> _Given:
         """Selects the columns of a table.
 
         Raises:
@@ -148,7 +144,7 @@ class _Given:
         from pyspark.sql import functions
 
         schema = job.table.schema()
-        fields = key_fields(schema, on)
+        fields = key_fields(schema, join_cols)
         names = [field.name for field in schema.fields]
         if missing := [name for name in names if name not in data_df.columns]:
             raise InvalidInputError(

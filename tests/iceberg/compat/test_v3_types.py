@@ -291,9 +291,9 @@ def test_tables_partitioned_by_unknown_transforms_are_read_only(
         lambda: iceberg.append(table, rows),
         lambda: iceberg.delete(table, "id = 8"),
         lambda: iceberg.delete(table, "id >= 0"),
-        lambda: iceberg.delete_keys(table, pa.table({"id": [8]}), on=["id"]),
+        lambda: iceberg.delete_keys(table, pa.table({"id": [8]}), join_cols=["id"]),
         lambda: iceberg.update(table, "id = 8", {"k": 1}),
-        lambda: iceberg.upsert(table, rows, on="id", update=True),
+        lambda: iceberg.upsert(table, rows, join_cols="id", when_matched_update_all=True),
         lambda: iceberg.rewrite_data_files(table, min_deleted=0.01),
     ):
         with pytest.raises(errors.UnsupportedError, match=r"field id_bucket: UnknownTransform.*read only"):

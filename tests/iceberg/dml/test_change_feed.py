@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 FEED = pa.schema([*SCHEMA, ("gone", pa.bool_()), ("at", pa.int64())])
 
 
+UPDATE_B: dict[str, Any] = {"update_columns": ["b"], "when_not_matched_insert_all": False}
+ONLY_DELETE: dict[str, Any] = {
+    "delete_column": "gone",
+    "when_matched_update_all": False,
+    "when_not_matched_insert_all": False,
+}
+
+
 def feed(*changes: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist([{"gone": False, "at": 0, **change} for change in changes], FEED)
 
@@ -105,7 +113,7 @@ def test_only_some_columns_are_set(
     had = lineage(table)
     new = [row(3, "moved", 100.0), row(41, None, None), START[8], row(700, "new", 7.0)]
     given = of(new) if insert else of(new).select(["x", "id", "g"])
-    done = iceberg.upsert(table, given, "id", update_columns=["g", "x"], insert=insert)
+    done = iceberg.upsert(table, given, "id", update_columns=["g", "x"], when_not_matched_insert_all=insert)
     assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (2, int(insert), 1)
     assert done.rows_deleted == 2
     expected = {found["id"]: found for found in START}
@@ -121,7 +129,12 @@ def test_only_some_columns_are_set(
         assert len({one for one, _ in has.values()}) == len(has)
         assert {id for id in had if has[id][1] != had[id][1]} == {3, 41}
     written = iceberg.upsert(
-        table, given, "id", update_columns=["g", "x"], insert=insert, skip_unchanged=False
+        table,
+        given,
+        "id",
+        update_columns=["g", "x"],
+        when_not_matched_insert_all=insert,
+        skip_unchanged=False,
     )
     assert (written.rows_updated, written.rows_unchanged) == (3 + insert, 0)
     check(table, duckdb_iceberg, list(expected.values()))
@@ -133,7 +146,7 @@ def test_every_row_of_a_key_gets_the_columns(racing: RacingCatalog) -> None:
     iceberg.append(table, pa.table({"k": [1, 1, 2, None], "a": list("wxyz"), "b": list("wxyz")}, schema))
     iceberg.append(table, pa.table({"k": [1, 3], "a": list("pq"), "b": list("pq")}, schema))
     given = pa.table({"k": [1, 3, 9], "b": ["new", "q", "none"], "gone": [False, False, True]})
-    done = iceberg.upsert(table, given, "k", update_columns=["b"], insert=False, delete_column="gone")
+    done = iceberg.upsert(table, given, "k", **UPDATE_B, delete_column="gone")
     assert (done.rows_updated, done.rows_deleted, done.rows_unchanged, done.rows_inserted) == (1, 3, 1, 0)
     found = iceberg.scan(table).to_arrow().sort_by("a").to_pylist()
     assert [tuple(one.values()) for one in found] == [
@@ -148,7 +161,7 @@ def test_every_row_of_a_key_gets_the_columns(racing: RacingCatalog) -> None:
         {"k": [1, 3], "b": [None, "z"], "gone": [True, False]},
         schema=pa.schema([("k", pa.int64()), ("b", pa.string()), ("gone", pa.bool_())]),
     )
-    done = iceberg.upsert(table, gone, "k", update_columns=["b"], insert=False, delete_column="gone")
+    done = iceberg.upsert(table, gone, "k", **UPDATE_B, delete_column="gone")
     assert (done.rows_updated, done.keys_deleted, done.rows_deleted) == (1, 1, 4)
     assert sorted(map(str, iceberg.scan(table).to_arrow()["b"].to_pylist())) == ["y", "z", "z"]
 
@@ -225,30 +238,45 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
             {"delete_column": "d"},
         ),
         (InvalidInputError, "key column or an identifier", keys(), {"update_columns": ["k"]}),
-        (InvalidInputError, "key column or an identifier", keys(), {"update_columns": ["k"], "on": "u"}),
+        (
+            InvalidInputError,
+            "key column or an identifier",
+            keys(),
+            {"update_columns": ["k"], "join_cols": "u"},
+        ),
         (InvalidInputError, "expected distinct columns", keys(), {"update_columns": ["u", "u"]}),
         (NotFoundError, "no column v in the table", keys(), {"update_columns": ["v"]}),
-        (InvalidInputError, "expected update=True", keys(), {"update_columns": ["u"], "update": False}),
+        (
+            InvalidInputError,
+            "expected when_matched_update_all=True",
+            keys(),
+            {"update_columns": ["u"], "when_matched_update_all": False},
+        ),
         (InvalidInputError, "no column s", keys().select(["k", "u"]), {"update_columns": ["u"]}),
         (
             InvalidInputError,
             "no column u; expected the columns k, u",
             keys().select(["k", "s"]),
-            {"update_columns": ["u"], "insert": False},
+            {"update_columns": ["u"], "when_not_matched_insert_all": False},
         ),
-        (InvalidInputError, "at least one", keys(), {"update": False, "insert": False}),
+        (
+            InvalidInputError,
+            "at least one",
+            keys(),
+            {"when_matched_update_all": False, "when_not_matched_insert_all": False},
+        ),
         (
             InvalidInputError,
             "another column",
             keys(d=[True] * 2),
             {"delete_column": "d", "order_column": "d"},
         ),
-        (InvalidInputError, "null in key column", keys(u=[None, 1]), {"on": "u"}),
+        (InvalidInputError, "null in key column", keys(u=[None, 1]), {"join_cols": "u"}),
         (
             InvalidInputError,
             "null in key",
             keys(u=[None, 1], d=[True, False]),
-            {"on": "u", "delete_column": "d"},
+            {"join_cols": "u", "delete_column": "d"},
         ),
     ):
         with pytest.raises(error, match=text):
@@ -280,10 +308,10 @@ def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
     only = pa.table({"k": [1], "d": [True]})
     with pytest.raises(InvalidInputError, match="no column s, u, ok"):
         iceberg.upsert(table, only, delete_column="d")
-    done = iceberg.upsert(table, data.slice(2), delete_column="d", update=False, insert=False)
+    done = iceberg.upsert(table, data.slice(2), **{**ONLY_DELETE, "delete_column": "d"})
     assert done.snapshot_id is None
     assert sorted(iceberg.scan(table).to_arrow()["k"].to_pylist()) == [1, 2]
-    done = iceberg.upsert(table, only, delete_column="d", update=False, insert=False)
+    done = iceberg.upsert(table, only, **{**ONLY_DELETE, "delete_column": "d"})
     assert (done.keys_deleted, done.rows_deleted) == (1, 1)
     assert iceberg.scan(table).to_arrow()["k"].to_pylist() == [2]
 
@@ -315,7 +343,7 @@ def test_feeds_in_any_order_are_a_dictionary(racing: RacingCatalog, seed: int) -
             table,
             pa.Table.from_pylist(given, types),
             "k",
-            insert=insert,
+            when_not_matched_insert_all=insert,
             update_columns=columns,
             delete_column="gone",
             order_column="at",
@@ -362,7 +390,9 @@ def test_columns_of_version_3_types_are_carried_through(racing: RacingCatalog) -
     iceberg.append(table, rows(*range(10)))
     expected = {row["id"]: row for row in rows(*range(10)).to_pylist()}
     set_n = pa.table({"id": [1, 2, 3], "n": [7, 7, 7], "gone": [False, False, True]})
-    iceberg.upsert(table, set_n, "id", update_columns=["n"], insert=False, delete_column="gone")
+    iceberg.upsert(
+        table, set_n, "id", update_columns=["n"], when_not_matched_insert_all=False, delete_column="gone"
+    )
     del expected[3]
     for id in (1, 2):
         expected[id] |= {"n": 7}

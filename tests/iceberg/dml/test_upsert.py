@@ -69,15 +69,15 @@ def test_update_and_insert_can_be_disabled(
 ) -> None:
     table = made(shared_catalog, namespace)
     new = [row(3, "z"), row(100, "z")]
-    done = upsert(table, of(new), ["id"], update=False)
+    done = upsert(table, of(new), ["id"], when_matched_update_all=False)
     assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (0, 1, 1)
     check(table, duckdb_iceberg, [*START, new[1]])
     other = [row(3, "y"), row(101, "y")]
-    done = upsert(table, of(other), ["id"], insert=False)
+    done = upsert(table, of(other), ["id"], when_not_matched_insert_all=False)
     assert (done.rows_updated, done.rows_inserted) == (1, 0)
     check(table, duckdb_iceberg, [*START[:3], other[0], *START[4:], new[1]])
     with pytest.raises(InvalidInputError, match="expected at least one of them"):
-        upsert(table, of(new), ["id"], update=False, insert=False)
+        upsert(table, of(new), ["id"], when_matched_update_all=False, when_not_matched_insert_all=False)
 
 
 @pytest.mark.parametrize("version", [2, 3])
