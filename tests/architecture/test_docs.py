@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,11 @@ def blocks(document: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
+NEEDS = {"paimon": [pytest.mark.pypaimon], "spark-job": [pytest.mark.spark, pytest.mark.slow]}
+"""By the name of a page the marks of its test."""
+
 RUN = [
-    pytest.param(document, id=document.name, marks=pytest.mark.pypaimon if document.stem == "paimon" else ())
+    pytest.param(document, id=document.name, marks=NEEDS.get(document.stem, ()))
     for document in DOCUMENTS
     if blocks(document)
 ]
@@ -32,6 +37,9 @@ RUN = [
 @pytest.mark.parametrize("document", RUN)
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    if document.stem == "spark-job":  # a process has one session, and other tests have another one
+        subprocess.run([sys.executable, "-"], input="\n".join(blocks(document)), text=True, check=True)
+        return
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, block in enumerate(blocks(document)):
         exec(compile(block, f"{document.name}, block {number}", "exec"), namespace)
