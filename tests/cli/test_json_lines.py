@@ -152,7 +152,9 @@ def test_keys_come_from_standard_input(pipe: Run, catalog_options: Options, form
 def test_rows_are_appended_and_upserted_from_standard_input(pipe: Run, catalog_options: Options) -> None:
     assert pipe(b'{"id": 5000, "word": "a"}\n', "append", "ns.t", "-", *catalog_options).exit_code == 0
     rows = b'{"word": null, "id": 5000}\n{"word": "b", "id": 5001}\n'
-    assert pipe(rows, "upsert", "ns.t", "-", "--join-col", "id", "--threads", 1, *catalog_options).exit_code == 0
+    assert (
+        pipe(rows, "upsert", "ns.t", "-", "--join-col", "id", "--threads", 1, *catalog_options).exit_code == 0
+    )
     found = open_table(catalog_options).scan(row_filter="id >= 5000").to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": 5000, "word": None}, {"id": 5001, "word": "b"}]
 
