@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from puffin_fast._runtime.progress import progress
 from puffin_fast._runtime.threads import thread_pool
 
 if TYPE_CHECKING:
@@ -75,7 +77,12 @@ class _Channel(Generic[R]):
 
 
 def in_order(
-    jobs: Iterable[T], work: Callable[[T], Iterable[R]], threads: int, *, capacity: int = CAPACITY
+    jobs: Iterable[T],
+    work: Callable[[T], Iterable[R]],
+    threads: int,
+    *,
+    capacity: int = CAPACITY,
+    label: str | None = None,
 ) -> Iterator[R]:
     """Runs `work` for each job on several threads; yields the results in the order of the jobs.
 
@@ -84,9 +91,10 @@ def in_order(
         work: called in a worker thread. It yields at most `capacity` items ahead of the reader.
         threads: the number of worker threads; below 2, all jobs run in the caller's thread.
         capacity: the maximum number of results that a job has ready.
+        label: as `progress` takes it.
     """
     if threads < 2:
-        for job in jobs:
+        for job in progress(jobs, label):
             yield from work(job)
         return
     waiting: deque[_Channel[R]] = deque()
@@ -107,7 +115,9 @@ def in_order(
     with thread_pool(threads, "puffin_fast-scan", stop) as pool:
         while len(waiting) < 2 * threads and start(pool):
             pass
-        while waiting:
+        for _ in progress(range(len(jobs)) if isinstance(jobs, Sized) else count(), label):
+            if not waiting:
+                break
             yield from waiting[0]
             waiting.popleft()
             start(pool)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from puffin_fast._runtime.arguments import check_integer
+from puffin_fast._runtime.progress import progress
 
 __all__ = ["check_threads", "on_threads", "thread_pool"]
 
@@ -72,7 +73,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def on_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None, *, label: str | None = None
 ) -> Iterator[Result]:
     """Calls `work` for each item on threads; yields the results in the order of the items.
 
@@ -80,10 +81,12 @@ def on_threads(
         work: called in a worker thread.
         items: the items.
         threads: the maximum number of threads; the number of processors by default.
+        label: as `progress` takes it.
     """
     workers = min(threads or os.cpu_count() or 1, len(items))
     if workers <= 1:
-        yield from map(work, items)
+        yield from map(work, progress(items, label))
         return
     with thread_pool(workers, "puffin_fast") as pool:
-        yield from pool.map(work, items)
+        for _, result in zip(progress(items, label), pool.map(work, items), strict=True):
+            yield result

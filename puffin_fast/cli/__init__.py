@@ -18,16 +18,27 @@ from puffin_fast.cli import (
     table,
 )
 from puffin_fast.cli._common import ErrorReportingGroup, output_option
+from puffin_fast.cli._logs import show_logs
 
 __all__ = ["main"]
 
 
 @click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(version)s")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    default="warning",
+    show_default=True,
+    help="Logs of this level and above go to standard error.",
+)
+@click.option("--verbose", is_flag=True, help="The same as --log-level info.")
 @output_option
 @_options.catalog
 @click.pass_context
-def main(context: click.Context, /, output: str | None, **catalog: str | None) -> None:
+def main(
+    context: click.Context, /, log_level: str, verbose: bool, output: str | None, **catalog: str | None
+) -> None:
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
@@ -38,6 +49,7 @@ def main(context: click.Context, /, output: str | None, **catalog: str | None) -
 
     Example: puffin-fast --catalog prod scan shop.orders --limit 5
     """
+    show_logs("info" if verbose and log_level == "warning" else log_level)
     context.obj = catalog
 
 

@@ -60,7 +60,7 @@ FOREIGN = {
     "pandas": {"spark"},
     "datasketches": set(),
     "click": {"cli"},
-    "rich": {"cli", "iceberg"},
+    "rich": {"_runtime", "cli", "iceberg"},
     "duckdb": {"cli", "iceberg"},
     "polars": {"iceberg"},
     "pyroaring": set(),

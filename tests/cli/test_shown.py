@@ -235,3 +235,15 @@ def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "puffin_fast", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: puffin-fast ")
+
+
+def test_logs_go_to_standard_error_when_they_are_asked_for(run: Run, catalog_options: Options) -> None:
+    delete = ("delete", "ns.t", "--row-filter")
+    quiet = run(*delete, "id = 1", *catalog_options)
+    assert "committed" not in quiet.stderr
+    for option in (["--verbose"], ["--log-level", "info"], ["--verbose", "--log-level", "debug"]):
+        loud = run(*option, *delete, f"id = {2 + len(option)}", "--output", "json", *catalog_options)
+        assert loud.exit_code == 0, loud.stderr
+        assert "INFO puffin_fast.iceberg.commit.protocol: ns.t: delete: snapshot" in loud.stderr
+        assert isinstance(json.loads(loud.stdout), list)
+    assert run(*delete, "id = 9", *catalog_options).stderr == ""

@@ -192,7 +192,7 @@ def delete_positions(
         def merge(number: int) -> NewDeletes:
             return NewDeletes.merge(tasks[number], found[number], current)
 
-        return on_threads(merge, list(found), threads)
+        return on_threads(merge, list(found), threads, label="merging deletes")
 
     return _run(
         table,

@@ -17,6 +17,7 @@ plan on version N  ->  write vectors  ->  write N+1.json if absent
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,8 @@ from puffin_fast.errors import (
 )
 
 __all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
+
+_LOG = logging.getLogger(__name__)
 
 OnConflict: TypeAlias = Literal["refuse", "merge"]
 
@@ -225,7 +228,9 @@ def commit(
             while True:
                 attempts += 1
                 if one.put():
+                    _LOG.info("%s: version %d committed, attempt %d", base.root, one.version, attempts)
                     return planned, Committed(one.version, attempts)
+                _LOG.info("%s: another commit came first in attempt %d", base.root, attempts)
                 if one.repeated():
                     one.clean()
                     return None, Committed(None, attempts, repeated=True)

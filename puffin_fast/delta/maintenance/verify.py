@@ -73,7 +73,9 @@ def verify(
             found.append(Problem(row[0], None, row[0], f"{times[row[0]]} times in version {base.version}"))
         return found
 
-    return [problem for found in on_threads(check, rows, threads) for problem in found]
+    return [
+        problem for found in on_threads(check, rows, threads, label="checking deletes") for problem in found
+    ]
 
 
 def _check_file(

@@ -33,6 +33,7 @@ All errors but `CommitUnknownError` mean that nothing was committed.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import uuid
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 __all__ = ["attempts", "commit", "retried", "upgrade_to_v3"]
+
+_LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -242,9 +245,24 @@ class _Commit:
             if isinstance(state, _Planned):
                 state = self.send(self.write(state), number)
             if not isinstance(state, _Lost):
+                self.log(state, number)
                 return state
+            _LOG.info(
+                "%s: %s: another commit came first in attempt %d", self.table.shown, self.request.verb, number
+            )
         assert isinstance(state, _Lost)
         return self.give_up(state, number)
+
+    def log(self, state: _State | Committed | None, number: int) -> None:
+        if isinstance(state, Committed):
+            _LOG.info(
+                "%s: %s: snapshot %s %s, attempt %d",
+                self.table.shown,
+                self.request.verb,
+                state.snapshot_id,
+                "was committed before" if state.repeated else "committed",
+                number,
+            )
 
     def place(self, planned: _Planned, number: int) -> _Planned | Committed | None:
         """Planned on an older head to planned on the current one, or None if there is nothing to change."""

@@ -78,7 +78,8 @@ def write_data_files(
     writer = DataFileWriter(table, schema, table.metadata.spec())
     threads = pa.cpu_count() if isinstance(rows, pa.Table) else STREAM_THREADS
     try:
-        return list(in_order(writer.files(fitting, rows), lambda file: [writer.write(file)], threads))
+        files = writer.files(fitting, rows)
+        return list(in_order(files, lambda file: [writer.write(file)], threads, label="writing data files"))
     except OSError as error:
         raise PuffinFastError(
             f"{'.'.join(table.name())}: data files could not be written: {error}"

@@ -155,7 +155,7 @@ def delete_positions(
         def merge(path: str) -> NewDeletes:
             return NewDeletes.merge(tasks[path], wanted[path], current)
 
-        found = on_threads(merge, list(wanted), threads)
+        found = on_threads(merge, list(wanted), threads, label="merging deletes")
         return job.write(found, dry_run=dry_run)
 
     return job.run(plan, on_conflict)

@@ -89,13 +89,12 @@ class Finder:
         """
         workers = threads_of(self._io, tasks, threads)
 
-        def parts() -> Iterator[tuple[_Search, int]]:
-            for task in tasks:
-                n_parts = 1 if self.proves(task) else parts_of(task, len(tasks), workers)
-                search = _Search(self, task, n_parts)
-                yield from ((search, number) for number in range(n_parts))
-
-        return in_order(parts(), lambda job: job[0].part(job[1]), workers)
+        parts = []
+        for task in tasks:
+            n_parts = 1 if self.proves(task) else parts_of(task, len(tasks), workers)
+            search = _Search(self, task, n_parts)
+            parts += [(search, number) for number in range(n_parts)]
+        return in_order(parts, lambda job: job[0].part(job[1]), workers, label="searching data files")
 
     def _all_rows(self, task: FileTask) -> NewDeletes:
         """The deletes of a data file whose rows all match; the file is not read."""

@@ -76,7 +76,12 @@ def compact(
         chosen, terms = select_vectors(table, inventory, limit, threads)
 
         def found() -> Iterator[NewDeletes]:
-            for some in on_threads(lambda tasks: list(read_puffin_vectors(table.io, tasks)), chosen, threads):
+            for some in on_threads(
+                lambda tasks: list(read_puffin_vectors(table.io, tasks)),
+                chosen,
+                threads,
+                label="reading vectors",
+            ):
                 yield from some
 
         outcomes = write_deletion_vectors(table, found(), only_new=False, dry_run=dry_run, limit=limit)

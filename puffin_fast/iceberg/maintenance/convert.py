@@ -88,7 +88,9 @@ def convert_position_deletes(
             return convert_positions(file, positions, current)
 
         def found() -> Iterator[NewDeletes]:
-            for new in on_threads(convert, list(conversion.files.values()), threads):
+            for new in on_threads(
+                convert, list(conversion.files.values()), threads, label="converting deletes"
+            ):
                 if isinstance(new, SupersededPositions):
                     not_rewritten.append(new)
                 elif new is not None:
@@ -197,7 +199,9 @@ def convert_equality_deletes(
 
     def work(table: Table, inventory: DeleteInventory) -> Rewritten:
         files, terms = equality_conversion(inventory)
-        found = on_threads(EqualityConverter(table.io, table.metadata), files, threads)
+        found = on_threads(
+            EqualityConverter(table.io, table.metadata), files, threads, label="converting deletes"
+        )
         return Rewritten.of(table, write_deletion_vectors(table, found, dry_run=dry_run), terms)
 
     request = Request(

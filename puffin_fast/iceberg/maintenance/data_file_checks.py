@@ -62,7 +62,9 @@ def check_data_files(
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]
         for _, entries in read_manifests(table.io, some, table.specs(), select=select):
-            for entry, findings in zip(entries, on_threads(check, entries, threads), strict=True):
+            for entry, findings in zip(
+                entries, on_threads(check, entries, threads, label="checking data files"), strict=True
+            ):
                 if findings:
                     found[entry.file_path] += findings
     return found

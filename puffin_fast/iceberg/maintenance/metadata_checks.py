@@ -77,7 +77,9 @@ def check_metadata(table: Table, snapshot: Snapshot | None, threads: int | None 
     files: Counter[int] = Counter()
     records: Counter[int] = Counter()
     manifests = manifests_of(table.io, snapshot)
-    for manifest, (size, entries) in zip(manifests, on_threads(read, manifests, threads), strict=True):
+    for manifest, (size, entries) in zip(
+        manifests, on_threads(read, manifests, threads, label="checking manifests"), strict=True
+    ):
         if size != manifest.length:
             message = f"{manifest.path}: expected {manifest.length} bytes (manifest list), found {size}"
             yield Finding(STALE, None, manifest.path, None, message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 __all__ = ["Removed", "check_may_remove", "inside", "path_below", "remove_all"]
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,12 @@ def remove_all(io: FileIO, paths: Sequence[str], threads: int | None) -> Removed
             return f"{path}: {error}"
         return None
 
-    answers = list(zip(paths, on_threads(remove, paths, threads), strict=True))
+    answers = list(zip(paths, on_threads(remove, paths, threads, label="removing files"), strict=True))
+    for path, error in answers:
+        if error is None:
+            _LOG.debug("removed %s", path)
+        else:
+            _LOG.warning("not removed: %s", error)
     return Removed(
         tuple(path for path, error in answers if error is None), tuple(e for _, e in answers if e is not None)
     )

@@ -99,7 +99,9 @@ def _repair(
 
     def found() -> Iterator[NewDeletes]:
         groups = by_puffin_file(file for file in inventory.files if file.vectors)
-        for file, new in chain.from_iterable(on_threads(repair_group, groups, threads)):
+        for file, new in chain.from_iterable(
+            on_threads(repair_group, groups, threads, label="repairing vectors")
+        ):
             if isinstance(new, str):
                 not_repaired.append(new)
             elif new is not None:

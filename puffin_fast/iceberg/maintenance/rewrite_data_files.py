@@ -98,6 +98,6 @@ def rewrite_data_files(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Iterable[RewrittenGroup]:
         writer = GroupWriter(table, head.sequence_number or 0, target, max(1, workers // len(groups)))
-        return on_threads(writer.write, groups, workers)
+        return on_threads(writer.write, groups, workers, label="rewriting file groups")
 
     return run_rewrite(table, terms, request, write, dry_run=dry_run)

@@ -93,7 +93,7 @@ def snapshot_files(
 
     every = {m.path: m for some in on_threads(manifests_in, snapshots, threads) for m in some}
     manifests = [manifest for path, manifest in every.items() if path not in without]
-    for pairs in on_threads(files_in, manifests, threads):
+    for pairs in on_threads(files_in, manifests, threads, label="reading manifests"):
         found.update(pairs)
     found.update((manifest.path, SnapshotFile("manifest", manifest.length)) for manifest in manifests)
     found.update((snapshot.manifest_list, SnapshotFile("manifest list", 0)) for snapshot in snapshots)

@@ -91,7 +91,9 @@ def verify(
         by_file[vector.file_path].append(vector)
     current = DeleteLoader(table.io)
     result = list(check_metadata(table, snapshot, threads))
-    for puffin in on_threads(partial(_check_puffin, table.io), list(by_file.values()), threads):
+    for puffin in on_threads(
+        partial(_check_puffin, table.io), list(by_file.values()), threads, label="checking Puffin files"
+    ):
         result += puffin
     reported = {(one.path, one.offset) for one in result if one.offset is not None or one.kind == CORRUPT}
 
@@ -100,7 +102,9 @@ def verify(
         return [(id(file), _check_file(current, vectors, reported, file)) for file in group]
 
     with_deletes = [file for file in found.files if file.vectors or file.position_deletes]
-    findings = dict(chain(*on_threads(check, by_puffin_file(with_deletes), threads)))
+    findings = dict(
+        chain(*on_threads(check, by_puffin_file(with_deletes), threads, label="checking deletes"))
+    )
     paths = {file.data.file_path for file in with_deletes if data_files}
     of_data_files = check_data_files(table, snapshot, paths, threads)
     for file in with_deletes:

@@ -112,8 +112,8 @@ def from_located_batches(
             yield make(numbers[id(split.task)], batch)
 
     workers = threads_of(reader.io, tasks, threads)
-    splits = (split for task in tasks for split in splits_of(task, len(tasks), workers))
-    return in_order(splits, work, workers)
+    splits = [split for task in tasks for split in splits_of(task, len(tasks), workers)]
+    return in_order(splits, work, workers, label="reading data files")
 
 
 def _schema_of(fields: Sequence[NestedField], metadata: Sequence[str]) -> pa.Schema:

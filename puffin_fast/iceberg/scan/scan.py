@@ -144,19 +144,19 @@ class RowScan:
         if others:
             rows = copy(self)
             rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])
-            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others))
+            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others, True))
         return n_rows if self._limit is None else min(n_rows, self._limit)
 
     def _batches(
-        self, file_reader: Callable[[], FileReader], tasks: Sequence[FileTask] | None = None
+        self, file_reader: Callable[[], FileReader], some: list[FileTask] | None = None, shown: bool = False
     ) -> Iterator[pa.RecordBatch]:
         left = self._limit
         if left == 0:
             return
-        reader, wanted = file_reader(), self.tasks() if tasks is None else tasks
+        reader, wanted = file_reader(), self.tasks() if some is None else some
         threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
-        jobs = jobs_of(wanted, threads, together=left is None)
-        found = in_order(jobs, reader.read_all, threads, capacity=ahead)
+        jobs, label = jobs_of(wanted, threads, together=left is None), "reading data files" if shown else None
+        found = in_order(list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label)
         try:
             for batch in chain.from_iterable(found):
                 if left is not None:
@@ -174,7 +174,7 @@ class RowScan:
 
     def to_arrow(self) -> pa.Table:
         """Returns the whole result."""
-        return pa.Table.from_batches(self.to_batches(), self.schema)
+        return pa.Table.from_batches(self._batches(self.file_reader, shown=True), self.schema)
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """Returns the whole result as a DataFrame of pandas.

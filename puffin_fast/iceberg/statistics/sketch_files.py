@@ -99,7 +99,7 @@ class SketchReader:
             self._add(builders, reader, *share)
             idle.put(builders)
 
-        for _ in on_threads(run, shares, threads):
+        for _ in on_threads(run, shares, threads, label="counting values"):
             pass
         found: dict[int, list[ThetaSketch]] = {column.field_id: [] for column in self.columns}
         while not idle.empty():

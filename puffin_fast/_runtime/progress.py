@@ -1,0 +1,105 @@
+"""Shows on a terminal or in a notebook how far a job is.
+
+Jobs that run inside of each other, or on several threads, share one display. It appears half a second after a job
+began, on standard error, and disappears when the job ends. Elsewhere (a log file, a pipe, an executor of Spark) nothing
+is shown. The environment variable ``PUFFIN_FAST_PROGRESS`` set to ``0`` turns it off.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, TypeVar
+
+from puffin_fast._runtime.fork import lock_across_fork
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["progress"]
+
+Item = TypeVar("Item")
+
+DELAY_S = 0.5
+
+_lock = lock_across_fork()
+_display: Progress | None = None
+_shown: set[TaskID] = set()
+
+
+def progress(items: Iterable[Item], label: str | None) -> Iterator[Item]:
+    """Yields the items, and shows how many have been yielded and are done.
+
+    Args:
+        items: if they have a length, it is shown.
+        label: what is done with them, as in ``"reading data files"``; None to show nothing.
+    """
+    if label is None or not _is_watched():
+        yield from items
+        return
+    total = len(items) if isinstance(items, Sized) else None
+    began, done, task = time.monotonic(), 0, None
+    try:
+        for item in items:
+            yield item
+            done += 1
+            if task is None and time.monotonic() - began > DELAY_S:
+                task = _add(label, total)
+            if task is not None and _display is not None:
+                _display.update(task, completed=done)
+    finally:
+        if task is not None:
+            _remove(task)
+
+
+def _is_watched() -> bool:
+    if os.environ.get("PUFFIN_FAST_PROGRESS") == "0":
+        return False
+    in_notebook = "ipykernel" in sys.modules
+    return in_notebook or (
+        sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    )
+
+
+def _add(label: str, total: int | None) -> TaskID:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    global _display
+    with _lock:
+        if _display is None:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            _display = Progress(*columns, console=Console(stderr=True), transient=True)
+            _display.start()
+        task = _display.add_task(label, total=total)
+        _shown.add(task)
+        return task
+
+
+def _remove(task: TaskID) -> None:
+    global _display
+    with _lock:
+        if _display is None or task not in _shown:  # forked: the display is the parent's
+            return
+        _shown.discard(task)
+        _display.remove_task(task)
+        if not _shown:
+            _display.stop()
+            _display = None
+
+
+def _forget() -> None:
+    global _display
+    _display = None
+    _shown.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,153 @@
+"""Progress of long jobs: shown on a terminal, nothing elsewhere. The child processes have a pseudo-terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SET_UP = """
+import os, sys
+from puffin_fast._runtime import progress as module
+from puffin_fast._runtime.progress import progress
+from puffin_fast._runtime.streams import in_order
+from puffin_fast._runtime.threads import on_threads
+module.DELAY_S = -1
+"""
+
+
+def run_on_terminal(code: str, folder: Path, **variables: str) -> tuple[str, str]:
+    """Runs code in a child process; returns its standard output, a pipe, and its standard error, a terminal."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **variables}
+    script = SET_UP + textwrap.dedent(code)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=folder,
+        env=environment,
+        text=True,
+    ) as child:
+        os.close(theirs)
+        shown = b"".join(chunks(ours)).decode()
+        assert child.stdout is not None
+        printed = child.stdout.read()
+    os.close(ours)
+    assert child.returncode == 0, shown
+    return printed, shown
+
+
+def chunks(terminal: int) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = os.read(terminal, 1 << 16)
+        except OSError:  # the child has closed its end
+            return
+        if not chunk:
+            return
+        yield chunk
+
+
+def test_items_are_counted_and_the_display_disappears(tmp_path: Path) -> None:
+    printed, shown = run_on_terminal("print(sum(progress(range(5), 'adding numbers')))", tmp_path)
+    assert printed == "10\n"
+    assert "adding numbers" in shown
+    assert "/5" in shown
+    assert "\x1b[?25h" in shown.rpartition("/5")[2]  # the cursor is shown again
+
+
+def test_jobs_on_threads_inside_of_each_other_share_a_display(tmp_path: Path) -> None:
+    code = """
+    def inner(n):
+        return sum(on_threads(lambda i: i, range(n), 3, label="inner jobs"))
+    print(list(in_order([3, 4, 5], lambda n: [inner(n)], 2, label="outer jobs")))
+    print(list(in_order(iter([3, 4]), lambda n: [n], 2, label="jobs without a number")))
+    assert module._display is None and not module._shown
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert printed == "[3, 6, 10]\n[3, 4]\n"
+    assert all(label in shown for label in ("inner jobs", "outer jobs", "jobs without a number"))
+    assert "Traceback" not in shown
+
+
+def test_the_display_ends_with_an_error_and_with_a_closed_reader(tmp_path: Path) -> None:
+    code = """
+    def fails(n):
+        if n == 2:
+            raise ValueError("on purpose")
+        return [n]
+    for threads in (1, 2):
+        try:
+            list(in_order(range(4), fails, threads, label="failing"))
+        except ValueError as error:
+            print(error)
+        assert module._display is None
+    some = in_order(range(9), lambda n: [n], 2, label="left early")
+    next(some), next(some), some.close()
+    assert module._display is None
+    """
+    assert run_on_terminal(code, tmp_path)[0] == "on purpose\non purpose\n"
+
+
+def test_a_forked_process_has_a_display_of_its_own(tmp_path: Path) -> None:
+    code = """
+    items = progress(range(3), "in the parent")
+    next(items), next(items)
+    child = os.fork()
+    if not child:
+        assert module._display is None
+        list(items)
+        os._exit(sum(progress(range(3), "in the child")))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(items)))
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert printed == "3 1\n"
+    assert "in the child" in shown
+
+
+@pytest.mark.parametrize("variables", [{"PUFFIN_FAST_PROGRESS": "0"}, {"TERM": "dumb"}], ids=str)
+def test_it_is_turned_off(tmp_path: Path, variables: dict[str, str]) -> None:
+    assert run_on_terminal("list(progress(range(5), 'adding numbers'))", tmp_path, **variables)[1] == ""
+
+
+def test_nothing_is_shown_in_a_pipe(tmp_path: Path) -> None:
+    code = SET_UP + "list(progress(range(5), 'adding numbers'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=tmp_path, check=True)
+    assert done.stdout == done.stderr == b""
+
+
+def test_the_verbs_of_a_table_say_what_they_do(tmp_path: Path) -> None:
+    code = """
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+    from puffin_fast import iceberg
+    catalog = SqlCatalog("c", uri="sqlite:///c.db", warehouse=f"file://{os.getcwd()}/w")
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    for start in range(0, 4000, 1000):
+        iceberg.append(table, pa.table({"id": range(start, start + 1000)}))
+    iceberg.delete(table, "id < 3500 and id != 7")
+    iceberg.update(table, "id = 7", {"id": 8})
+    iceberg.collect_ndv(table)
+    iceberg.verify(table)
+    iceberg.rewrite_data_files(table, min_deleted=0.1)
+    print(iceberg.scan(table).to_arrow().num_rows)
+    """
+    printed, shown = run_on_terminal(code, tmp_path)
+    assert printed == "501\n"
+    for label in (
+        "writing data files",
+        "searching data files",
+        "reading data files",
+        "counting values",
+        "checking deletes",
+        "rewriting file groups",
+    ):
+        assert label in shown
