@@ -23,8 +23,7 @@ typedef struct {
     int conversion;
     int is_text;
     int is_optional;
-    const uint8_t *entries; /* cells of the dictionary; NULL: none */
-    size_t n_entries;
+    pf_dictionary entries;
 } pf_column;
 
 typedef struct {
@@ -51,7 +50,7 @@ static inline int64_t pf_boolean_bytes(const uint8_t *data, size_t size) {
 /* Checks the bytes before the values, which a page of nulls has, too. */
 static int pf_check_encoding(const pf_column *column, const pf_page *page) {
     if (pf_is_dictionary(page->encoding))
-        return column->entries == NULL || (page->size && page->data[0] > 32) ? PF_BAD_PAGE : 0;
+        return column->entries.data == NULL || (page->size && page->data[0] > 32) ? PF_BAD_PAGE : 0;
     if (page->encoding == PF_RLE && !column->stored && !column->is_text)
         return pf_boolean_bytes(page->data, page->size) < 0 ? PF_BAD_PAGE : 0;
     return page->encoding == PF_PLAIN ? 0 : PF_BAD_PAGE;
@@ -104,7 +103,7 @@ static int pf_cells(const pf_column *column, pf_page *page, uint32_t buffer, con
     if (pf_is_dictionary(page->encoding)) {
         if (page->size == 0) return PF_BAD_PAGE;
         return pf_entries(page->data + 1, page->size - 1, page->data[0], page->n_values, rows, base, count,
-                          column->entries, column->n_entries, (size_t)column->width, out);
+                          &column->entries, out);
     }
     if (column->is_text) {
         if (!pf_all_inside(rows, base, count, page->n_values)) return PF_BAD_PAGE;

@@ -222,39 +222,60 @@ static int pf_fixed(const uint8_t *data, size_t size, int64_t width, int convers
     return 0;
 }
 
-/* Entries of a dictionary by code; every code is checked. */
+/* The cells of codes: entries of a dictionary, converted from `width` bytes; every code is checked. */
 PF_BODY int pf_gather(const uint32_t *restrict codes, size_t count, const uint8_t *restrict data, size_t n_entries,
-                      size_t width, uint8_t *restrict out) {
+                      size_t width, int conversion, uint8_t *restrict out) {
     const int32_t most = n_entries < INT32_MAX ? (int32_t)n_entries : INT32_MAX;
     int wrong = 0;
     for (size_t i = 0; i < count; i++) wrong |= ((int32_t)codes[i] < 0) | ((int32_t)codes[i] >= most);
     if (wrong) return PF_BAD_PAGE;
-    if (width == 4) for (size_t i = 0; i < count; i++) memcpy(out + i * 4, data + (size_t)codes[i] * 4, 4);
+    if (conversion == PF_INT64_TO_INT128) {
+        for (size_t i = 0; i < count; i++) {
+            int64_t value;
+            memcpy(&value, data + (size_t)codes[i] * 8, 8);
+            pf_wide(value, out + i * 16);
+        }
+    } else if (conversion == PF_INT32_TO_INT128) {
+        for (size_t i = 0; i < count; i++) {
+            int32_t value;
+            memcpy(&value, data + (size_t)codes[i] * 4, 4);
+            pf_wide(value, out + i * 16);
+        }
+    } else if (width == 4) for (size_t i = 0; i < count; i++) memcpy(out + i * 4, data + (size_t)codes[i] * 4, 4);
     else if (width == 8) for (size_t i = 0; i < count; i++) memcpy(out + i * 8, data + (size_t)codes[i] * 8, 8);
     else if (width == 16) for (size_t i = 0; i < count; i++) memcpy(out + i * 16, data + (size_t)codes[i] * 16, 16);
     else for (size_t i = 0; i < count; i++) memcpy(out + i * width, data + (size_t)codes[i] * width, width);
     return 0;
 }
 
-/* The entries of the wanted ones of n_values codes. The codes of PF_BLOCK values at a time stay in the cache. */
+/* The entries of a dictionary: cells, or integers that are converted to cells of 16 bytes. */
+typedef struct {
+    const uint8_t *data; /* NULL: no dictionary */
+    size_t count;
+    size_t width;   /* bytes of an entry; 4 or 8 with a conversion */
+    int conversion; /* to a 128-bit integer, or PF_SAME */
+} pf_dictionary;
+
+/* The cells of the wanted ones of n_values codes. The codes of PF_BLOCK values at a time stay in the cache. */
 PF_BODY int pf_entries_body(const uint8_t *data, size_t size, int bits, int64_t n_values, const int32_t *rows,
-                            int64_t base, size_t count, const uint8_t *entries, size_t n_entries, size_t width,
-                            uint8_t *out) {
+                            int64_t base, size_t count, const pf_dictionary *entries, uint8_t *out) {
     pf_runs at = {{data, data + size}, data, 0, 0, 0, 0};
     uint32_t codes[PF_BLOCK];
+    const size_t width = entries->conversion == PF_SAME ? entries->width : 16;
     if (bits < 0 || bits > 32 || !pf_all_inside(rows, base, count, n_values)) return PF_BAD_PAGE;
     for (size_t i = 0; i < count; i += PF_BLOCK) {
         const size_t some = count - i < PF_BLOCK ? count - i : PF_BLOCK;
         const int64_t first = rows == NULL ? base + (int64_t)i : base;
         if (pf_values(&at, bits, n_values, rows == NULL ? NULL : rows + i, first, some, codes) ||
-            pf_gather(codes, some, entries, n_entries, width, out + i * width)) return PF_BAD_PAGE;
+            pf_gather(codes, some, entries->data, entries->count, entries->width, entries->conversion, out + i * width))
+            return PF_BAD_PAGE;
     }
     return 0;
 }
 PF_LEVELS(int, pf_entries,
           (const uint8_t *data, size_t size, int bits, int64_t n_values, const int32_t *rows, int64_t base,
-           size_t count, const uint8_t *entries, size_t n_entries, size_t width, uint8_t *out),
-          (data, size, bits, n_values, rows, base, count, entries, n_entries, width, out))
+           size_t count, const pf_dictionary *entries, uint8_t *out),
+          (data, size, bits, n_values, rows, base, count, entries, out))
 
 /* Byte strings as Arrow views: u32 length | up to 12 bytes, or 4 bytes, u32 buffer, u32 offset ------------------ */
 

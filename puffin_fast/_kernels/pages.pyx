@@ -33,14 +33,18 @@ cdef extern from "column_page.h" nogil:
         PF_PLAIN
         PF_PLAIN_DICTIONARY
         PF_RLE
+    ctypedef struct pf_dictionary:
+        const uint8_t* data
+        size_t count
+        size_t width
+        int conversion
     ctypedef struct pf_column:
         int64_t stored
         int64_t width
         int conversion
         int is_text
         int is_optional
-        const uint8_t* entries
-        size_t n_entries
+        pf_dictionary entries
     ctypedef struct pf_page:
         const uint8_t* data
         size_t size
@@ -160,10 +164,9 @@ cdef class PageDecoder:
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
                   int conversion, bint is_optional):
-        if width <= 0 or stored < 0 or (stored == 0 and width not in (1, 16)) or (conversion != 0 and width != 16):
+        cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
+        if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
-        if conversion == 0 and stored not in (0, width):
-            raise ValueError(f"cells of {width} bytes for values of {stored} bytes")
         self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
         self._column.is_text, self._column.is_optional = stored == 0 and width == 16, is_optional
         self._source, self._bytes, self._decompress = buffer_of(data), memoryview(data), decompress
@@ -277,17 +280,23 @@ cdef class PageDecoder:
         values = buffer_of(data)
         if n_values > <int64_t>values.size // (stored if stored else 4):
             raise ValueError(f"{values.size} bytes for {n_values} values of a dictionary")
-        entries = writable(bytearray(n_values * self._column.width))
-        with nogil:
-            if stored == 0:
-                status = pf_views(values.data, values.size, 0, NULL, 0, <size_t>n_values, place, entries.data)
-            else:
-                status = pf_fixed(values.data, values.size, stored, self._column.conversion, NULL, 0, <size_t>n_values,
-                                  entries.data)
-        checked(status)
+        self._column.entries.count, self._column.entries.conversion = <size_t>n_values, SAME
+        self._column.entries.width = <size_t>self._column.width
+        if stored and self._column.conversion != BIG_ENDIAN_TO_INT128:  # the page itself has the entries
+            entries = values
+            self._column.entries.width, self._column.entries.conversion = <size_t>stored, self._column.conversion
+        else:
+            entries = writable(bytearray(n_values * self._column.width))
+            with nogil:
+                if stored == 0:
+                    status = pf_views(values.data, values.size, 0, NULL, 0, <size_t>n_values, place, entries.data)
+                else:
+                    status = pf_fixed(values.data, values.size, stored, self._column.conversion, NULL, 0,
+                                      <size_t>n_values, entries.data)
+            checked(status)
         if stored == 0:
             self._dictionary_texts = data
-        self._entries, self._column.entries, self._column.n_entries = entries, entries.data, <size_t>n_values
+        self._entries, self._column.entries.data = entries, entries.data
         return 0
 
     cdef int load(self) except -1:
@@ -313,8 +322,7 @@ cdef class PageDecoder:
             if header[PF_REPETITION_BYTES] != 0 or header[PF_N_ROWS] != n_rows or not (
                 0 <= n_levels <= min(header[PF_STORED_BYTES], n_raw)
             ):
-                raise ValueError(f"{n_levels} and {header[PF_REPETITION_BYTES]} bytes of levels, "
-                                 f"{header[PF_N_ROWS]} rows")
+                raise ValueError(f"{n_levels} and {header[PF_REPETITION_BYTES]} bytes of levels, {header[PF_N_ROWS]} rows")
             before = self._bytes[self._body:self._body + <size_t>n_levels]
             data = self._bytes[self._body + <size_t>n_levels:self._at]
             if header[PF_IS_COMPRESSED] and n_levels < header[PF_STORED_BYTES]:

@@ -29,6 +29,13 @@ class PageError(ValueError):
     """A page does not have the expected form."""
 
 
+_LARGE = 1 << 18
+"""Bytes from which a page of zstd is decompressed to Arrow's memory, where the C library would return it to the system
+and fault it in again for each page. For fewer, Arrow's codec takes longer: it makes new tables for each page."""
+
+_ZSTD = pa.Codec("zstd")
+
+
 class _Thread(threading.local):
     """What a thread keeps: a decompressor has tables of 150 KB, and serves one thread at a time."""
 
@@ -43,6 +50,8 @@ def _zstd(data: Any, n_bytes: int) -> Any:
     declared = zstandard.frame_content_size(data)
     if declared not in (-1, n_bytes):
         raise PageError(f"{declared} bytes of zstd; expected {n_bytes}")
+    if n_bytes >= _LARGE:
+        return _ZSTD.decompress(data, n_bytes)
     return _THREAD.zstd.decompress(data, max_output_size=n_bytes, allow_extra_data=False)
 
 

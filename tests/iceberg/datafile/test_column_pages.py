@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -312,3 +313,23 @@ def test_a_page_that_cannot_be_decoded_is_read_by_pyarrow(
 
     monkeypatch.setattr(column_pages.ColumnPages, "_read", failing)
     check(path, ["long", "string", "boolean"], EVERY)
+
+
+@pytest.mark.parametrize("n_bytes", [page_codecs._LARGE - 1, page_codecs._LARGE, 3 * page_codecs._LARGE])
+def test_zstd_gives_the_declared_bytes_or_an_error(n_bytes: int) -> None:
+    """Small and large pages, which have different decompressors, with and without their size in the frame."""
+    data = np.random.default_rng(0).integers(0, 9, n_bytes, np.uint8).tobytes()
+    decompress = page_codecs.CODECS["ZSTD"]
+    for with_size in (True, False):
+        frame = zstandard.ZstdCompressor(write_content_size=with_size, write_checksum=True).compress(data)
+        assert bytes(decompress(memoryview(frame), n_bytes)) == data
+        wrong = (frame[:-1], frame[: n_bytes // 9], frame + b"\0", frame[:-1] + bytes([frame[-1] ^ 1]), b"")
+        for damaged in wrong:
+            with pytest.raises((page_codecs.PageError, *page_codecs.CODEC_ERRORS)):
+                decompress(memoryview(damaged), n_bytes)
+        for declared in (n_bytes - 1, n_bytes + 1):
+            try:
+                found = decompress(memoryview(frame), declared)
+            except (page_codecs.PageError, *page_codecs.CODEC_ERRORS):
+                continue
+            assert len(found) != declared
