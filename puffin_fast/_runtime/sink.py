@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from puffin_fast._runtime.location import Location, errors_of, is_file_object, name_of, path_of, resolve
+from puffin_fast._runtime.rename import rename_new
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ class _LocalSink(Sink):
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS):
                     raise
-                # the filesystem has no hard links: of several writers, one creates the file, and then replaces it
+                if rename_new(self._temporary, str(self.path)):  # the filesystem has no hard links
+                    return
+                # of several writers, one creates the file, empty, and then replaces it
                 os.close(os.open(str(self.path), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 os.replace(self._temporary, str(self.path))
             else:
@@ -175,8 +178,9 @@ def open_sink(sink: Location, *, filesystem: Any = None, overwrite: bool = False
 def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
     """Writes a small file unless it exists. Of several concurrent writers, exactly one succeeds.
 
-    A complete local file gets its name by a hard link. On object stores it is a conditional write
-    (`If-None-Match: *`).
+    A complete local file gets its name by a hard link, or by a rename that replaces no file. A local filesystem that
+    has neither shows an empty file first, which remains if the process is killed then. On object stores it is a
+    conditional write (`If-None-Match: *`).
 
     Args:
         path: a local path, a URI or a path on `filesystem`.

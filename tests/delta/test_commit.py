@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast._runtime import sink
+from puffin_fast.delta.log import segment
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.storage import TableStorage
 
@@ -76,3 +78,47 @@ def test_what_a_killed_writer_left_is_waited_for_once(
     table = golden("spark_partitioned")
     (table / "_delta_log" / f".{4:020d}.json.{uuid.uuid4()}.tmp").write_text("{}")
     assert delta.delete(table, "id < 30").version == 4
+
+
+def test_a_commit_that_is_empty_is_waited_for_and_not_passed_over(
+    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filesystem without hard links shows an empty file first; its commit may delete from the same data file."""
+    table = golden("spark_partitioned")
+    base = delta.snapshot(table)
+    ours, theirs = (table / commit_path(base.version + at) for at in (1, 2))
+    one, other, *_ = delta.scan(table, selected_fields=("id",)).to_arrow()["id"].to_pylist()
+    delta.delete(table, f"id = {one}")
+    complete = ours.read_bytes()
+    before = sorted(table.rglob("*"))
+    monkeypatch.setattr(segment, "EMPTY_S", 0.05)
+    ours.write_bytes(b"")
+    with pytest.raises(errors.ConflictError, match="empty file"):
+        delta.delete(table, f"id = {other}")
+    assert sorted(table.rglob("*")) == before
+    assert not theirs.exists()
+    monkeypatch.setattr(segment, "EMPTY_S", 60.0)
+    timer = threading.Timer(0.2, lambda: ours.write_bytes(complete))
+    timer.start()
+    assert delta.delete(table, f"id = {other}").version == base.version + 2
+    timer.join()
+    assert delta.scan(table, f"id = {one} or id = {other}").to_arrow().num_rows == 0
+
+
+def test_a_concurrent_commit_that_is_empty_is_a_conflict(
+    golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = golden("spark_partitioned")
+    version = delta.snapshot(table).version + 1
+    monkeypatch.setattr(segment, "EMPTY_S", 0.05)
+    put = TableStorage.put
+
+    def put_after_another(self: TableStorage, path: str, data: bytes) -> bool:
+        (table / commit_path(version)).touch()
+        return put(self, path, data)
+
+    monkeypatch.setattr(TableStorage, "put", put_after_another)
+    files = {*table.rglob("*.bin")}
+    with pytest.raises(errors.ConflictError, match="empty file"):
+        delta.delete(table, "id > 0", on_conflict="merge")
+    assert {*table.rglob("*.bin")} == files

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from puffin_fast import delta, dv, errors
+from puffin_fast._runtime import sink
+from puffin_fast._runtime.rename import rename_new
 from puffin_fast._runtime.sink import put_if_absent
 from puffin_fast.bitmap import PositionBitmap
 from tests.conftest import require_module
@@ -43,21 +45,23 @@ def test_a_file_is_written_only_where_there_is_none(tmp_path: Path, memory: Any)
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
-@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("has", ["links", "renames", "neither"])
 def test_of_many_writers_at_once_one_writes(
-    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On filesystems with and without hard links."""
+    """On filesystems with and without hard links and renames that replace no file."""
     barrier = threading.Barrier(8)
     link = os.link
 
     def late(*paths: str) -> None:
         barrier.wait(10)
-        if not links:
+        if has != "links":
             raise OSError(errno.EPERM, "no hard links")
         link(*paths)
 
     monkeypatch.setattr(os, "link", late)
+    if has == "neither":
+        monkeypatch.setattr(sink, "rename_new", lambda path, to: False)
     for round in range(10):
         won: list[bytes] = []
         path = tmp_path / str(round)
@@ -72,6 +76,39 @@ def test_of_many_writers_at_once_one_writes(
         for thread in threads:
             thread.join()
         assert won == [path.read_bytes()]
+
+
+def test_without_hard_links_no_incomplete_file_has_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*paths: str) -> None:
+        raise OSError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", refused)
+    path = tmp_path / "x"
+    made: list[object] = []
+    replace, open_ = os.replace, os.open
+    monkeypatch.setattr(os, "replace", lambda *paths: made.append(paths) or replace(*paths))
+    monkeypatch.setattr(os, "open", lambda *to: made.append(to) or open_(*to))
+    assert put_if_absent(str(path), b"1")
+    assert not put_if_absent(str(path), b"2")
+    assert made == []
+    assert path.read_bytes() == b"1"
+    assert [file.name for file in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_rename_replaces_no_file(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"1")
+    assert rename_new(str(one), str(other))
+    one.write_bytes(b"2")
+    with pytest.raises(FileExistsError):
+        rename_new(str(one), str(other))
+    assert (one.read_bytes(), other.read_bytes()) == (b"2", b"1")
+    with pytest.raises(FileNotFoundError):
+        rename_new(str(tmp_path / "none"), str(tmp_path / "new"))
+    with pytest.raises(NotADirectoryError):
+        rename_new(str(one), str(other / "x"))
 
 
 def test_a_filesystem_that_cannot_promise_it_is_refused() -> None:

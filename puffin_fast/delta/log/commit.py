@@ -4,7 +4,7 @@ plan on version N  ->  write vectors  ->  write N+1.json if absent
   written    committed. On a local disk, another writer may still rename a temporary file to this name: the commit
              waits until there is none, and then checks that the file is its own
   exists     the file is of this commit (the answer to an earlier request was lost)  ->  committed
-             else the versions N+1 to M are read:
+             else the versions N+1 to M are read; one that remains empty  ->  ConflictError
                no conflict                                     ->  write M+1.json
                they added rows that the job must search        ->  plan again on M
                they have the id of this job                    ->  repeated; the files of this commit are removed
@@ -30,7 +30,7 @@ from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_writable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
-from puffin_fast.delta.log.segment import LogListing, commit_path
+from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import (
@@ -214,6 +214,9 @@ def commit(
     while True:
         listing = LogListing.of(storage)
         base = load_snapshot(storage, listing.segment())
+        if base.is_empty:
+            read_commit(storage, base.version)
+            base = load_snapshot(storage, listing.segment())
         if check is None:
             check_writable(base.protocol, base.configuration, base.root)
         else:
@@ -318,8 +321,7 @@ class _Attempt:
         latest = LogListing.of(self._storage).latest
         versions = range(self.version, max(latest, self.version) + 1)
         files = [
-            (at, f"{self._storage.root}/{commit_path(at)}", self._storage.read(commit_path(at)))
-            for at in versions
+            (at, f"{self._storage.root}/{commit_path(at)}", read_commit(self._storage, at)) for at in versions
         ]
         self.version = versions.stop
         return read_commits(files, lambda: self._base.partition_columns)

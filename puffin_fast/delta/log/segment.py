@@ -12,13 +12,17 @@ A version consists of the newest checkpoint at or before it, and of all commits 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from puffin_fast.delta.log.storage import LOG_FOLDER, TableStorage
-from puffin_fast.errors import CorruptDataError, NotFoundError
+from puffin_fast.errors import ConflictError, CorruptDataError, NotFoundError
 
-__all__ = ["LogListing", "LogSegment", "commit_path"]
+__all__ = ["LogListing", "LogSegment", "commit_path", "read_commit"]
+
+EMPTY_S = 5.0
+"""Maximum seconds that a commit waits for another one whose file is still empty."""
 
 _COMMIT = re.compile(r"(\d{20})\.json", re.ASCII)
 _CHECKPOINT = re.compile(
@@ -31,6 +35,26 @@ _CHECKPOINT = re.compile(
 def commit_path(version: int) -> str:
     """Returns the path of a version's commit, relative to the table."""
     return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def read_commit(storage: TableStorage, version: int) -> bytes:
+    """Reads the file of a commit that must not be empty.
+
+    A local filesystem without hard links, and without renames that replace no file, shows an empty file before the
+    commit. What the commit changes is not known then.
+
+    Raises:
+        ConflictError: the file remains empty.
+    """
+    path, until = commit_path(version), time.monotonic() + EMPTY_S
+    while not (data := storage.read(path)):
+        if time.monotonic() > until:
+            raise ConflictError(
+                f"{storage.root}/{path}: expected the actions of a commit, found an empty file, which a killed "
+                "writer may have left; remove it if no writer is at work"
+            )
+        time.sleep(0.01)
+    return data
 
 
 @dataclass(frozen=True)

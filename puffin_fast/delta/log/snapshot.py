@@ -57,6 +57,7 @@ class Snapshot:
         domain_metadata: the newest `domainMetadata` of each domain that is not removed.
         transactions: the newest version of each application (`txn`).
         commit_info: of the version's own commit; empty if only a checkpoint is left of it.
+        is_empty: whether the file of the version's own commit has no bytes: its writer may be about to replace it.
     """
 
     storage: TableStorage
@@ -69,6 +70,7 @@ class Snapshot:
     commit_info: Mapping[str, Any] = field(default_factory=dict)
     _sources: Sequence[Source] = ()
     segment: LogSegment | None = None
+    is_empty: bool = False
     _paths_differ: bool = False
     """Whether it is known that no path occurs twice."""
 
@@ -197,7 +199,7 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         base = read_checkpoint(storage, segment.checkpoint_files, segment.checkpoint)
     known = _newest(base.others if base else [], "metaData")
     paths = [commit_path(at) for at in segment.commits]
-    contents = on_threads(storage.read, paths, None if storage.is_local else _READERS)
+    contents = list(on_threads(storage.read, paths, None if storage.is_local else _READERS))
     files = (
         (at, f"{storage.root}/{path}", data)
         for at, path, data in zip(segment.commits, paths, contents, strict=True)
@@ -232,6 +234,7 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         commit_info[0] if commit_info else {},
         [*(base.sources if base else []), *tail.sources],
         segment,
+        bool(contents) and not contents[-1],
         paths_differ,
     )
 
