@@ -42,7 +42,7 @@ _READERS = 16
 """Number of commits that are read at a time from an object store."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """A version of a Delta table.
 
@@ -94,6 +94,9 @@ class Snapshot:
     def partition_columns(self) -> list[str]:
         """The physical names of the partition columns."""
         return physical_partition_columns(self.metadata)
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.root!r}, version={self.version}, files={self.files.num_rows})"
 
     @cached_property
     def _repeated(self) -> str | None:

@@ -57,6 +57,9 @@ class DeltaScan(RowScan):
             metadata_columns=_COLUMNS,
         )
 
+    def __repr__(self) -> str:
+        return f"DeltaScan({self.snapshot!r}, row_filter={self._given_filter!r}, limit={self._limit})"
+
     @cached_property
     def _tasks(self) -> DeltaTasks:
         return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks
