@@ -27,7 +27,7 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["MAX_POSITION", "ContainerCounts", "PositionBitmap"]
 
-_EIGHT_BYTES = {np.uint64: np.dtype(np.uint64), np.int64: np.dtype(np.int64)}
+_UINT64, _INT64 = np.dtype(np.uint64), np.dtype(np.int64)
 _STRIPES = 128  # ranges of positions whose density notebooks show
 _SLICE = 1 << 16  # number of positions that iteration converts to Python integers at a time
 
@@ -129,7 +129,7 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             InvalidInputError: a null, a negative or too large position, or a value that is not an integer.
         """
-        if type(positions) is np.ndarray and positions.dtype.char in "lLqQ":
+        if type(positions) is np.ndarray:
             # None: the array must be copied first, or has a position out of range
             encoded = stored.of_positions(cls, positions)
             if encoded is not None:
@@ -221,23 +221,6 @@ class PositionBitmap(stored.StoredBitmap):
         return stored.of_bytes(cls, data, start, stop, path, offset)
 
     @classmethod
-    def from_frame(cls, blob: bytes, *, path: str | None = None, offset: int = 0) -> PositionBitmap:
-        """Makes a set of a whole blob `deletion-vector-v1`, which is not copied; for codecs.
-
-        Raises:
-            CorruptDataError: the bytes are not a well-formed blob.
-        """
-        return stored.of_blob(cls, blob, path, offset)
-
-    def to_frame(self) -> bytes:
-        """Returns the blob `deletion-vector-v1`; for codecs.
-
-        Raises:
-            LimitExceededError: the blob would exceed 2 GiB.
-        """
-        return self._framed()
-
-    @classmethod
     def union(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
         """Unites any number of bitmaps in one pass.
 
@@ -303,8 +286,10 @@ class PositionBitmap(stored.StoredBitmap):
         """
         if out is not None:
             out = _out(out, self._cardinality, (np.uint64, np.int64), "positions")
-        elif dtype is np.uint64 or dtype is np.int64:
-            out = np.empty(self._cardinality, _EIGHT_BYTES[dtype])
+        elif dtype is np.uint64:
+            return self._decoded(np.empty, _UINT64)
+        elif dtype is np.int64:
+            return self._decoded(np.empty, _INT64)
         elif _is_eight_bytes(dtype):
             out = np.empty(self._cardinality, dtype)
         else:

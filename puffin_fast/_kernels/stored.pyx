@@ -92,8 +92,8 @@ cdef class StoredBitmap:
         self.summary = other.summary
         self.summarised = other.summarised
 
-    def _framed(self):
-        """Returns the blob.
+    def to_blob(self):
+        """Returns the blob `deletion-vector-v1`; for codecs.
 
         Raises:
             LimitExceededError: the length does not fit the signed 32 bits that Java reads it as.
@@ -120,26 +120,15 @@ cdef class StoredBitmap:
             raise MemoryError("checksum of a deletion vector")
         return blob
 
+    def _decoded(self, allocate, dtype):
+        """Returns the positions in a new array of 8-byte integers, allocate(cardinality, dtype)."""
+        out = allocate(self._cardinality, dtype)
+        decode_into(self, out)
+        return out
+
     def _decode_into(self, out):
         """Writes the positions to `out`, a writable buffer of 8-byte integers."""
-        cdef Py_buffer view
-        cdef Span source = span_of(self._data)
-        cdef const uint8_t* data = source.data + self._start
-        cdef uint64_t* first
-        PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-        try:
-            if <size_t>view.len // 8 < self._cardinality:
-                raise ValueError(f"out has {view.len} bytes, {8 * self._cardinality} are needed")
-            first = <uint64_t*>view.buf
-            if self._cardinality == 0:
-                return
-            if self._cardinality < BRIEF_POSITIONS:
-                expand(data, self._stop - self._start, first, first + self._cardinality)
-            else:
-                with nogil:
-                    expand(data, self._stop - self._start, first, first + self._cardinality)
-        finally:
-            PyBuffer_Release(&view)
+        decode_into(self, out)
 
     def _facts(self):
         """Returns (array containers, bitmap containers, run containers, first position, last position); the positions
@@ -206,14 +195,17 @@ def of_positions(type kind not None, positions):
     """Makes the set of an array of aligned 8-byte integers, in any order, with or without repeats.
 
     Returns:
-        the bitmap, or None for another array and where a position is out of range.
+        the bitmap, or None for an array of another kind and where a position is out of range.
 
     Raises:
         InvalidInputError: another thread changed the positions during the call, and that was noticed.
     """
     cdef Py_buffer view
     cdef const char* form
-    PyObject_GetBuffer(positions, &view, PyBUF_STRIDES | PyBUF_FORMAT)
+    try:
+        PyObject_GetBuffer(positions, &view, PyBUF_STRIDES | PyBUF_FORMAT)
+    except (BufferError, ValueError):   # NumPy's dates and times have no format
+        return None
     try:
         form = view.format
         if view.ndim != 1 or view.itemsize != 8 or (view.shape[0] > 1 and view.strides[0] != 8) or <uintptr_t>view.buf & 7:
@@ -315,6 +307,28 @@ cdef inline Vector vector_of(StoredBitmap bitmap) noexcept:
     vector.size = bitmap._stop - bitmap._start
     vector.minimal = bitmap.summary.minimal
     return vector
+
+
+cdef int decode_into(StoredBitmap bitmap, out) except -1:
+    """As `_decode_into`."""
+    cdef Py_buffer view
+    cdef const uint8_t* data = span_of(bitmap._data).data + bitmap._start
+    cdef uint64_t* first
+    PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+    try:
+        if <size_t>view.len // 8 < bitmap._cardinality:
+            raise ValueError(f"out has {view.len} bytes, {8 * bitmap._cardinality} are needed")
+        first = <uint64_t*>view.buf
+        if bitmap._cardinality == 0:
+            return 0
+        if bitmap._cardinality < BRIEF_POSITIONS:
+            expand(data, bitmap._stop - bitmap._start, first, first + bitmap._cardinality)
+        else:
+            with nogil:
+                expand(data, bitmap._stop - bitmap._start, first, first + bitmap._cardinality)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
 
 
 # ---- encoding --------------------------------------------------------------------------------------------------

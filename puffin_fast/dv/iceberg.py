@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puffin_fast._kernels import frames
+from puffin_fast._kernels import frames, stored
 from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._counted import counted
@@ -46,7 +46,7 @@ def encode(bitmap: PositionBitmap) -> bytes:
     """
     if not isinstance(bitmap, PositionBitmap):
         raise InvalidInputError(f"deletion vector: expected a PositionBitmap, found {type(bitmap).__name__}")
-    return bitmap.to_frame()
+    return bitmap.to_blob()
 
 
 def decode(
@@ -62,6 +62,7 @@ def decode(
     Raises:
         CorruptDataError: the bytes are not a well-formed blob, or have another number of positions.
     """
-    blob = as_bytes(blob, "deletion vector")
-    bitmap = PositionBitmap.from_frame(blob, path=path, offset=offset)
+    if type(blob) is not bytes:
+        blob = as_bytes(blob, "deletion vector")
+    bitmap = stored.of_blob(PositionBitmap, blob, path, offset)
     return bitmap if cardinality is None else counted(bitmap, cardinality, path=path, offset=offset)
