@@ -4,7 +4,7 @@
 
 PF_AVX2 static size_t pf_scan_chunk_avx2(const uint64_t *x, size_t n, uint32_t *adjacent, uint64_t *disorder) {
     const uint64_t last = x[0] | 0xFFFF;
-    if (n < 512 || x[255] > last) /* measured: a third quicker for 100 */
+    if (n < 512 || x[16] > last) /* measured: a third quicker for 100 */
         return pf_scan_chunk_portable(x, n, adjacent, disorder);
     const __m256i one = _mm256_set1_epi64x(1);
     __m256i spread = _mm256_setzero_si256(), count = _mm256_setzero_si256();
