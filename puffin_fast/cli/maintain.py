@@ -206,6 +206,12 @@ def compact(table: Table, **options: Any) -> Answer:
     type=click.IntRange(min=1),
     help="Number of commits at most; with several, each keeps what is done. Default: 1.",
 )
+@click.option(
+    "--sort-by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Sorts the rows: 'id', 'time desc', 'name asc nulls last'; repeatable. Default: they stay as they are.",
+)
 @case_option
 @_options.commit
 def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
@@ -217,7 +223,10 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     """
     from puffin_fast import iceberg
 
-    name, given = ".".join(table.name()), {key: value for key, value in options.items() if value is not None}
+    name, given = (
+        ".".join(table.name()),
+        {key: value for key, value in options.items() if value not in (None, ())},
+    )
     result = iceberg.rewrite_data_files(table, case_sensitive=not case_insensitive, **given)
     answer = {"table": name, "job": "rewrite", **asdict(result)}
     text: list[RenderableType]

@@ -62,6 +62,7 @@ WRONG: dict[str, list[Any]] = {
     "snapshot_id": ["1", True, 1.5, [], {}, ""],
     "snapshot_ids": [5, True, "1", b"1", [None], ["1"], [1.5]],
     "snapshot_properties": [5, "x", ["x"], {"a": 1}, {1: "a"}],
+    "sort_by": [*NAMES, []],
     "string_views": FLAG,
     "superseded": FLAG,
     "tag": NAME,

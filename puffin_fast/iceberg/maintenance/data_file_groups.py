@@ -16,6 +16,8 @@ from puffin_fast.iceberg.plan.files import FileTask, single_data_file
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+    from puffin_fast.iceberg.maintenance.row_order import RowOrder
+
 __all__ = ["MIN_DELETED", "MIN_INPUT_FILES", "GroupLimits", "known_deleted", "live_bytes"]
 
 MIN_DELETED = 0.3
@@ -37,12 +39,14 @@ class GroupLimits:
         min_file_size: data files of fewer bytes are small.
         min_input_files: number of such files that are joined at least.
         target_file_size: size of a new data file in bytes.
+        order: of the rows of the new files, if they are sorted: files without this order are rewritten, too.
     """
 
     min_deleted: float
     min_file_size: int
     min_input_files: int
     target_file_size: int
+    order: RowOrder | None = None
 
     @classmethod
     def of(
@@ -53,6 +57,7 @@ class GroupLimits:
         min_file_size: int | None = None,
         min_input_files: int = MIN_INPUT_FILES,
         target_file_size: int | None = None,
+        order: RowOrder | None = None,
     ) -> GroupLimits:
         """Returns the limits with the defaults of a table."""
         default: Any = property_as_int(
@@ -62,28 +67,31 @@ class GroupLimits:
         )
         target = default if target_file_size is None else target_file_size
         small = int(FULL * target) if min_file_size is None else min_file_size
-        return cls(min_deleted, small, min_input_files, target)
+        return cls(min_deleted, small, min_input_files, target, order)
 
     def groups(self, tasks: Iterable[FileTask]) -> list[list[FileTask]]:
         """Groups the data files to rewrite.
 
         The files of a group have one partition and spec, are ordered as they were committed, and have live rows for
-        one file of the target size, or are a single larger file.
+        one file of the target size, or are a single larger file. If rows are sorted, a partition is one group.
         """
         partitions: dict[Any, list[FileTask]] = defaultdict(list)
         for task in sorted(tasks, key=_age):
-            if self._is_wasteful(task) or task.data.file_size_in_bytes < self.min_file_size:
+            if self._is_needed(task) or task.data.file_size_in_bytes < self.min_file_size:
                 partitions[_partition(task)].append(task)
         found = []
         for some in partitions.values():
-            for files in map(list, split_by_size(some, self.target_file_size, live_bytes)):
+            bins = [some] if self.order else map(list, split_by_size(some, self.target_file_size, live_bytes))
+            for files in bins:
                 if len(files) < self.min_input_files:
-                    files = [task for task in files if self._is_wasteful(task)]
+                    files = [task for task in files if self._is_needed(task)]
                 if files:
                     found.append(files)
         return found
 
-    def _is_wasteful(self, task: FileTask) -> bool:
+    def _is_needed(self, task: FileTask) -> bool:
+        if self.order and (self.order.order_id is None or task.data.sort_order_id != self.order.order_id):
+            return True
         deleted = known_deleted(task)
         return deleted > 0 and deleted / max(task.data.record_count, 1) >= self.min_deleted
 

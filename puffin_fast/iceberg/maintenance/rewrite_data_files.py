@@ -20,6 +20,7 @@ from puffin_fast.iceberg.predicate.filters import Filter
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.sorting import SortOrder
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
@@ -35,6 +36,7 @@ def rewrite_data_files(
     min_input_files: int = MIN_INPUT_FILES,
     target_file_size: int | None = None,
     max_commits: int = 1,
+    sort_by: SortOrder | Sequence[str] | None = None,
     branch: str = MAIN_BRANCH,
     case_sensitive: bool = True,
     job_id: str | None = None,
@@ -56,6 +58,10 @@ def rewrite_data_files(
     Data files are streamed: a thread holds the row group that it reads, as stored, a batch of its rows, at most twice
     128 MiB for the row group that it writes (rows, and encoded pages), and the positions of the rows as bitmaps.
 
+    With `sort_by`, the rows of each partition that are rewritten are sorted together, so that filters by these columns
+    skip files and row groups. They are sorted in runs of at most 128 MiB. Several runs are merged; they are in files in
+    Python's temporary directory, LZ4-compressed. The place of each row takes 4 bytes, in a temporary file above 16 MiB.
+
     Args:
         table: a PyIceberg table of format version 3, or 2. It is refreshed first, and has the new metadata afterwards.
         row_filter: only data files that may have rows for which the filter is true are rewritten, whole (see
@@ -69,6 +75,10 @@ def rewrite_data_files(
         max_commits: number of commits at most: with several, the groups of data files are divided, and what is
             committed stays if a later part fails. Data files that other commits removed meanwhile are left out. Only
             without `job_id`.
+        sort_by: sort order of the rows: a PyIceberg sort order, as ``table.sort_order()``, or texts such as
+            ``"id"``, ``"time desc"``, ``"name asc nulls last"``; nulls are first in ascending order by default, and
+            last in descending order. Data files that are not marked with this order are rewritten, too. New files are
+            marked if it is a sort order of the table.
         branch, case_sensitive, job_id, snapshot_properties, threads: as `delete`.
         dry_run: count from the manifests, write nothing.
 
@@ -87,7 +97,14 @@ def rewrite_data_files(
     """
     check_threads(threads)
     terms = RewriteTerms(
-        row_filter, min_deleted, min_file_size, min_input_files, target_file_size, max_commits, case_sensitive
+        row_filter,
+        min_deleted,
+        min_file_size,
+        min_input_files,
+        target_file_size,
+        max_commits,
+        case_sensitive,
+        sort_by,
     )
     request = Request(
         verb="rewrite_data_files", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
@@ -97,7 +114,8 @@ def rewrite_data_files(
     def write(
         table: WorkingTable, head: Snapshot, groups: Sequence[Sequence[FileTask]], target: int
     ) -> Iterable[RewrittenGroup]:
-        writer = GroupWriter(table, head.sequence_number or 0, target, max(1, workers // len(groups)))
+        of_a_group = max(1, workers // len(groups))
+        writer = GroupWriter(table, head.sequence_number or 0, target, of_a_group, terms.order(table))
         return on_threads(writer.write, groups, workers, label="rewriting file groups")
 
     return run_rewrite(table, terms, request, write, dry_run=dry_run)

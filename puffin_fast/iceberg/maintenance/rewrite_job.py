@@ -38,6 +38,7 @@ from puffin_fast.iceberg.maintenance.data_file_groups import (
 )
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
 from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup
+from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.delete_index import unused
 from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, single_data_file
@@ -46,6 +47,7 @@ from puffin_fast.iceberg.predicate.filters import RowFilter
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.sorting import SortOrder
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
     from puffin_fast.iceberg.manifest import ManifestEntry
@@ -114,6 +116,7 @@ class RewriteTerms:
     target_file_size: int | None = None
     max_commits: int = 1
     case_sensitive: bool = True
+    sort_by: SortOrder | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         check_flags(case_sensitive=self.case_sensitive)
@@ -123,6 +126,10 @@ class RewriteTerms:
         check_integer("target_file_size", self.target_file_size, least=1)
         check_integer("max_commits", self.max_commits, least=1, optional=False)
 
+    def order(self, table: Table) -> RowOrder | None:
+        """The order of the rows of the new files; None if they stay as they are."""
+        return None if self.sort_by is None else RowOrder.of(self.sort_by, table)
+
     def limits(self, table: Table) -> GroupLimits:
         """The limits with the defaults of a table."""
         return GroupLimits.of(
@@ -131,6 +138,7 @@ class RewriteTerms:
             min_file_size=self.min_file_size,
             min_input_files=self.min_input_files,
             target_file_size=self.target_file_size,
+            order=self.order(table),
         )
 
 

@@ -1,9 +1,10 @@
 """Groups of data files whose live rows were written to new files, and the places of the rows before and after.
 
-The rows of a group keep their order. A row that was live at position ``p`` of a file is therefore in the new files at
-index ``first + p - d``: ``first`` is the number of live rows of the group's earlier files, ``d`` the number of rows
-before ``p`` in its file that were not live. A delete that another commit adds to the old file while the group is
-written can so be moved to the new file.
+The rows of a group keep their order, unless they are sorted. A row that was live at position ``p`` of a file is
+therefore in the new files at index ``first + p - d``: ``first`` is the number of live rows of the group's earlier
+files, ``d`` the number of rows before ``p`` in its file that were not live. If rows are sorted, their new index is
+looked up by this one. A delete that another commit adds to the old file while the group is written can so be moved to
+the new file.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
@@ -27,6 +29,7 @@ from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.maintenance.data_file_groups import known_deleted, live_bytes
+from puffin_fast.iceberg.maintenance.sorted_rows import SortedRows
 from puffin_fast.iceberg.manifest import key_of
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.filters import RowFilter
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from puffin_fast.iceberg.deletes.loader import DeleteLoader
+    from puffin_fast.iceberg.maintenance.row_order import RowOrder
     from puffin_fast.iceberg.manifest import ManifestEntry
 
 __all__ = ["LINEAGE", "GroupWriter", "NewFile", "OldFile", "RewrittenGroup"]
@@ -89,6 +93,8 @@ class RewrittenGroup:
     new: tuple[NewFile, ...]
     sequence_number: int
     """The data sequence number of the new files: of the snapshot that was read."""
+    places: npt.NDArray[Any] | None = None
+    """Index in the new files of each row that was live, if the rows were sorted."""
 
     def deletes_since(self, tasks: Mapping[str, FileTask], loader: DeleteLoader) -> list[NewDeletes] | None:
         """Returns the deletes of the new files that other commits added to the old ones.
@@ -116,6 +122,8 @@ class RewrittenGroup:
         if not moved:
             return []
         rows = np.concatenate(moved)
+        if self.places is not None:
+            rows = self.places[rows].astype(np.int64)
         numbers = np.searchsorted([new.first for new in self.new], rows, "right") - 1
         deletes = []
         for number in np.unique(numbers).tolist():
@@ -145,12 +153,14 @@ class GroupWriter:
         sequence_number: of the snapshot that is read; equality deletes of later commits apply to the new files.
         target_file_size: of a new file in bytes.
         threads: number of threads that read a group.
+        order: of the rows of a group; None: as they were read.
     """
 
     table: Table
     sequence_number: int
     target_file_size: int
     threads: int
+    order: RowOrder | None = None
 
     def write(self, tasks: Sequence[FileTask]) -> RewrittenGroup:
         """Reads a group and writes it, a row group at a time.
@@ -165,11 +175,16 @@ class GroupWriter:
         expected = sum(task.data.record_count - known_deleted(task) for task in tasks)
         new: list[NewFile] = []
         first = 0
-        for number, part in groupby(_parts(live, max(1, -(-expected // n_files))), key=itemgetter(0)):
+        ordered = None if self.order is None else SortedRows(live, self.order)
+        parts = _parts(live if ordered is None else ordered, max(1, -(-expected // n_files)))
+        order_id = None if self.order is None else self.order.order_id
+        for number, part in groupby(parts, key=itemgetter(0)):
             entry = writer.write_rows(number, (batch for _, batch in part), data.partition)
-            new.append(NewFile(replace(entry, sequence_number=self.sequence_number), first))
+            entry = replace(entry, sequence_number=self.sequence_number, sort_order_id=order_id)
+            new.append(NewFile(entry, first))
             first += entry.record_count
-        return RewrittenGroup(tuple(live.files()), tuple(new), self.sequence_number)
+        places = None if ordered is None else ordered.places
+        return RewrittenGroup(tuple(live.files()), tuple(new), self.sequence_number, places)
 
 
 def _parts(batches: Iterable[pa.RecordBatch], n_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:

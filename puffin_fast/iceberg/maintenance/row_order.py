@@ -1,0 +1,140 @@
+"""The order of the rows of new data files: columns, directions and places of nulls.
+
+Source: table specification, "Sorting": floating-point values are ordered as -NaN < -Infinity < -1 < -0 < 0 < 1 <
+Infinity < NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform, UnknownTransform
+from pyiceberg.types import PrimitiveType, UnknownType
+
+from puffin_fast._runtime.arguments import check_texts
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.dml.partition_spec import partition_values
+from puffin_fast.iceberg.predicate.key_columns import column_of
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+__all__ = ["RowOrder"]
+
+_TEXT = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class RowOrder:
+    """An order of rows, bound to a table's current schema.
+
+    Attributes:
+        schema: of the table.
+        fields: at least one.
+        order_id: of the table's sort order that is equal; None if it has none.
+    """
+
+    schema: Schema
+    fields: tuple[SortField, ...]
+    order_id: int | None
+
+    @classmethod
+    def of(cls, given: SortOrder | Sequence[str], table: Table) -> RowOrder:
+        """Binds an order to a table.
+
+        Args:
+            given: a PyIceberg sort order, as ``table.sort_order()``, or a text for each column: its name, then
+                ``asc`` or ``desc``, then ``nulls first`` or ``nulls last``. As in PyIceberg, nulls are first in
+                ascending order by default, and last in descending order.
+            table: the table.
+
+        Raises:
+            NotFoundError: the schema does not have a column.
+            InvalidInputError: no column, or one whose type has no order.
+            UnsupportedError: an unknown transform.
+        """
+        schema = table.metadata.schema()
+        if isinstance(given, SortOrder):
+            fields = tuple(given.fields)
+        else:
+            fields = tuple(_field(text, schema) for text in check_texts("sort_by", given))
+        if not fields:
+            raise InvalidInputError("sort_by: expected at least one column, found an order without fields")
+        for field in fields:
+            name = schema.find_column_name(field.source_id)
+            if name is None:
+                raise NotFoundError(f"sort_by: no column with field id {field.source_id}")
+            kind = schema.find_type(field.source_id)
+            if isinstance(field.transform, UnknownTransform):
+                raise UnsupportedError(f"sort_by: column {name}: unknown transform {field.transform}")
+            if (
+                not isinstance(kind, PrimitiveType)
+                or isinstance(kind, UnknownType)
+                or not field.transform.can_transform(kind)
+            ):
+                raise InvalidInputError(f"sort_by: column {name}: {field.transform} of {kind} has no order")
+        equal = (order.order_id for order in table.metadata.sort_orders if tuple(order.fields) == fields)
+        return cls(schema, fields, next(equal, None))
+
+    def indices(self, rows: pa.Table) -> pa.Array:
+        """Returns the indexes of the rows in their order; equal rows stay in the given one.
+
+        Args:
+            rows: columns of the table by name; one chunk or several.
+
+        Raises:
+            InvalidInputError: as `partition_values`.
+        """
+        columns: dict[str, pa.Array] = {}
+        keys: list[tuple[str, str]] = []
+        names = [self.schema.find_column_name(field.source_id) or "" for field in self.fields]
+        tops = dict.fromkeys(name if name in rows.column_names else name.partition(".")[0] for name in names)
+        batch = rows.select([*tops]).combine_chunks().to_batches()[0]
+        for number, (field, name) in enumerate(zip(self.fields, names, strict=True)):
+            kind = self.schema.find_type(field.source_id)
+            values = partition_values(field.transform, kind, column_of(batch, name), name)
+            if values.null_count:
+                columns[f"valid{number}"] = values.is_valid().cast(pa.uint8())
+                is_first = field.null_order == NullOrder.NULLS_FIRST
+                keys.append((f"valid{number}", "ascending" if is_first else "descending"))
+            columns[f"value{number}"] = _totally_ordered(values)
+            is_descending = field.direction == SortDirection.DESC
+            keys.append((f"value{number}", "descending" if is_descending else "ascending"))
+        return pc.sort_indices(pa.table(columns), sort_keys=keys)
+
+
+def _field(text: str, schema: Schema) -> SortField:
+    names = schema.column_names
+    found = _TEXT.fullmatch(text.strip())
+    column, direction, nulls = (text, None, None) if text in names or found is None else found.groups()
+    try:
+        source = schema.find_field(column)
+    except ValueError as error:
+        raise NotFoundError(
+            f"sort_by {text!r}: no column {column!r}, the table has {', '.join(names)}"
+        ) from error
+    given: dict[str, Any] = {} if nulls is None else {"null_order": NullOrder(f"nulls-{nulls.lower()}")}
+    return SortField(
+        source_id=source.field_id,
+        transform=IdentityTransform(),
+        direction=SortDirection((direction or "asc").lower()),
+        **given,
+    )
+
+
+def _totally_ordered(values: pa.Array) -> pa.Array:
+    """Floating-point values as integers of the same order: Arrow takes -0 for 0, and NaN for the last value always."""
+    if not pa.types.is_floating(values.type):
+        return values
+    bits = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    numbers = bits.fill_null(0).to_numpy(zero_copy_only=False)
+    ordered = np.where(numbers < 0, numbers ^ np.iinfo(numbers.dtype).max, numbers)
+    return pa.array(ordered, bits.type, mask=values.is_null().to_numpy(zero_copy_only=False))
