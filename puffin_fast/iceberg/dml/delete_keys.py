@@ -75,7 +75,8 @@ def delete_keys(
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
     Only the key columns are read, from data files and row groups whose bounds include a key. The distinct
-    keys and one batch per thread are held in memory.
+    keys and one batch per thread are held in memory: about 120 bytes for each key of one integer column. For more keys
+    than fit, delete parts of them in one `transaction`.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
