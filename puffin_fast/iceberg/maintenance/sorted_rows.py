@@ -60,7 +60,9 @@ class SortedRows:
             for rows in _collected(self.rows):
                 if last is not None:
                     runs.append(_Run.write(Path(folder) / str(len(runs)), last))
-                last = self._sorted(rows.append_column(_INDEX, [_numbers(count, rows.num_rows)]))
+                numbered = rows.append_column(_INDEX, [_numbers(count, rows.num_rows)])
+                last = numbered.take(self._indices(numbered)).combine_chunks()
+                del numbered
                 count += rows.num_rows
             if last is None:
                 return
@@ -74,10 +76,10 @@ class SortedRows:
                 indexes = rows.column(rows.num_columns - 1).to_numpy()
                 self.places[indexes] = np.arange(done, done + len(indexes), dtype=self.places.dtype)
                 done += len(indexes)
-                yield from rows.remove_column(rows.num_columns - 1).to_batches(max_chunksize=BATCH_ROWS)
+                yield from _without_index(rows).to_batches(max_chunksize=BATCH_ROWS)
 
-    def _sorted(self, rows: pa.Table) -> pa.Table:
-        return rows.take(self.order.indices(rows)).combine_chunks()
+    def _indices(self, rows: pa.Table) -> pa.Array:
+        return self.order.indices(_without_index(rows))
 
     def _merged(self, runs: list[_Run]) -> Iterator[pa.Table]:
         limit = max(1, RUN_BYTES // len(runs))
@@ -89,7 +91,7 @@ class SortedRows:
                 return
             counts = np.array([run.rows.num_rows for run in left])
             rows = pa.concat_tables([run.rows for run in left])
-            indexes = self.order.indices(rows).to_numpy()
+            indexes = self._indices(rows).to_numpy()
             unfinished = np.array([not run.is_read for run in left])
             n_rows = len(indexes)
             if unfinished.any():
@@ -161,6 +163,10 @@ def _collected(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             n_bytes += batch.nbytes
     if found:
         yield pa.Table.from_batches(found)
+
+
+def _without_index(rows: pa.Table) -> pa.Table:
+    return rows.remove_column(rows.num_columns - 1)
 
 
 def _numbers(first: int, count: int) -> pa.Array:

@@ -207,6 +207,15 @@ def test_a_column_may_be_named_as_an_order(racing: SqlCatalog) -> None:
     assert [row["v desc"] for row in in_file_order(table)[0]] == [3, 2, 1]
 
 
+def test_a_column_may_be_named_as_that_of_runs(racing: SqlCatalog) -> None:
+    name = sorted_rows._INDEX
+    table = iceberg.create_table(racing, "n.t", pa.schema([(name, pa.int64())]))
+    iceberg.append(table, pa.table({name: [3, 1, 2]}))
+    iceberg.append(table, pa.table({name: [5, 0, 4]}))
+    iceberg.rewrite_data_files(table, sort_by=[name], min_input_files=2)
+    assert [row[name] for row in in_file_order(table)[0]] == list(range(6))
+
+
 @pytest.mark.parametrize(
     ("sort_by", "error", "text"),
     [
