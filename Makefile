@@ -35,7 +35,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo docs test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo docs check test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,16 @@ demo: build java  ## delete rows of real Iceberg v3 tables through Spark and pro
 
 test: build java jars  ## all tests, Spark and the foreign engines too (args="-k name" narrows, workers=0 is one process)
 	$(PYTEST) $(PARALLEL) $(args)
+
+# What `make check` tests: no JVM, no races, no limits of memory, not all pairs of containers, few random examples.
+CHECKED := tests/architecture tests/kernel --ignore=tests/kernel/test_limits.py \
+	--deselect tests/kernel/test_sets.py::test_every_pair --deselect tests/kernel/test_sets.py::test_intersection_of_three tests/puffin tests/test_files.py tests/iceberg/plan \
+	tests/iceberg/dml/test_tables.py tests/delta/test_read.py tests/cli/test_table.py tests/cli/test_table_rows.py tests/cli/test_commands.py
+
+check: lint build  ## lint, types and the quick part of the tests, in about two minutes
+	$(PY) -m mypy & types=$$!; failed=0; \
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -q -n $(workers) -m "not slow and not spark and not jar and not pypaimon" $(CHECKED) $(args) || failed=1; \
+	wait $$types || failed=1; exit $$failed
 
 test-newest: $(NEWEST)/.installed java  ## the Spark tests that need no jar, on the newest PySpark
 	@$(NEWEST)/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'

@@ -27,10 +27,10 @@ def compiler() -> list[str]:
 
 
 def copy(name: str) -> Path:
-    """A fresh copy of the sources; compiled modules of the same name stay when they are newer."""
+    """A fresh copy of the sources, with the C files that Cython made of them; newer compiled modules stay."""
     target = ROOT / "build" / name
     target.mkdir(parents=True, exist_ok=True)
-    ignore = shutil.ignore_patterns("*.so", "*.c", "__pycache__", "*.html", "corpus")
+    ignore = shutil.ignore_patterns("*.so", "__pycache__", "*.html", "corpus")
     for entry in COPIED:
         source = ROOT / entry
         if source.is_dir():

@@ -218,6 +218,7 @@ def test_a_table_that_another_catalog_has_is_found_by_its_name(run: Run, catalog
     assert "not in catalog 'default'; use --catalog or --uri for another catalog" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path: Path) -> None:
     text = Path(__file__).parents[2].joinpath("README.md").read_text()
     example = next(

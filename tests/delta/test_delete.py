@@ -587,6 +587,7 @@ def test_an_unknown_outcome_is_said_and_nothing_is_removed(
     assert (min(ids(table)) >= 30) == written
 
 
+@pytest.mark.slow
 def test_racing_processes_lose_no_delete(golden: Callable[[str], Path]) -> None:
     table = golden("hand_prefix")
     delta.delete(table, "id = 999")

@@ -60,6 +60,7 @@ def test_a_table_on_s3_is_read_and_written_by_every_verb(name: str, s3: Any, tmp
     assert delta.orphan_files(table, filesystem=s3).num_rows == 0
 
 
+@pytest.mark.slow
 def test_of_many_writers_on_s3_none_loses_a_delete(s3: Any, tmp_path: Path) -> None:
     table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
     failed: list[BaseException] = []

@@ -154,6 +154,7 @@ def one_round(catalog: SqlCatalog, name: str, threads: int, duckdb: DuckDBPyConn
     agree(table, rows, duckdb)
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_table_lose_nothing(
     catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
@@ -216,6 +217,7 @@ print(json.dumps([gone, {id: v for id, v in rows.items() if before.get(id) != v}
 """
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_table_lose_nothing(
     catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
