@@ -6,6 +6,7 @@ columns, are left to PyArrow, which has the same result and the messages about d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ _CHUNK_ROWS = 1 << 16
 """Rows that are read at a time."""
 _LEAST_ROW = 3
 """Bytes of the shortest line."""
+_NULL_FIRST = re.compile(rb"\A(\xef\xbb\xbf)?[ \t\r\n]*null")
+"""Matches lines whose first value is null: PyArrow ends the process then, and reads a later null as an empty object."""
 _LEAST_BLOCK, _MOST_BLOCK = 1 << 20, (1 << 31) - 1
 _KINDS = {pa.int64(): kernel.INTEGER, pa.int32(): kernel.INTEGER, pa.string(): kernel.TEXT}
 
@@ -46,7 +49,9 @@ def read_rows(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
 
 
 def read_any(data: pa.Buffer, schema: pa.Schema) -> pa.Table:
-    """Reads the rows with PyArrow; as `read_rows`."""
+    """Reads the rows with PyArrow; as `read_rows`, but a line may be null: a row of nulls."""
+    if _NULL_FIRST.match(data):
+        data = pa.py_buffer(_NULL_FIRST.sub(b"{}", data.to_pybytes()))
     block = min(max(_LEAST_BLOCK, data.size), _MOST_BLOCK)  # one block makes one chunk
     while True:
         try:
