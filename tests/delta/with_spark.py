@@ -25,6 +25,9 @@ from tests.conftest import JVM
 
 CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 
+HEAP = "-XX:MetaspaceSize=400m -Xmn500m"
+"""Fewer collections: Delta loads and generates many classes, and each growth of their space would be a full one."""
+
 FEATURES = (
     "'delta.enableDeletionVectors'='true', 'delta.enableRowTracking'='true', "
     "'delta.enableInCommitTimestamps'='true', 'delta.enableChangeDataFeed'='true'"
@@ -45,7 +48,7 @@ def session(scratch: Path) -> SparkSession:
         "spark.driver.memory": "1500m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{JVM} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{JVM} {HEAP} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
@@ -211,18 +214,18 @@ def checkpoints(spark: SparkSession, table: Path) -> None:
                   f"TBLPROPERTIES ('delta.enableDeletionVectors'='true', 'delta.checkpointPolicy'='{policy}', "
                   f"'delta.checkpoint.writeStatsAsJson'='{as_json}', 'delta.checkpoint.writeStatsAsStruct'='true', "
                   "'delta.checkpointInterval'='3')")  # fmt: skip
-        for first in range(0, 60, 10):
+        for first in range(0, 50, 10):  # of the versions 0 to 10, Spark writes 3 and 9 and checkpoints them
             spark.sql(f"INSERT INTO delta.`{path}` SELECT /*+ COALESCE(1) */ id, timestamp_seconds(id), cast(id % 2 as int) "
                       f"FROM range({first}, {first + 10})")  # fmt: skip
             delta.delete(path, f"id = {first} or id = {first + 3}")
         rows = agreed(spark, path)
-        assert len(rows) == 60 - 12
+        assert len(rows) == 50 - 10
         log = path / "_delta_log"
-        assert list(log.glob("*.checkpoint*"))
-        assert delta.delete(path, "part = 1").rows_deleted == 24
+        assert len({file.name.partition(".")[0] for file in log.glob("*.checkpoint*")}) >= 2
+        assert delta.delete(path, "part = 1").rows_deleted == 20
         agreed(spark, path)
         assert delta.delete(path, "id > 20").rows_deleted > 0
-        assert max(row["id"] for row in agreed(spark, path)) == 18 or True
+        assert max(row["id"] for row in agreed(spark, path)) == 18
 
 
 @case
