@@ -143,9 +143,12 @@ def z85_encode(data: bytes) -> str:
 def z85_decode(text: str, *, path: str | None = None) -> bytes:
     """Decodes a Z85 text.
 
+    Delta's kernel in Rust writes a last group of one to three bytes as ``#`` for each missing byte, then their value.
+    No group of Z85 itself begins with ``#``: it would exceed four bytes.
+
     Raises:
         CorruptDataError: an invalid character, a number of characters that is not a multiple of five, or a group of
-            five that exceeds four bytes.
+            five that exceeds its bytes.
     """
     if len(text) % 5:
         raise CorruptDataError(
@@ -157,8 +160,15 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
         raise CorruptDataError(
             "character of a Z85 text", path=path, offset=at, expected="one of Z85", found=repr(character)
         )
+    missing = len(raw[-5:]) - len(raw[-5:].lstrip(b"#"))
+    digits = raw.translate(_FROM_Z85)
     try:
-        return base64.b85decode(raw.translate(_FROM_Z85))
+        if not 0 < missing < 4:
+            return base64.b85decode(digits)
+        last = base64.b85decode(b"0" * missing + digits[len(digits) - 5 + missing :])
+        if any(last[:missing]):
+            raise ValueError(f"{text[-5:]!r}, which has more than {4 - missing} bytes")
+        return base64.b85decode(digits[:-5]) + last[missing:]
     except ValueError as error:
         raise CorruptDataError(
             "group of a Z85 text", path=path, offset=0, expected="less than 2^32", found=str(error)
