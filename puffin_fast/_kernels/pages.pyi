@@ -1,7 +1,7 @@
 """Types of the kernel; `Any` where a contiguous buffer is taken (Python 3.11 has no name for one)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 SAME: int
 INT32_TO_INT128: int
@@ -11,9 +11,10 @@ BIG_ENDIAN_TO_INT128: int
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
 def hybrid_into(data: Any, width: int, n_values: int, rows: Any, base: int, count: int, out: Any) -> None: ...
 
+@final
 class PageDecoder:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         data: Any,
         decompress: Callable[[Any, int], Any],
         *,
@@ -23,7 +24,7 @@ class PageDecoder:
         width: int,
         conversion: int,
         is_optional: bool,
-    ) -> None: ...
+    ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any
     ) -> tuple[bytearray | None, list[Any]]: ...

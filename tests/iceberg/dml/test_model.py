@@ -309,7 +309,7 @@ class Machine:
         names = [self.name("id"), self.name("k")]
         schema = pa.schema([(names[0], pa.int64()), (names[1], pa.int32())])
         data = pa.table([list(given), list(given.values())], schema=schema)
-        options = {"update_columns": names[1:], "insert": False, "branch": branch}
+        options = {"update_columns": names[1:], "when_not_matched_insert_all": False, "branch": branch}
         done = self.write(iceberg.upsert, data, names[:1], **options)
         rows = self.branches[branch]
         changed = [n for n, row in rows.items() if row["id"] in given and row["k"] != given[row["id"]]]
