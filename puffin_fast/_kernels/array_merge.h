@@ -4,7 +4,8 @@
 
 #include "container_search.h"
 
-/* a OP b of two arrays into out, which has space for na + nb values and 32 more; returns the number of values. */
+/* a OP b of two arrays into out, which has space for na + nb values and 32 more; returns the number of values. Those named
+ * `near` are for arrays of like length; the union `near` also drops repeats in a and b, which `pf_array_merge` makes. */
 static size_t pf_array_union_near_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {

@@ -16,6 +16,7 @@ from puffin_fast._kernels.containers cimport (
 cdef extern from "array_merge.h" nogil:
     size_t pf_array_merge(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_union(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
+    size_t pf_array_union_near(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_symmetric(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_intersection(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
     size_t pf_array_difference(const uint8_t* a, size_t na, const uint8_t* b, size_t nb, uint8_t* out)
@@ -374,8 +375,8 @@ cdef const uint8_t* merge_arrays(Container* same, size_t n, uint8_t* scratch, ui
         half = n // 2
         at = 0
         for i in range(half):
-            if n == 2:
-                merged = pf_array_union(same[0].payload, same[0].cardinality, same[1].payload, same[1].cardinality, out)
+            if n == 2:  # those before may have repeats, which this drops and `pf_array_union` may not
+                merged = pf_array_union_near(same[0].payload, same[0].cardinality, same[1].payload, same[1].cardinality, out)
             else:
                 merged = pf_array_merge(same[2 * i].payload, same[2 * i].cardinality, same[2 * i + 1].payload,
                                         same[2 * i + 1].cardinality, out + at)

@@ -191,6 +191,23 @@ def test_intersection_of_nothing_is_refused() -> None:
         PositionBitmap.intersection([{1, 2}])  # type: ignore[list-item]
 
 
+@pytest.mark.parametrize("n_sets", [3, 4, 5, 6, 7])
+def test_union_of_arrays_of_very_different_lengths(n_sets: int) -> None:
+    """The steps of a union may repeat values; the last step drops them, whatever the lengths are."""
+    shapes = [
+        {128},
+        set(range(40_960, 41_522, 2)),
+        {128, 40_962},
+        set(range(3)),
+        set(range(0, 900, 3)),
+        set(),
+    ]
+    for chosen in itertools.product(range(len(shapes)), repeat=min(n_sets, 4)):
+        sets = [shapes[number] for number in (*chosen, *range(n_sets - len(chosen)))]
+        united = PositionBitmap.union([PositionBitmap.from_positions(sorted(one)) for one in sets])
+        assert united.to_bytes() == PositionBitmap.from_positions(sorted(set().union(*sets))).to_bytes()
+
+
 def test_union_of_nothing_is_nothing() -> None:
     assert PositionBitmap.union([]) == PositionBitmap.from_positions([])
     assert PositionBitmap.union([PositionBitmap.from_positions([])] * 3).to_bytes() == oracle.encode([])
