@@ -21,7 +21,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 ROOT = Path(__file__).parent
 KERNELS = Path("puffin_fast/_kernels")
 ABI3 = "0x030B0000"
-CYTHON_WARNINGS = ("unused-function", "sign-compare", "maybe-uninitialized")
+CYTHON_WARNINGS = ("unused-function", "sign-compare", "maybe-uninitialized", "discarded-qualifiers")
 """Warnings that compilers report only for the C code that Cython generates."""
 
 debug = os.environ.get("PUFFIN_FAST_DEBUG") == "1"
