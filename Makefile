@@ -35,7 +35,7 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo docs check test test-newest test-paimon bench fuzz mutate sanitize deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo docs check test test-newest test-paimon bench fuzz mutate sanitize aarch64 deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -81,6 +81,9 @@ mutate: build  ## mutate the files of a table and read them (seconds=60; args="-
 
 sanitize: build  ## the kernels' tests on kernels built with ASan and UBSan, on every SIMD level
 	$(PY) -m tests.instrumented sanitize $(args)
+
+aarch64: build  ## the kernels for aarch64, cross-compiled, and their tests in an emulator (needs Debian's packages)
+	$(PY) -m tests.aarch64 $(args)
 
 deep: build  ## the kernels' properties with hypothesis' deep profile (5,000 examples each, 500 of the costly)
 	HYPOTHESIS_PROFILE=deep $(PYTEST) tests/kernel -m "not jar and not spark" -n auto $(args)
@@ -131,8 +134,7 @@ $(VENV)/.built: $(VENV)/.installed $(KERNELS)
 $(NEWEST)/.installed: pyproject.toml $(VENV)/.built
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
-	$(NEWEST)/bin/python -m pip install -q --no-build-isolation -e ".[all,demo,test]"
-	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
+	$(NEWEST)/bin/python -m pip install -q --upgrade --no-build-isolation -e ".[iceberg,fast,demo,test]" "pyspark[sql,connect]"
 	touch $@
 
 $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
