@@ -48,6 +48,8 @@ def test_rows_go_by_fragment_and_offset(dataset: Any) -> None:
     assert ours.delete_positions(newer, {0: []}).version == newer.version
     emptied = ours.delete_positions(newer, {0: range(200)})
     assert set(emptied.to_table()["id"].to_pylist()) == {i for i in after if i >= 200}
+    emptied.delete("id >= 230 and id < 240")  # Lance goes on
+    assert set(emptied.to_table()["id"].to_pylist()) == {i for i in after if i >= 240}
 
 
 def test_what_the_dataset_does_not_have_is_refused(dataset: Any) -> None:
