@@ -1,8 +1,8 @@
-"""PyIceberg's own unit tests with and without `accelerate` (``make pyiceberg-suite``).
+"""PyIceberg's own unit tests with `accelerate` (``make pyiceberg-suite``).
 
 The suite is in PyIceberg's source distribution, of the version that is installed. It is fetched by pip into the
 user's cache, with the packages that only it needs. What passes without `accelerate` must pass with it, but for the
-tests named below.
+tests named below; so what fails with it runs again without it.
 """
 
 from __future__ import annotations
@@ -79,22 +79,29 @@ def fetch() -> Path:
     return final
 
 
-def outcomes(suite: Path, *plugin: str) -> dict[str, str]:
-    """Each test of the suite and its outcome."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(suite), *plugin]
-        marks = "not integration and not s3 and not adls and not gcs"
-        options = ["-p", "no:cacheprovider", "-W", "ignore", "-m", marks, "--tb=no", f"--junitxml={report}"]
-        path = os.pathsep.join(filter(None, (str(suite), os.environ.get("PYTHONPATH"))))
-        environment = os.environ | {"PYTHONPATH": path}
-        done = subprocess.run(
-            [*command, *options, *TESTS], cwd=suite, env=environment, stdout=subprocess.DEVNULL
-        )
-        if not report.exists():
-            sys.exit(f"PyIceberg's suite ended with {done.returncode} before its report")
-        cases = ElementTree.parse(report).iter("testcase")
-        return {f"{case.get('classname')}::{case.get('name')}": outcome(case) for case in cases}
+def outcomes(suite: Path, scratch: Path, *options: str) -> dict[str, str]:
+    """Each test that ran and its outcome; pytest's cache in `scratch` knows which tests failed last."""
+    report = scratch / "report.xml"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(suite), *options]
+    marks = "not integration and not s3 and not adls and not gcs"
+    common = [
+        "-o",
+        f"cache_dir={scratch}/cache",
+        "-W",
+        "ignore",
+        "-m",
+        marks,
+        "--tb=no",
+        f"--junitxml={report}",
+    ]
+    path = os.pathsep.join(filter(None, (str(suite), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run([*command, *common, *TESTS], cwd=suite, env=environment, stdout=subprocess.DEVNULL)
+    if not report.exists():
+        sys.exit(f"PyIceberg's suite ended with {done.returncode} before its report")
+    cases = ElementTree.parse(report).iter("testcase")
+    return {f"{case.get('classname')}::{case.get('name')}": outcome(case) for case in cases}
 
 
 def outcome(case: ElementTree.Element) -> str:
@@ -103,16 +110,17 @@ def outcome(case: ElementTree.Element) -> str:
 
 def main() -> None:
     suite = fetch()
-    without, accelerated = outcomes(suite), outcomes(suite, "-p", "accelerated")
-    for name, found in (("without", without), ("with", accelerated)):
-        passed = sum(result == "passed" for result in found.values())
-        print(f"PyIceberg {version('pyiceberg')} {name} accelerate: {passed} of {len(found)} passed")
-    worse = {
-        test for test, result in without.items() if result == "passed" and accelerated.get(test) != result
-    }
+    with tempfile.TemporaryDirectory() as scratch:
+        accelerated = outcomes(suite, Path(scratch), "-p", "accelerated")
+        failed = {test for test, result in accelerated.items() if result in ("failure", "error")}
+        without = outcomes(suite, Path(scratch), "--last-failed") if failed else {}
+    passed = sum(result == "passed" for result in accelerated.values())
+    print(f"PyIceberg {version('pyiceberg')} with accelerate: {passed} of {len(accelerated)} passed")
+    worse = {test for test in failed if without.get(test) == "passed"}
+    print(f"{len(failed)} failed, {len(failed - worse)} of them without accelerate too")
     for test in sorted(worse | NAMED.keys()):
         print(f"  {test}: {accelerated.get(test)} with accelerate; {NAMED.get(test, 'no reason is known')}")
-    if not without or worse - NAMED.keys():
+    if not passed or worse - NAMED.keys() or failed - without.keys():
         sys.exit("tests fail with accelerate that pass without it")
 
 

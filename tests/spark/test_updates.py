@@ -48,8 +48,7 @@ def counts(result: Any) -> Mapping[str, Any]:
     return {name: value for name, value in asdict(result).items() if name not in left_out}
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+@pytest.mark.parametrize(("version", "spec"), [(2, ()), (3, ("g",))], ids=["flat-2", "partitioned-3"])
 def test_the_rows_and_lineage_of_the_single_machine(
     spark: SparkSession,
     racing: RacingCatalog,

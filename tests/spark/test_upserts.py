@@ -54,8 +54,7 @@ def old_lineage(table: Table) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
+@pytest.mark.parametrize(("version", "spec"), [(2, ()), (3, ("g",))], ids=["flat-2", "partitioned-3"])
 def test_the_rows_and_lineage_of_the_single_machine(
     spark: SparkSession,
     racing: RacingCatalog,
