@@ -35,10 +35,10 @@ define need_java
 	test "$${major:-0}" -ge 17 || { echo "Java 17 or later is missing (found $${major:-none}), Spark needs it: apt-get install openjdk-17-jre-headless, or set JAVA_HOME" >&2; exit 1; }
 endef
 
-.PHONY: help demo docs check test test-newest test-paimon bench fuzz mutate sanitize aarch64 deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
+.PHONY: help demo docs screenshots check test test-newest test-paimon bench fuzz mutate sanitize aarch64 deep lint format types jars pyiceberg-suite wheel ship build java clean distclean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: build java  ## delete rows of real Iceberg v3 tables through Spark and prove it (DEMO_SCALE=1 adds 6M rows)
 	$(VENV)/bin/puffin-fast demo $(args)
@@ -66,6 +66,9 @@ test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through py
 
 docs: build  ## build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+
+screenshots: docs  ## pictures of the site's pages and of a report in build/screenshots (needs Chromium)
+	$(PY) -m tests.screenshots
 
 bench: build  ## pytest-benchmark's tables, then each case paired with its peers, with targets and plots (args="-k union" narrows)
 	@mkdir -p build/bench
