@@ -11,6 +11,8 @@ from puffin_fast._runtime.packages import import_optional
 __all__ = ["Chart", "draw", "draw_intervals"]
 
 CHART_INCHES = (5.5, 4)
+COLUMNS = 3
+"""Most charts side by side; more go below."""
 
 Chart = Callable[[Any], None]
 """Draws into matplotlib's axes."""
@@ -27,7 +29,7 @@ def draw(
 
     Args:
         target: path of the image, or a file that is open for writing.
-        charts: from left to right.
+        charts: from left to right, then downwards.
         dpi: dots per inch.
         format: png, svg or pdf; by default the suffix of the path.
 
@@ -36,9 +38,14 @@ def draw(
     """
     Figure = import_optional("matplotlib.figure", extra="plot").Figure  # noqa: N806
     width, height = CHART_INCHES
-    figure = Figure(figsize=(width * len(charts), height), layout="constrained")
-    for chart, axes in zip(charts, figure.subplots(1, len(charts), squeeze=False)[0], strict=True):
+    columns = min(len(charts), COLUMNS)
+    rows = -(-len(charts) // columns)
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for chart, axes in zip(charts, places, strict=False):
         chart(axes)
+    for axes in places[len(charts) :]:
+        axes.set_axis_off()
     figure.savefig(target, dpi=dpi, format=format)
 
 

@@ -22,6 +22,12 @@ from puffin_fast._runtime.pictures import Chart, draw, draw_intervals
 from puffin_fast._text import printable
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
+from puffin_fast.iceberg.maintenance.report_tables import (
+    PARTITIONS,
+    SNAPSHOTS,
+    by_partition,
+    over_snapshots,
+)
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import metadata_of, resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
@@ -77,6 +83,11 @@ class Report:
         totals: counts of the whole table: data files, rows, deleted rows, bytes, Puffin files, and so on.
         advice: what to do for the table as a whole, one sentence each.
         ndv: the table that `puffin_fast.iceberg.ndv` returns: a row per column with NDV statistics.
+        partitions: a row per partition with data files, sorted by descending ``deleted``: ``partition`` string, empty
+            without partition fields; ``data_files``, ``rows``, ``deleted`` int64; ``share`` double.
+        snapshots: a row for the snapshot and each of its ancestors that the metadata has, the oldest first:
+            ``committed_at`` timestamp[ms, UTC], ``snapshot_id`` int64, ``operation`` string, and from its summary the
+            totals ``delete_files`` (a deletion vector counts as one) and ``position_deletes``, int64.
     """
 
     name: str
@@ -84,11 +95,15 @@ class Report:
     totals: dict[str, int | float] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     ndv: pa.Table = field(default_factory=NDV_SCHEMA.empty_table)
+    partitions: pa.Table = field(default_factory=PARTITIONS.empty_table)
+    snapshots: pa.Table = field(default_factory=SNAPSHOTS.empty_table)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
         yield Text.assemble((printable(self.name), "bold"), f": {totals}")
         yield from _grid(self.files, "data files with deletes")
+        if self._is_partitioned():
+            yield from _grid(self.partitions, "partitions")
         yield from _grid(self._ndv_counts(), "columns with NDV statistics")
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
@@ -113,14 +128,18 @@ class Report:
 
     def _html(self) -> Iterator[str]:
         yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in self.advice)
-        for rows, title in ((self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")):
+        tables = [(self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")]
+        if self._is_partitioned():
+            tables.insert(1, (self.partitions, "Partitions"))
+        for rows, title in tables:
             if rows.num_rows:
                 shown = rows.slice(0, SHOWN).to_pylist()
                 yield f"<h2>{title}</h2>" + html_table(shown, more=rows.num_rows - len(shown))
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
-        """Draws charts: data files by deleted share, the data files with the most wasted bytes, and distinct values by
-        column, between their bounds, where the table has NDV statistics.
+        """Draws charts: data files by deleted share, the data files with the most wasted bytes, deleted rows over the
+        snapshots, of a partitioned table the partitions with the most deleted rows, and where the table has NDV
+        statistics the distinct values by column, between their bounds.
 
         Args:
             path: of the image; its suffix (png, svg, pdf) selects the format.
@@ -132,8 +151,13 @@ class Report:
         draw(path, self._charts(), dpi=dpi)
 
     def _charts(self) -> list[Chart]:
-        charts: list[Chart] = [self._draw_shares, self._draw_wasted]
+        charts: list[Chart] = [self._draw_shares, self._draw_wasted, self._draw_snapshots]
+        if self._is_partitioned():
+            charts.append(self._draw_partitions)
         return [*charts, self._draw_ndv] if self.ndv.num_rows else charts
+
+    def _is_partitioned(self) -> bool:
+        return any(self.partitions["partition"].to_pylist())
 
     def _ndv_counts(self) -> pa.Table:
         return pa.table(
@@ -160,6 +184,25 @@ class Report:
         axes.set_title("bytes read for nothing")
         if worst:
             axes.legend(fontsize=7)
+
+    def _draw_snapshots(self, axes: Any) -> None:
+        rows = self.snapshots.select(["committed_at", "position_deletes"]).drop_null()
+        times = rows["committed_at"].to_numpy()
+        axes.step(
+            times, rows["position_deletes"].to_numpy(), where="post", marker="." if len(times) < 50 else ""
+        )
+        axes.tick_params(axis="x", labelrotation=30, labelsize=7)
+        axes.set_ylim(bottom=0)
+        axes.set_title("rows deleted by position, over the snapshots")
+
+    def _draw_partitions(self, axes: Any) -> None:
+        rows = self.partitions.slice(0, DRAWN).to_pylist()[::-1]
+        places = range(len(rows))
+        axes.barh(places, [100 * row["share"] for row in rows])
+        axes.set_yticks(list(places), [row["partition"][-32:] for row in rows], fontsize=7)
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("% of the partition's rows deleted")
+        axes.set_title("partitions with the most deleted rows")
 
     def _draw_ndv(self, axes: Any) -> None:
         rows = sorted(self.ndv.to_pylist(), key=lambda row: -row["ndv"])[:DRAWN]
@@ -221,7 +264,11 @@ def report(
             counts = ndv(table, **selected)
         except PuffinFastError as error:
             advice.append(f"collect_ndv: the statistics cannot be read: {error}")
-    return Report(name, files, totals, tuple(advice), counts)
+    deleted = {row["data_file"]: row["deleted"] for row in rows}
+    partitions = by_partition(table.metadata, found, deleted)
+    return Report(
+        name, files, totals, tuple(advice), counts, partitions, over_snapshots(table.metadata, snapshot)
+    )
 
 
 def _has_deletes(file: FileDeletes) -> bool:

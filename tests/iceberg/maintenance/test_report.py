@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,10 +93,10 @@ def test_a_console_prints_it(racing: SqlCatalog) -> None:
     assert "deleted 0" in empty.getvalue()
 
 
-def width_of(path: Path) -> int:
+def size_of(path: Path) -> tuple[int, int]:
     head = path.read_bytes()[:24]
     assert head.startswith(b"\x89PNG")
-    return int.from_bytes(head[16:20], "big")
+    return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
 
 
 @pytest.mark.parametrize("n_files", [0, 3])
@@ -106,13 +107,39 @@ def test_a_picture_is_drawn(racing: SqlCatalog, tmp_path: Path, n_files: int) ->
         iceberg.delete(table, "id < 50")
     path = tmp_path / "picture.png"
     iceberg.report(table).picture(path)
-    two_charts = width_of(path)
+    width, height = size_of(path)
     if n_files:
         iceberg.collect_ndv(table)
         iceberg.report(table).picture(path)
-        assert width_of(path) == two_charts * 3 / 2  # and the distinct values
+        assert size_of(path) == (width, 2 * height)  # three charts, and below them the distinct values
         iceberg.ndv_overlap((table, "id"), (table, "id")).picture(path)
-        assert width_of(path) == two_charts / 2
+        assert size_of(path) == (width / 3, height)
+
+
+def test_deletes_are_reported_by_partition_and_over_snapshots(racing: SqlCatalog, tmp_path: Path) -> None:
+    rows = pa.table({"id": range(300), "g": ["a", "b", None] * 100, "at": [date(2024, 1, 14)] * 300})
+    table = iceberg.create_table(racing, "n.p", rows.schema, partition_spec=["g", "day(at)"])
+    assert iceberg.report(table).snapshots.num_rows == iceberg.report(table).partitions.num_rows == 0
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id < 30")
+    iceberg.delete(table, "g = 'b' and id < 100")
+    found = iceberg.report(table)
+    assert [tuple(row.values()) for row in found.partitions.to_pylist()] == [
+        ("g=b/at_day=2024-01-14", 1, 100, 33, 0.33),
+        ("g=a/at_day=2024-01-14", 1, 100, 10, 0.1),
+        ("g=null/at_day=2024-01-14", 1, 100, 10, 0.1),
+    ]
+    history = found.snapshots.to_pylist()
+    assert [(row["operation"], row["delete_files"], row["position_deletes"]) for row in history] == [
+        ("append", 0, 0),
+        ("delete", 3, 30),
+        ("delete", 3, 53),
+    ]
+    assert history[-1]["snapshot_id"] == table.metadata.current_snapshot_id
+    assert iceberg.report(table, snapshot_id=history[0]["snapshot_id"]).snapshots.num_rows == 1
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    found.to_html(tmp_path / "report.html")
+    assert "g=b/at_day=2024-01-14" in (tmp_path / "report.html").read_text()
 
 
 def test_distinct_values_are_reported(racing: SqlCatalog) -> None:

@@ -1,0 +1,98 @@
+"""Deletes by partition and over snapshots, from the manifests and the snapshots' summaries: tables of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.table.snapshots import ancestors_of
+
+from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from puffin_fast.iceberg.plan.inventory import DeleteInventory
+
+__all__ = ["PARTITIONS", "SNAPSHOTS", "by_partition", "over_snapshots"]
+
+PARTITIONS = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("data_files", pa.int64()),
+        ("rows", pa.int64()),
+        ("deleted", pa.int64()),
+        ("share", pa.float64()),
+    ]
+)
+"""Columns of `Report.partitions`."""
+
+SNAPSHOTS = pa.schema(
+    [
+        ("committed_at", pa.timestamp("ms", "UTC")),
+        ("snapshot_id", pa.int64()),
+        ("operation", pa.string()),
+        ("delete_files", pa.int64()),
+        ("position_deletes", pa.int64()),
+    ]
+)
+"""Columns of `Report.snapshots`."""
+
+
+def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mapping[str, int]) -> pa.Table:
+    """Returns a row per partition that has data files, sorted by descending number of deleted rows.
+
+    Args:
+        metadata: of the table.
+        found: the data files.
+        deleted: the number of deleted rows by path of the data file; none of those that are left out.
+    """
+    sums: dict[str, list[int]] = {}
+    for file in found.files:
+        counts = sums.setdefault(_partition(metadata, file.data), [0, 0, 0])
+        counts[0] += 1
+        counts[1] += file.data.record_count
+        counts[2] += deleted.get(file.data.file_path, 0)
+    rows = [
+        (name, n_files, n_rows, gone, gone / n_rows if n_rows else 0.0)
+        for name, (n_files, n_rows, gone) in sorted(sums.items(), key=lambda item: (-item[1][2], item[0]))
+    ]
+    return pa.Table.from_pylist([dict(zip(PARTITIONS.names, row, strict=True)) for row in rows], PARTITIONS)
+
+
+def over_snapshots(metadata: TableMetadata, snapshot: Snapshot | None) -> pa.Table:
+    """Returns a row for the snapshot and each of its ancestors that the metadata has, the oldest first.
+
+    ``delete_files`` counts deletion vectors as files. A number that a summary does not have is null.
+    """
+    rows: list[dict[str, Any]] = []
+    for known in ancestors_of(snapshot, metadata):
+        summary = known.summary
+        stated = {} if summary is None else summary.additional_properties
+        rows.append(
+            {
+                "committed_at": known.timestamp_ms,
+                "snapshot_id": known.snapshot_id,
+                "operation": None if summary is None else summary.operation.value,
+                "delete_files": _number(stated.get("total-delete-files")),
+                "position_deletes": _number(stated.get("total-position-deletes")),
+            }
+        )
+    return pa.Table.from_pylist(rows[::-1], SNAPSHOTS)
+
+
+def _number(stated: str | None) -> int | None:
+    return int(stated) if stated is not None and stated.isascii() and stated.isdigit() else None
+
+
+def _partition(metadata: TableMetadata, data: ManifestEntry) -> str:
+    """The partition of a data file as text, like ``country=PL/day=2024-01-14``; empty without partition fields."""
+    spec = metadata.specs()[data.spec_id]
+    types = partition_type(metadata, spec).fields
+    return "/".join(
+        f"{field.name}={field.transform.to_human_string(kind.field_type, value)}"
+        for field, kind, value in zip(spec.fields, types, data.partition, strict=True)
+    )
