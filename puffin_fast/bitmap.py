@@ -107,7 +107,7 @@ class PositionBitmap(stored.StoredBitmap):
 
     def __init__(self, positions: Any = ()) -> None:
         array = as_positions(positions)
-        encoded = stored.of_positions(type(self), array)
+        encoded = stored.of_positions(type(self), np.asarray(array))
         if encoded is None:
             refuse_position(array)
         self._become(encoded)

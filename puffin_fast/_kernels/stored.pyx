@@ -9,9 +9,9 @@ More than 400 lines because all calls share the object's layout, which is visibl
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
-from libc.stdint cimport uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -30,7 +30,7 @@ from puffin_fast._kernels.setops cimport (
     N_SCRATCH, PF_AND, PF_ANDNOT, PF_OR, PF_XOR, SCRATCH, UNION_CHANGED, UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, combine_all,
     intersect_all, meet, union_all, union_free, union_ready,
 )
-from puffin_fast._kernels.views cimport Span, span_of
+from puffin_fast._kernels.views cimport Span, array_of, span_of
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
@@ -92,6 +92,7 @@ cdef class StoredBitmap:
         self.summary = other.summary
         self.summarised = other.summarised
 
+    @cython.always_allow_keywords(False)
     def to_blob(self):
         """Returns the blob `deletion-vector-v1`; for codecs.
 
@@ -121,15 +122,19 @@ cdef class StoredBitmap:
         return blob
 
     def _decoded(self, allocate, dtype):
-        """Returns the positions in a new array of 8-byte integers, allocate(cardinality, dtype)."""
+        """Returns the positions in a new NumPy array of 8-byte integers, allocate(cardinality, dtype)."""
+        cdef Span memory
         out = allocate(self._cardinality, dtype)
-        decode_into(self, out)
+        if array_of(out, &memory) is None or memory.size // 8 < self._cardinality:
+            raise ValueError(f"expected {self._cardinality} integers of 8 bytes, found {dtype}")
+        decode_to(self, <uint64_t*>memory.data)
         return out
 
     def _decode_into(self, out):
         """Writes the positions to `out`, a writable buffer of 8-byte integers."""
         decode_into(self, out)
 
+    @cython.always_allow_keywords(False)
     def _facts(self):
         """Returns (array containers, bitmap containers, run containers, first position, last position); the positions
         of the empty set mean nothing.
@@ -192,7 +197,8 @@ def written(type kind not None, bytes data not None, uint64_t cardinality):
 
 
 def of_positions(type kind not None, positions):
-    """Makes the set of an array of aligned 8-byte integers, in any order, with or without repeats.
+    """Makes the set of a `numpy.ndarray` (not of a derived type) of aligned 8-byte integers, in any order, with or
+    without repeats.
 
     Returns:
         the bitmap, or None for an array of another kind and where a position is out of range.
@@ -200,21 +206,9 @@ def of_positions(type kind not None, positions):
     Raises:
         InvalidInputError: another thread changed the positions during the call, and that was noticed.
     """
-    cdef Py_buffer view
-    cdef const char* form
-    try:
-        PyObject_GetBuffer(positions, &view, PyBUF_STRIDES | PyBUF_FORMAT)
-    except (BufferError, ValueError):   # NumPy's dates and times have no format
-        return None
-    try:
-        form = view.format
-        if view.ndim != 1 or view.itemsize != 8 or (view.shape[0] > 1 and view.strides[0] != 8) or <uintptr_t>view.buf & 7:
-            return None
-        if form == NULL or form[0] not in b"lLqQ" or form[1] != 0:
-            return None
-        return encoded(kind, <const uint64_t*>view.buf, <size_t>view.len // 8)
-    finally:
-        PyBuffer_Release(&view)
+    cdef Span memory
+    held = array_of(positions, &memory)
+    return None if held is None else encoded(kind, <const uint64_t*>memory.data, memory.size // 8)
 
 
 def of_bytes(type kind not None, bytes data not None, size_t start, size_t stop, path=None, uint64_t base=0):
@@ -312,78 +306,86 @@ cdef inline Vector vector_of(StoredBitmap bitmap) noexcept:
 cdef int decode_into(StoredBitmap bitmap, out) except -1:
     """As `_decode_into`."""
     cdef Py_buffer view
-    cdef const uint8_t* data = span_of(bitmap._data).data + bitmap._start
-    cdef uint64_t* first
     PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     try:
         if <size_t>view.len // 8 < bitmap._cardinality:
             raise ValueError(f"out has {view.len} bytes, {8 * bitmap._cardinality} are needed")
-        first = <uint64_t*>view.buf
-        if bitmap._cardinality == 0:
-            return 0
-        if bitmap._cardinality < BRIEF_POSITIONS:
-            expand(data, bitmap._stop - bitmap._start, first, first + bitmap._cardinality)
-        else:
-            with nogil:
-                expand(data, bitmap._stop - bitmap._start, first, first + bitmap._cardinality)
+        decode_to(bitmap, <uint64_t*>view.buf)
     finally:
         PyBuffer_Release(&view)
     return 0
 
 
+cdef void decode_to(StoredBitmap bitmap, uint64_t* out) noexcept:
+    """Writes the positions to memory for as many."""
+    cdef const uint8_t* data = span_of(bitmap._data).data + bitmap._start
+    if bitmap._cardinality == 0:
+        return
+    if bitmap._cardinality < BRIEF_POSITIONS:
+        expand(data, bitmap._stop - bitmap._start, out, out + bitmap._cardinality)
+    else:
+        with nogil:
+            expand(data, bitmap._stop - bitmap._start, out, out + bitmap._cardinality)
+
+
 # ---- encoding --------------------------------------------------------------------------------------------------
 
-cdef Encoder spare_encoder      # zeroed, or with memory of an earlier call
+cdef Encoder kept_encoder       # zeroed, or with memory of an earlier call
+cdef bint is_taken = False      # by a call that has released the GIL
 
 
-cdef void keep(Encoder* encoder) noexcept:
-    """Keeps the encoder's memory for the next call if it is small, otherwise frees it."""
-    global spare_encoder
-    cdef size_t held = (
+cdef bint is_small(const Encoder* encoder) noexcept:
+    """Whether the next call may keep the encoder's memory."""
+    return KEPT_MAX >= (
         encoder.bitmaps.capacity + encoder.containers.capacity + encoder.sorted.capacity + encoder.spare.capacity
         + encoder.marks.capacity + encoder.writer.payload.capacity + encoder.writer.records.capacity
     )
-    if held > KEPT_MAX:
-        encoder_free(encoder)
-        return
-    encoder_free(&spare_encoder)
-    spare_encoder = encoder[0]
 
 
 cdef object encoded(type kind, const uint64_t* x, size_t n):
     """As `of_positions`."""
-    cdef Encoder encoder = spare_encoder
+    global is_taken
+    cdef Encoder own
+    cdef Encoder* encoder = &own if is_taken else &kept_encoder
+    if is_taken:
+        memset(&own, 0, sizeof(Encoder))
+    is_taken = True
+    cdef bint done = False
+    try:
+        made = encoded_by(encoder, kind, x, n)
+        done = True
+        return made
+    finally:
+        if encoder == &own or not done or not is_small(encoder):
+            encoder_free(encoder)
+        if encoder == &kept_encoder:
+            is_taken = False
+
+
+cdef object encoded_by(Encoder* encoder, type kind, const uint64_t* x, size_t n):
     cdef int status
     cdef uint8_t* out
     cdef bytes data
-    memset(&spare_encoder, 0, sizeof(Encoder))
-    try:
+    if n < BRIEF_POSITIONS:
+        status = encoder_measure(encoder, x, n, MAX_POSITION)
+    else:
+        with nogil:
+            status = encoder_measure(encoder, x, n, MAX_POSITION)
+    if status == OUT_OF_RANGE:
+        return None
+    if status == OUT_OF_MEMORY:
+        raise MemoryError("encoding positions")
+    if status == ENCODED:
+        data = new_bytes(encoder.size)
+        out = <uint8_t*>PyBytes_AsString(data)
         if n < BRIEF_POSITIONS:
-            status = encoder_measure(&encoder, x, n, MAX_POSITION)
+            status = encoder_store(encoder, out)
         else:
             with nogil:
-                status = encoder_measure(&encoder, x, n, MAX_POSITION)
-        if status == OUT_OF_RANGE:
-            keep(&encoder)
-            return None
-        if status == OUT_OF_MEMORY:
-            raise MemoryError("encoding positions")
-        if status == ENCODED:
-            data = new_bytes(encoder.size)
-            out = <uint8_t*>PyBytes_AsString(data)
-            if n < BRIEF_POSITIONS:
-                status = encoder_store(&encoder, out)
-            else:
-                with nogil:
-                    status = encoder_store(&encoder, out)
-        if status == CHANGED:
-            raise InvalidInputError("positions: changed by another thread while they were encoded")
-        made = new_bitmap(kind, data, encoder.cardinality)
-    except BaseException:
-        encoder_free(&encoder)
-        raise
-    keep(&encoder)
-    return made
+                status = encoder_store(encoder, out)
+    if status == CHANGED:
+        raise InvalidInputError("positions: changed by another thread while they were encoded")
+    return new_bitmap(kind, data, encoder.cardinality)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------

@@ -136,6 +136,9 @@ SOME = [3, 1, 70_000, 1, 2]
         np.array(SOME, np.uint64)[::1],
         np.repeat(np.array(SOME), 2)[::2],
         np.array(SOME)[::-1],
+        np.array(SOME, np.uint64).view(np.recarray),
+        np.ma.array(SOME, dtype=np.int64),
+        np.array(SOME, ">u8"),
         pa.array(SOME),
         pa.array(SOME, pa.uint64()),
         pa.array(SOME, pa.int32()),
@@ -147,6 +150,19 @@ SOME = [3, 1, 70_000, 1, 2]
 )
 def test_every_kind_of_positions_is_taken(value: Any) -> None:
     assert PositionBitmap.from_positions(value).to_numpy().tolist() == [1, 2, 3, 70_000]
+
+
+def test_chunks_of_any_length_end_at_the_right_place() -> None:
+    for length in range(1, 50):
+        first = np.arange(length) * 3
+        for later in (1, 15, 16, 17, 40):
+            positions = np.concatenate([first, 65_536 + np.arange(later) * 2])
+            bitmap = PositionBitmap.from_positions(positions)
+            assert bitmap.to_numpy().tolist() == positions.tolist()
+            assert bitmap.to_bytes() == oracle.encode(positions.tolist())
+            moved = positions.copy()  # a position of the first chunk among those of the second
+            moved[length - 1], moved[-1] = positions[-1], positions[length - 1]
+            assert PositionBitmap.from_positions(moved) == bitmap
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
