@@ -6,11 +6,14 @@
 
 /* a OP b of two arrays into out, which has space for na + nb values and 32 more; returns the number of values. Those named
  * `near` are for arrays of like length; the union `near` also drops repeats in a and b, which `pf_array_merge` makes. */
-static size_t pf_array_union_near_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+
+/* The union (`keep`) or symmetric difference. */
+PF_BODY size_t pf_array_either(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out, int keep) {
     size_t i = 0, j = 0, n = 0;
     while (i < na && j < nb) {
         uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
-        pf_put16(out + 2 * n++, x < y ? x : y);
+        pf_put16(out + 2 * n, x < y ? x : y);
+        n += keep | (x != y);
         i += x <= y;
         j += y <= x;
     }
@@ -18,6 +21,12 @@ static size_t pf_array_union_near_portable(const uint8_t *a, size_t na, const ui
     n += na - i;
     memcpy(out + 2 * n, b + 2 * j, 2 * (nb - j));
     return n + nb - j;
+}
+static size_t pf_array_union_near_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    return pf_array_either(a, na, b, nb, out, 1);
+}
+static size_t pf_array_symmetric_near(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
+    return pf_array_either(a, na, b, nb, out, 0);
 }
 
 static size_t pf_array_intersection_near_portable(const uint8_t *a, size_t na, const uint8_t *b, size_t nb, uint8_t *out) {
@@ -78,23 +87,6 @@ static size_t pf_array_difference_few(const uint8_t *a, size_t na, const uint8_t
     }
     memcpy(out + 2 * n, a + 2 * i, 2 * (na - i));
     return n + na - i;
-}
-
-/* The values that are in one of both. */
-static size_t pf_array_symmetric_near(const uint8_t *a, size_t na, const uint8_t *b, size_t nb,
-                                      uint8_t *out) {
-    size_t i = 0, j = 0, n = 0;
-    while (i < na && j < nb) {
-        uint16_t x = pf_get16(a + 2 * i), y = pf_get16(b + 2 * j);
-        pf_put16(out + 2 * n, x < y ? x : y);
-        n += x != y;
-        i += x <= y;
-        j += y <= x;
-    }
-    memcpy(out + 2 * n, a + 2 * i, 2 * (na - i));
-    n += na - i;
-    memcpy(out + 2 * n, b + 2 * j, 2 * (nb - j));
-    return n + nb - j;
 }
 
 /* The union (`keep`) or symmetric difference where one array has many times as many values: its stretches between those of

@@ -9,7 +9,6 @@ INT64_TO_INT128: int
 BIG_ENDIAN_TO_INT128: int
 
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
-def hybrid_into(data: Any, width: int, n_values: int, rows: Any, base: int, count: int, out: Any) -> None: ...
 
 @final
 class PageDecoder:

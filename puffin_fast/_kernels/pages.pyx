@@ -1,7 +1,6 @@
 """Pages of a Parquet column chunk: headers, levels, dictionary codes, and the values of wanted rows.
 
-Wanted values are given as `rows`, a buffer of ascending int32 to which `base` is added, or as None for the
-`count` values from index `base` on. Each function raises ValueError for bytes that do not have the expected form.
+Each function raises ValueError for bytes that do not have the expected form.
 
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
@@ -55,8 +54,6 @@ cdef extern from "column_page.h" nogil:
         int64_t place[2]
     int pf_page_header(const uint8_t* data, size_t size, int64_t* out)
     size_t pf_rows_below(const int32_t* rows, size_t count, int64_t end)
-    int pf_hybrid(const uint8_t* data, size_t size, int width, int64_t n_values, const int32_t* rows, int64_t base,
-                  size_t count, uint32_t* out)
     int pf_fixed(const uint8_t* data, size_t size, int64_t width, int conversion, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
     int pf_views(const uint8_t* data, size_t size, uint32_t buffer, const int32_t* rows, int64_t base, size_t count,
@@ -73,16 +70,6 @@ cdef extern from "column_page.h" nogil:
 
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
-
-
-cdef Buffer rows_of(object rows, size_t count):
-    """The rows; None for consecutive ones."""
-    cdef Buffer found = None
-    if rows is not None:
-        found = buffer_of(rows)
-        if found.size // 4 < count:
-            raise ValueError(f"{found.size // 4} rows; expected {count}")
-    return found
 
 
 cdef Buffer output_of(object out, size_t count, size_t width):
@@ -116,24 +103,6 @@ def page_header(data, size_t start):
         raise ValueError(f"no page at {start} of {source.size} bytes")
     checked(pf_page_header(source.data + start, source.size - start, words))
     return tuple([words[i] for i in range(PF_HEADER_WORDS)])
-
-
-def hybrid_into(data, int width, int64_t n_values, rows, int64_t base, size_t count, out):
-    """Writes wanted values of the RLE / bit-packing hybrid encoding, 4 bytes each.
-
-    Args:
-        data: the encoded values.
-        width: bits of a value.
-        n_values: the number of values.
-        rows, base, count: see the module.
-        out: for uint32.
-    """
-    cdef Buffer source = buffer_of(data), wanted = rows_of(rows, count), target = output_of(out, count, 4)
-    cdef const int32_t* places = NULL if wanted is None else <const int32_t*>wanted.data
-    cdef int status
-    with nogil:
-        status = pf_hybrid(source.data, source.size, width, n_values, places, base, count, <uint32_t*>target.data)
-    checked(status)
 
 
 cdef class PageDecoder:
