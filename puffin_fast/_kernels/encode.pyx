@@ -11,7 +11,7 @@ Memory besides the result, in bytes that are written to:
     sorted with repeats                             8 per position
     unsorted                                        the containers once more, and 16 per container
     unsorted, dense or sparse                       4 per position, and 512 KiB
-    unsorted, very sparse or fewer than 16,384      16 per position
+    unsorted, very sparse or fewer than 65,536      16 per position
 
 Buffers grow by doubling, so that they take up to twice that in address space.
 
@@ -57,7 +57,7 @@ cdef enum:
     BUCKET_MIN = 256            # with fewer positions per bucket, one sort is cheaper
     DENSE_SHIFT = 6             # from one in 64 on, setting bits is faster than sorting
     SAMPLED = 64                # positions from which the width of buckets is estimated
-    PARTITION_MIN = 16384       # fewer positions are sorted at once
+    PARTITION_MIN = 65536       # fewer positions are sorted at once
     AT_ONCE = 8                 # positions whose targets fit into registers
     RUNS_SHIFT = 18             # of the number of runs in a container's plan: below 2,048 where runs are the smallest form
 
@@ -255,14 +255,18 @@ cdef int bucket_bits(uint64_t span, size_t n) noexcept nogil:
     return bits
 
 
-cdef int estimate_bits(const uint64_t* x, size_t n) noexcept nogil:
-    """Estimates the width in bits from a sample of n >= SAMPLED positions."""
+cdef uint64_t estimate_span(const uint64_t* x, size_t n) noexcept nogil:
+    """The span of a sample of n >= SAMPLED positions; that of all is as large or larger."""
     cdef uint64_t low = x[0], high = x[0]
     cdef size_t i
     for i in range(1, SAMPLED):
         low = min(low, x[i * (n // SAMPLED)])
         high = max(high, x[i * (n // SAMPLED)])
-    return bucket_bits(high - low, n)
+    return high - low
+
+
+cdef bint is_very_sparse(uint64_t n_buckets, size_t n) noexcept nogil:
+    return n_buckets > MAX_BUCKETS or n // n_buckets < BUCKET_MIN
 
 
 cdef void summarise_input(const uint64_t* x, size_t n, int bits, InputSummary* found) noexcept nogil:
@@ -391,9 +395,14 @@ cdef int encoder_measure(Encoder* encoder, const uint64_t* x, size_t n, uint64_t
 
 cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_t maximum) noexcept nogil:
     cdef InputSummary found
-    cdef uint64_t n_buckets
-    cdef int bits
-    summarise_input(x, n, estimate_bits(x, n), &found)
+    cdef uint64_t span = estimate_span(x, n), n_buckets
+    cdef int bits = bucket_bits(span, n)
+    cdef size_t i = 1
+    if is_very_sparse((span >> bits) + 1, n):
+        while i < n and x[i - 1] <= x[i]:
+            i += 1
+        return measure_by_sort(encoder, x, n, maximum, i == n)
+    summarise_input(x, n, bits, &found)
     if found.high > maximum:
         return OUT_OF_RANGE
     bits = bucket_bits(found.high - found.low, n)
@@ -403,7 +412,7 @@ cdef int measure_unsorted(Encoder* encoder, const uint64_t* x, size_t n, uint64_
             return OUT_OF_RANGE
     n_buckets = (found.high >> found.bits) - (found.low >> found.bits) + 1
     # counts are 32 bits wide
-    if found.ascending or n_buckets > MAX_BUCKETS or n // n_buckets < BUCKET_MIN or n >> 32:
+    if found.ascending or is_very_sparse(n_buckets, n) or n >> 32:
         return measure_by_sort(encoder, x, n, maximum, found.ascending)
     return measure_by_partition(encoder, x, n, &found)
 

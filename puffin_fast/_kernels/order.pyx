@@ -1,4 +1,5 @@
-"""Radix sorts, least significant digit first. Digits that are equal in all values are skipped."""
+"""Radix sorts, least significant digit first unless a function says otherwise. Digits that are equal in all values are
+skipped."""
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -10,6 +11,10 @@ cdef enum:
     SMALL = 1024                # for fewer values a histogram of 2,048 counts costs more than it saves
     SMALL_LOW = 512             # the same for values of 32 bits
     INSERTION = 24
+    PER_BUCKET = 2              # values that a bucket should have, for an insertion sort
+    WIDE_BITS = 14
+    WIDE = 16384                # buckets; more do not stay in the caches
+    MAX_DEPTH = 3
 
 
 cdef void insertion_u64(uint64_t* x, size_t n) noexcept nogil:
@@ -77,11 +82,71 @@ cdef void sort_to(const uint64_t* x, size_t n, uint64_t* out, uint64_t* spare) n
     for i in range(n):
         every &= x[i]
         some |= x[i]
-    if (every ^ some) >> 32 == 0 and n > INSERTION and n >> 32 == 0:
+    if n <= INSERTION or n >> 32 != 0:
+        memcpy(out, x, n * sizeof(uint64_t))
+        sort_u64(out, spare, n)
+    elif (every ^ some) >> 32 == 0:
         sort_low(x, n, every ^ some, every, out, <uint32_t*>spare)
+    else:
+        memcpy(spare, x, n * sizeof(uint64_t))
+        sort_wide(spare, n, out)
+
+
+cdef void sort_wide(uint64_t* x, size_t n, uint64_t* out) noexcept nogil:
+    """Writes n < 2^32 values that are spread over more than 32 bits to `out`, ascending. x is overwritten."""
+    cdef uint32_t places[WIDE]
+    sort_by_buckets(x, n, out, places, WIDE_BITS, 0)
+
+
+cdef void sort_crowded(uint64_t* x, size_t n, uint64_t* out, int depth) noexcept nogil:
+    """As `sort_wide`, of a bucket with many values."""
+    cdef uint32_t places[DIGITS]
+    if depth < MAX_DEPTH:
+        sort_by_buckets(x, n, out, places, DIGIT_BITS, depth)
+    else:
+        memcpy(out, x, n * sizeof(uint64_t))
+        sort_u64(out, x, n)
+
+
+cdef void sort_by_buckets(uint64_t* x, size_t n, uint64_t* out, uint32_t* places, int most, int depth) noexcept nogil:
+    """Sorts by the most significant digit, of at most `most` bits, first, and the values of a bucket by insertion.
+
+    Where values are spread, buckets have few of them.
+    """
+    cdef uint64_t every = ~<uint64_t>0, some = 0
+    cdef uint32_t mask, at = 0, count, d
+    cdef int bits = 1, shift = 0
+    cdef size_t i
+    for i in range(n):
+        every &= x[i]
+        some |= x[i]
+    while bits < most and n >> bits > PER_BUCKET:
+        bits += 1
+    while (every ^ some) >> shift >> bits != 0:
+        shift += 1
+    mask = (<uint32_t>1 << bits) - 1
+    memset(places, 0, (<size_t>1 << bits) * sizeof(uint32_t))
+    for i in range(n):
+        places[(x[i] >> shift) & mask] += 1
+    for d in range(mask + 1):
+        count = places[d]
+        places[d] = at
+        at += count
+    for i in range(n):
+        d = (x[i] >> shift) & mask
+        out[places[d]] = x[i]
+        places[d] += 1
+    if shift == 0:
         return
-    memcpy(out, x, n * sizeof(uint64_t))
-    sort_u64(out, spare, n)
+    at = 0
+    for d in range(mask + 1):
+        count = places[d] - at
+        if count > INSERTION:
+            memcpy(x + at, out + at, count * sizeof(uint64_t))
+            sort_crowded(x + at, count, out + at, depth + 1)
+        elif count > 1:
+            insertion_u64(out + at, count)
+        at += count
 
 
 cdef void sort_low(const uint64_t* x, size_t n, uint64_t varying, uint64_t base, uint64_t* out,

@@ -77,7 +77,7 @@ def test_unsorted_input_agrees_with_croaring(n: int, spread: int) -> None:
     assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
-@pytest.mark.parametrize("n", [24, 25, 511, 512, 1_023, 1_024, 16_383, 16_384])
+@pytest.mark.parametrize("n", [24, 25, 511, 512, 1_023, 1_024, 65_535, 65_536])
 def test_unsorted_input_of_the_sizes_at_which_the_sort_changes_agrees_with_croaring(n: int) -> None:
     rng = np.random.default_rng(n)
     for bits, base in itertools.product([0, 1, 8, 9, 11, 12, 22, 31, 32, 33, 44], [0, 1 << 32, 5 << 44]):
@@ -85,7 +85,7 @@ def test_unsorted_input_of_the_sizes_at_which_the_sort_changes_agrees_with_croar
         assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
-@pytest.mark.parametrize("n", [2, 24, 25, 600, 5_000, 20_000])
+@pytest.mark.parametrize("n", [2, 24, 25, 600, 5_000, 70_000])
 @pytest.mark.parametrize("wrong", [oracle.MAX_POSITION + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
 def test_a_position_out_of_range_among_unsorted_ones_is_refused(n: int, wrong: int) -> None:
     for spread in (1_000, 1 << 31, oracle.MAX_POSITION):
@@ -95,6 +95,20 @@ def test_a_position_out_of_range_among_unsorted_ones_is_refused(n: int, wrong: i
             PositionBitmap.from_positions(positions)
     with pytest.raises(errors.InvalidInputError):
         PositionBitmap.from_positions(np.full(n, wrong, np.uint64))
+
+
+@pytest.mark.parametrize("n", [25, 1_000, 70_000])
+def test_unsorted_input_whose_buckets_are_crowded_agrees_with_croaring(n: int) -> None:
+    rng = np.random.default_rng(n)
+    near = rng.integers(0, 50, n, dtype=np.uint64)
+    for positions in (
+        np.where(rng.random(n) < 0.01, rng.integers(0, 1 << 62, n, dtype=np.uint64), near),
+        near
+        + (rng.integers(0, 4, n, dtype=np.uint64) << 40)
+        + (rng.integers(0, 4, n, dtype=np.uint64) << 60),
+        np.uint64(1) << rng.integers(0, 63, n, dtype=np.uint64) | near,
+    ):
+        assert PositionBitmap.from_positions(positions).to_bytes() == croaring(positions)
 
 
 @pytest.mark.parametrize("far", [1 << 19, 1 << 24, 1 << 26, 1 << 33, 1 << 40])
