@@ -73,6 +73,51 @@ static int pf_load_places(pf_page *page, const uint8_t *levels, size_t size) {
     return 0;
 }
 
+static inline void pf_close_page(pf_page *page) {
+    free(page->places);
+    page->places = NULL;
+}
+
+/* The bytes of a data page's levels that are not compressed, by its header; negative if it contradicts itself. */
+static inline int64_t pf_page_levels(const int64_t *header) {
+    const int64_t n = header[PF_DEFINITION_BYTES];
+    if (header[PF_TYPE] == 0) return 0;
+    if (header[PF_REPETITION_BYTES] != 0 || header[PF_N_ROWS] != header[PF_N_VALUES]) return PF_BAD_PAGE;
+    return 0 <= n && n <= header[PF_STORED_BYTES] && n <= header[PF_RAW_BYTES] ? n : PF_BAD_PAGE;
+}
+
+/* Whether the values of a data page are not compressed in any column chunk. */
+static inline int pf_is_stored_raw(const int64_t *header) {
+    return header[PF_TYPE] != 0 &&
+           (header[PF_IS_COMPRESSED] == 0 || header[PF_STORED_BYTES] == header[PF_DEFINITION_BYTES]);
+}
+
+/* Starts a data page: `levels` of v2 stand apart, those of v1 at the start of `data`, the decompressed bytes. */
+static int pf_open_page(const pf_column *column, pf_page *page, const int64_t *header, const uint8_t *levels,
+                        const uint8_t *data, size_t size) {
+    size_t n_levels = 0;
+    pf_close_page(page);
+    page->place[0] = page->place[1] = 0;
+    page->n_rows = page->n_values = header[PF_N_VALUES];
+    page->encoding = header[PF_ENCODING];
+    if (header[PF_TYPE] != 0) n_levels = (size_t)header[PF_DEFINITION_BYTES];
+    else if (column->is_optional) {
+        uint32_t declared;
+        if (size < 4 || header[PF_LEVEL_ENCODING] != PF_RLE) return PF_BAD_PAGE;
+        memcpy(&declared, data, 4);
+        if (declared > size - 4) return PF_BAD_PAGE;
+        n_levels = declared;
+        levels = data + 4;
+        data = levels + n_levels;
+        size -= 4 + n_levels;
+    }
+    page->data = data;
+    page->size = size;
+    if (column->is_optional && pf_load_places(page, levels, n_levels)) return PF_BAD_PAGE;
+    if (header[PF_TYPE] != 0 && page->n_rows - page->n_values != header[PF_N_NULLS]) return PF_BAD_PAGE;
+    return pf_check_encoding(column, page);
+}
+
 /* Booleans, one byte each. */
 static int pf_booleans(const pf_page *page, const int32_t *rows, int64_t base, size_t count, uint8_t *out) {
     if (page->encoding == PF_PLAIN) {

@@ -8,6 +8,10 @@ INT32_TO_INT128: int
 INT64_TO_INT128: int
 BIG_ENDIAN_TO_INT128: int
 
+OTHER: int
+UNCOMPRESSED: int
+SNAPPY: int
+
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
 
 @final
@@ -23,6 +27,7 @@ class PageDecoder:
         width: int,
         conversion: int,
         is_optional: bool,
+        codec: int = 0,
     ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any

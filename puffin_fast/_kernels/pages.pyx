@@ -2,16 +2,22 @@
 
 Each function raises ValueError for bytes that do not have the expected form.
 
+More than 400 lines because `PageDecoder`, which reads a column chunk, is one class.
+
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
+
+cdef extern from "snappy.h" nogil:
+    int pf_snappy_grown(const uint8_t* data, size_t size, size_t n_raw, uint8_t** out, size_t* capacity)
 
 cdef extern from "column_page.h" nogil:
     enum:
@@ -61,8 +67,11 @@ cdef extern from "column_page.h" nogil:
     int64_t pf_views_bytes(const uint8_t* views, size_t count)
     int64_t pf_views_copy(const uint8_t* views, size_t count, const uint8_t* const* buffers, const size_t* sizes,
                           size_t n_buffers, int offset_bytes, uint8_t* offsets, uint8_t* out, size_t capacity)
-    int pf_check_encoding(const pf_column* column, const pf_page* page)
-    int pf_load_places(pf_page* page, const uint8_t* levels, size_t size)
+    void pf_close_page(pf_page* page)
+    int pf_open_page(const pf_column* column, pf_page* page, const int64_t* header, const uint8_t* levels,
+                     const uint8_t* data, size_t size)
+    int64_t pf_page_levels(const int64_t* header)
+    int pf_is_stored_raw(const int64_t* header)
     int pf_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
                  size_t count, uint8_t* out)
     int pf_nullable_cells(const pf_column* column, pf_page* page, uint32_t buffer, const int32_t* rows, int64_t base,
@@ -70,6 +79,13 @@ cdef extern from "column_page.h" nogil:
 
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
+
+OTHER, UNCOMPRESSED, SNAPPY = range(3)
+
+cdef enum:
+    CODEC_OTHER
+    CODEC_NONE
+    CODEC_SNAPPY
 
 
 cdef Buffer output_of(object out, size_t count, size_t width):
@@ -117,6 +133,8 @@ cdef class PageDecoder:
         width: bytes of a cell: 16 for byte strings, which become views, 1 for booleans.
         conversion: of a stored value: `SAME`, or to a little-endian integer of 16 bytes.
         is_optional: whether values may be null.
+        codec: of the pages: `UNCOMPRESSED` or `SNAPPY`; pages of numbers are then loaded without `decompress`, and
+            all pages of a call share one release of the interpreter's lock. `OTHER`: call `decompress` for each page.
 
     What `decompress` raises is passed on; everything else that is wrong is a ValueError.
     """
@@ -128,22 +146,29 @@ cdef class PageDecoder:
     cdef int64_t _first               # the first row of the page, in the row group
     cdef bint _is_loaded              # whether the page was decompressed
     cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
+    cdef int _codec
+    cdef uint8_t* _raw                # a page that `try_load` decompressed
+    cdef size_t _raw_bytes
+    cdef const uint8_t* _chunk        # belongs to _source
+    cdef size_t _chunk_bytes
     cdef Buffer _source, _entries, _values
     cdef object _bytes, _decompress, _texts, _dictionary_texts
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, bint is_optional):
+                  int conversion, bint is_optional, int codec=0):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
         self._column.stored, self._column.width, self._column.conversion = stored, width, conversion
         self._column.is_text, self._column.is_optional = stored == 0 and width == 16, is_optional
         self._source, self._bytes, self._decompress = buffer_of(data), memoryview(data), decompress
+        self._chunk, self._chunk_bytes, self._codec = self._source.data, self._source.size, codec
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
         self._is_loaded = True
 
     def __dealloc__(self):
-        free(self._page.places)
+        pf_close_page(&self._page)
+        free(self._raw)
 
     def read_into(self, int64_t first, int64_t n_rows, rows, out):
         """Writes the cells of rows. Calls must be in the order of the rows; rows in between are skipped.
@@ -159,13 +184,13 @@ cdef class PageDecoder:
         """
         cdef Buffer wanted = None if rows is None else buffer_of(rows)
         cdef size_t count = (<size_t>n_rows if n_rows > 0 else 0) if rows is None else wanted.size // 4
-        cdef size_t width = <size_t>self._column.width, done = 0, some
+        cdef size_t width = <size_t>self._column.width, done = 0
         cdef const int32_t* places = NULL if rows is None else <const int32_t*>wanted.data
-        cdef const int32_t* part
         cdef Buffer target = output_of(out, count, width), bits = None
-        cdef uint8_t* cells
+        cdef uint8_t* flags = NULL
         cdef uint32_t buffer
-        cdef int64_t row, stop, base
+        cdef int64_t row
+        cdef bint is_loaded
         cdef int status
         validity = None
         texts = [self._dictionary_texts]
@@ -173,55 +198,129 @@ cdef class PageDecoder:
             raise ValueError(f"rows {first} to {first + n_rows} of {self._n_rows}")
         while done < count:
             row = first + (<int64_t>done if places == NULL else places[done])
-            self.load_page_of(row)
-            stop = self._first + self._page.n_rows
-            if places == NULL:
-                some = <size_t>(min(<int64_t>count, stop - first)) - done
-                part, base = NULL, row - self._first
-            else:
-                part, base = places + done, first - self._first
-                some = pf_rows_below(part, count - done, min(stop - first, n_rows))
-            if some == 0:
-                raise ValueError("rows that do not ascend")
-            cells, buffer = target.data + done * width, 0
+            if row >= self._first + self._page.n_rows or not self._is_loaded:
+                with nogil:
+                    is_loaded = self.try_load(row)
+                if not is_loaded:
+                    self.load_page_of(row)
+            buffer = 0
             if self._column.is_text and self._page.encoding == PF_PLAIN:
                 buffer = <uint32_t>len(texts)
                 texts.append(self._texts)
-            if self._page.places == NULL:
-                with nogil:
-                    status = pf_cells(&self._column, &self._page, buffer, part, base, some, cells)
-            else:
-                if validity is None:
-                    validity = bytearray(b"\xff") * ((count + 7) // 8)
-                    bits = writable(validity)
-                with nogil:
-                    status = pf_nullable_cells(&self._column, &self._page, buffer, part, base, some, cells, bits.data,
-                                               done)
+            if self._page.places != NULL and flags == NULL:
+                validity = bytearray(b"\xff") * ((count + 7) // 8)
+                bits = writable(validity)
+                flags = bits.data
+            with nogil:
+                status = self.read_pages(first, n_rows, places, count, &done, buffer, target.data, flags)
             checked(status)
-            done += some
         texts[0] = self._dictionary_texts
         return validity, texts
 
+    cdef int read_pages(self, int64_t first, int64_t n_rows, const int32_t* places, size_t count, size_t* done,
+                        uint32_t buffer, uint8_t* out, uint8_t* flags) noexcept nogil:
+        """Writes cells from the loaded page, and from those after it that `try_load` loads.
+
+        Arguments are as in `read_into`; `done` rows were written before, and more are after the call. `flags` are
+        NULL before the first page with nulls.
+        """
+        cdef const int32_t* part
+        cdef int64_t row, stop, base
+        cdef size_t some
+        cdef int status
+        while True:
+            row = first + (<int64_t>done[0] if places == NULL else places[done[0]])
+            stop = self._first + self._page.n_rows
+            if places == NULL:
+                some = <size_t>(min(<int64_t>count, stop - first)) - done[0]
+                part, base = NULL, row - self._first
+            else:
+                part, base = places + done[0], first - self._first
+                some = pf_rows_below(part, count - done[0], min(stop - first, n_rows))
+            if some == 0:
+                return -1  # rows that do not ascend
+            if self._page.places == NULL:
+                status = pf_cells(&self._column, &self._page, buffer, part, base, some,
+                                  out + done[0] * <size_t>self._column.width)
+            else:
+                status = pf_nullable_cells(&self._column, &self._page, buffer, part, base, some,
+                                           out + done[0] * <size_t>self._column.width, flags, done[0])
+            if status < 0:
+                return status
+            done[0] += some
+            if done[0] == count or not self.try_load(first + (<int64_t>done[0] if places == NULL else places[done[0]])):
+                return 0
+            if self._page.places != NULL and flags == NULL:
+                return 0
+
+    cdef bint try_load(self, int64_t row) noexcept nogil:
+        """Loads the page of a row; False leaves it to `load_page_of`: dictionaries, texts, pages of other codecs, and
+        pages that are not as expected."""
+        cdef int64_t header[PF_HEADER_WORDS]
+        cdef size_t body
+        if self._codec == CODEC_OTHER or self._column.is_text:
+            return False
+        while row >= self._first + self._page.n_rows:
+            if pf_page_header(self._chunk + self._at, self._chunk_bytes - self._at, header) < 0:
+                return False
+            body = self._at + <size_t>header[PF_HEADER_BYTES]
+            if not self.fits(header, body) or header[PF_TYPE] not in (0, 3):
+                return False
+            self.enter(header, body)
+        return self._is_loaded or self.try_load_values()
+
+    cdef bint fits(self, const int64_t* header, size_t body) noexcept nogil:
+        """Whether the numbers of bytes and of values of a page do not exceed those of the column chunk."""
+        cdef int64_t left = <int64_t>(self._chunk_bytes - body)
+        return (0 <= header[PF_STORED_BYTES] <= left and 0 <= header[PF_RAW_BYTES] <= self._most_bytes
+                and 0 <= header[PF_N_VALUES] <= self._n_rows)
+
+    cdef void enter(self, const int64_t* header, size_t body) noexcept nogil:
+        """Makes a data page the current one; it is not loaded."""
+        memcpy(self._header, header, sizeof(self._header))
+        self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
+        self._first += self._page.n_rows
+        self._page.n_rows = header[PF_N_VALUES]
+        self._is_loaded = False
+
+    cdef bint try_load_values(self) noexcept nogil:
+        """Loads the page as `load` does; False if that has to do it, which also says what is wrong."""
+        cdef int64_t n_levels = pf_page_levels(self._header), n_raw = self._header[PF_RAW_BYTES] - n_levels
+        cdef const uint8_t* levels = self._chunk + self._body
+        cdef const uint8_t* data
+        cdef size_t n_stored = <size_t>(self._header[PF_STORED_BYTES] - n_levels)
+        if n_levels < 0:
+            return False
+        data = levels + n_levels
+        if not pf_is_stored_raw(self._header) and self._codec == CODEC_SNAPPY:
+            if pf_snappy_grown(data, n_stored, <size_t>n_raw, &self._raw, &self._raw_bytes) < 0:
+                return False
+            data = self._raw
+        elif <int64_t>n_stored != n_raw:
+            return False
+        self._is_loaded = pf_open_page(&self._column, &self._page, self._header, levels, data, <size_t>n_raw) == 0
+        return self._is_loaded
+
     cdef int load_page_of(self, int64_t row) except -1:
         """Loads the page of a row; pages before it are skipped, and not decompressed."""
-        cdef int64_t* header = self._header
-        cdef int64_t kind, left
+        cdef int64_t header[PF_HEADER_WORDS]
+        cdef int64_t kind
+        cdef size_t body
         while row >= self._first + self._page.n_rows:
-            checked(pf_page_header(self._source.data + self._at, self._source.size - self._at, header))
-            self._body = self._at + <size_t>header[PF_HEADER_BYTES]
-            left = <int64_t>(self._source.size - self._body)
+            checked(pf_page_header(self._chunk + self._at, self._chunk_bytes - self._at, header))
+            body = self._at + <size_t>header[PF_HEADER_BYTES]
             kind = header[PF_TYPE]
-            if not (0 <= header[PF_STORED_BYTES] <= left and 0 <= header[PF_RAW_BYTES] <= self._most_bytes):
-                raise ValueError(f"{header[PF_STORED_BYTES]} bytes of a page; the chunk has {left} more")
-            if not 0 <= header[PF_N_VALUES] <= self._n_rows:
-                raise ValueError(f"{header[PF_N_VALUES]} values of a page; the row group has {self._n_rows} rows")
-            self._at = self._body + <size_t>header[PF_STORED_BYTES]
+            if not self.fits(header, body):
+                raise ValueError(
+                    f"{header[PF_STORED_BYTES]} bytes and {header[PF_N_VALUES]} values of a page; the chunk has"
+                    f" {self._chunk_bytes - body} more bytes, and the row group {self._n_rows} rows"
+                )
             if kind == 2 and self._entries is None and self._first + self._page.n_rows == 0:
+                memcpy(self._header, header, sizeof(self._header))
+                self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
                 self.load_dictionary()
             elif kind in (0, 3):
-                self._first += self._page.n_rows
-                self._page.n_rows = header[PF_N_VALUES]
-                self._is_loaded = False
+                self.enter(header, body)
             else:
                 raise ValueError(f"page type {kind}")
         if not self._is_loaded:
@@ -271,44 +370,26 @@ cdef class PageDecoder:
     cdef int load(self) except -1:
         """Decompresses the page, and decodes which of its rows are null."""
         cdef int64_t* header = self._header
-        cdef pf_page* page = &self._page
-        cdef int64_t n_levels = header[PF_DEFINITION_BYTES], n_rows = header[PF_N_VALUES], n_raw = header[PF_RAW_BYTES]
-        cdef Buffer levels
-        cdef int status = 0
-        free(page.places)
-        page.places = NULL
-        page.place[0] = page.place[1] = 0
-        page.n_values, page.encoding = n_rows, header[PF_ENCODING]
-        if header[PF_TYPE] == 0:
-            data = self.decompressed(self._body, n_raw)
-            before = data[:0]
-            if self._column.is_optional:
-                n_levels = int.from_bytes(data[:4], "little")
-                if header[PF_LEVEL_ENCODING] != PF_RLE or n_levels > n_raw - 4:
-                    raise ValueError(f"{n_levels} bytes of levels in encoding {header[PF_LEVEL_ENCODING]}")
-                before, data = data[4:4 + n_levels], data[4 + n_levels:]
-        else:
-            if header[PF_REPETITION_BYTES] != 0 or header[PF_N_ROWS] != n_rows or not (
-                0 <= n_levels <= min(header[PF_STORED_BYTES], n_raw)
-            ):
-                raise ValueError(f"{n_levels} and {header[PF_REPETITION_BYTES]} bytes of levels, {header[PF_N_ROWS]} rows")
-            before = self._bytes[self._body:self._body + <size_t>n_levels]
-            data = self._bytes[self._body + <size_t>n_levels:self._at]
-            if header[PF_IS_COMPRESSED] and n_levels < header[PF_STORED_BYTES]:
-                data = self.decompressed(self._body + <size_t>n_levels, n_raw - n_levels)
-            elif header[PF_STORED_BYTES] != n_raw:
-                raise ValueError(f"{header[PF_STORED_BYTES]} bytes of values and levels; expected {n_raw}")
-        self._values, self._texts = buffer_of(data), data
-        page.data, page.size = self._values.data, self._values.size
-        if self._column.is_optional:
-            levels = buffer_of(before)
-            with nogil:
-                status = pf_load_places(page, levels.data, levels.size)
-            checked(status)
-        if header[PF_TYPE] == 3 and n_rows - page.n_values != header[PF_N_NULLS]:
-            raise ValueError(f"{n_rows - page.n_values} nulls of a page; expected {header[PF_N_NULLS]}")
-        if pf_check_encoding(&self._column, page):
-            raise ValueError(f"encoding {page.encoding}, without its dictionary or with codes of too many bits")
+        cdef int64_t n_levels = pf_page_levels(header), n_raw
+        cdef const uint8_t* levels = self._chunk + self._body
+        cdef int status
+        if n_levels < 0:
+            raise ValueError(
+                f"{header[PF_DEFINITION_BYTES]} and {header[PF_REPETITION_BYTES]} bytes of levels,"
+                f" {header[PF_N_ROWS]} rows"
+            )
+        n_raw = header[PF_RAW_BYTES] - n_levels
+        data = self._bytes[self._body + <size_t>n_levels:self._at]
+        if not pf_is_stored_raw(header):
+            data = self.decompressed(self._body + <size_t>n_levels, n_raw)
+        elif <int64_t>len(data) != n_raw:
+            raise ValueError(f"{len(data)} bytes of values; expected {n_raw}")
+        self._values = buffer_of(data)
+        with nogil:
+            status = pf_open_page(&self._column, &self._page, header, levels, self._values.data, self._values.size)
+        if status < 0:
+            raise ValueError(f"levels, number of nulls or encoding ({header[PF_ENCODING]}) not of the expected form")
+        self._texts = data[self._page.data - self._values.data:]
         self._is_loaded = True
         return 0
 

@@ -21,6 +21,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -176,6 +177,29 @@ static int pf_snappy(const uint8_t *data, size_t size, uint8_t *out, size_t capa
         if (at < end && pf_snappy_element(&at, end, out, &to, out_end)) return PF_BAD_SNAPPY;
     }
     return to == out_end ? 0 : PF_BAD_SNAPPY;
+}
+
+/* The declared length, which the block's size allows; negative if there is none. */
+static inline int64_t pf_snappy_declared(const uint8_t *data, size_t size) {
+    uint32_t length = 0;
+    const size_t n_head = pf_snappy_length(data, size, &length);
+    if (n_head == 0 || (uint64_t)length * PF_SNAPPY_LEAST > (uint64_t)(size - n_head) * PF_SNAPPY_MOST)
+        return PF_BAD_SNAPPY;
+    return length;
+}
+
+/* Decompresses a block of n_raw bytes to memory of `malloc`, which is made larger where it is too small. */
+static int pf_snappy_grown(const uint8_t *data, size_t size, size_t n_raw, uint8_t **out, size_t *capacity) {
+    const int64_t declared = pf_snappy_declared(data, size);
+    if (declared < 0 || (uint64_t)declared != n_raw) return PF_BAD_SNAPPY;
+    if (*out == NULL || n_raw > *capacity) {
+        free(*out); /* nothing of the last block is needed: no copy, as `realloc` makes one */
+        *capacity = 0;
+        *out = (uint8_t *)malloc(n_raw + 1);
+        if (*out == NULL) return PF_BAD_SNAPPY;
+        *capacity = n_raw;
+    }
+    return pf_snappy(data, size, *out, n_raw);
 }
 
 #endif

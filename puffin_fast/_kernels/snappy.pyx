@@ -3,15 +3,12 @@
 Source: Snappy compressed format description (raw blocks, without frames).
 """
 
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef extern from "snappy.h" nogil:
-    enum:
-        PF_SNAPPY_MOST
-        PF_SNAPPY_LEAST
-    size_t pf_snappy_length(const uint8_t* data, size_t size, uint32_t* length)
+    int64_t pf_snappy_declared(const uint8_t* data, size_t size)
     int pf_snappy(const uint8_t* data, size_t size, uint8_t* out, size_t capacity)
 
 
@@ -22,12 +19,9 @@ def decoded_size(data):
         ValueError: a block does not begin with a length, or is too short for it.
     """
     cdef Buffer source = buffer_of(data)
-    cdef uint32_t length = 0
-    cdef size_t n_head = pf_snappy_length(source.data, source.size, &length)
-    if n_head == 0:
-        raise ValueError("snappy: expected a length of 32 bits first")
-    if <size_t>length * PF_SNAPPY_LEAST > (source.size - n_head) * PF_SNAPPY_MOST:
-        raise ValueError(f"snappy: {source.size} bytes cannot hold the {length} bytes that they declare")
+    cdef int64_t length = pf_snappy_declared(source.data, source.size)
+    if length < 0:
+        raise ValueError(f"snappy: expected a length of 32 bits that {source.size} bytes can hold")
     return length
 
 

@@ -35,6 +35,9 @@ _SLACK = 32
 _MOST_TEXT = (1 << 31) - 1 - _SLACK
 """Bytes of text in an array: 32-bit offsets end there, and PyArrow starts another array."""
 
+_KERNEL_CODECS = {"UNCOMPRESSED": pages.UNCOMPRESSED, "SNAPPY": pages.SNAPPY}
+"""Compressions of which the kernel loads pages itself."""
+
 
 class ColumnPages:
     """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
@@ -57,6 +60,7 @@ class ColumnPages:
             width=layout.width,
             conversion=layout.conversion,
             is_optional=layout.is_optional,
+            codec=_KERNEL_CODECS.get(chunk.compression, pages.OTHER),
         )
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
