@@ -5,6 +5,9 @@ Tables and catalogs are PyIceberg's objects. Needs the extra ``iceberg``.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from puffin_fast.errors import MissingExtraError
 
 try:
@@ -42,6 +45,9 @@ except ModuleNotFoundError as error:
     if package not in ("pyiceberg", "fastavro", "tenacity"):
         raise
     raise MissingExtraError(package, extra="iceberg") from error
+
+if TYPE_CHECKING:
+    from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
 
 __all__ = [
     "Acceleration",
@@ -88,6 +94,7 @@ __all__ = [
     "report",
     "rewrite_data_files",
     "scan",
+    "to_delta",
     "transaction",
     "update",
     "upgrade",
@@ -95,3 +102,10 @@ __all__ = [
     "v3_metadata",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads `to_delta`, another name of `delta.from_iceberg`, when it is used: ``delta`` imports this package."""
+    if name == "to_delta":
+        return import_module("puffin_fast.delta").from_iceberg
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

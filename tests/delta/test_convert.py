@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import StringType
 
 from puffin_fast import delta, errors, iceberg
 from tests.delta.conftest import TABLES
@@ -170,8 +173,95 @@ def test_a_table_that_is_read_by_a_name_mapping_is_refused(
 ) -> None:
     table = golden("spark_iceberg_compat_v3")
     made = delta.to_iceberg(table, catalog, "n.t")
-    with pytest.raises(errors.UnsupportedError, match="name mapping"):
+    with pytest.raises(
+        errors.UnsupportedError, match="column id is found by a name mapping, and has other names: col-"
+    ):
         delta.from_iceberg(made, str(tmp_path / "back"))
+
+
+@pytest.mark.parametrize(
+    "name", ["hand_inline", "spark_partitioned", "spark_v1_checkpoint", "spark_v2_checkpoint"]
+)
+def test_the_conversion_back_has_the_rows_of_the_delta_table(
+    name: str,
+    golden: Callable[[str], Path],
+    catalog: SqlCatalog,
+    tmp_path: Path,
+    duckdb_delta: DuckDBPyConnection,
+) -> None:
+    table = golden(name)
+    made = delta.to_iceberg(table, catalog, "n.t")
+    iceberg.delete(made, "id < 40")
+    iceberg.append(made, iceberg.scan(made, limit=1).to_arrow().slice(0, 1))
+    rows = sorted_rows(iceberg.scan(made).to_arrow())
+    back = iceberg.to_delta(made, str(tmp_path))  # above all files: DuckDB reads only paths that are relative
+    assert sorted_rows(delta.scan(back).to_arrow()) == rows
+    assert delta.verify(back) == []
+    found = duckdb_delta.execute(f"FROM delta_scan('{back}')").to_arrow_table()
+    assert sorted_rows(found.select(list(rows[0]))) == rows
+    delta.delete(back, "id < 60")
+    assert sorted_rows(delta.scan(back).to_arrow()) == [row for row in rows if row["id"] >= 60]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda schema: schema.rename_column("s.x", "y"), "column s.y .* other names: s.x"),
+        (lambda schema: schema.delete_column("v"), "column v is found .* dropped column had the same name"),
+    ],
+    ids=["renamed", "dropped and added"],
+)
+def test_columns_that_names_do_not_find_in_all_files_are_refused(
+    change: Any, message: str, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    rows = [
+        {"id": i, "v": f"v {i}", "s": {"x": i}, "l": [{"y": i}], "m": [("k", {"z": i})]} for i in range(9)
+    ]
+    types = {
+        "id": pa.int64(),
+        "v": pa.string(),
+        "s": pa.struct([("x", pa.int32())]),
+        "l": pa.list_(pa.struct([("y", pa.int64())])),
+        "m": pa.map_(pa.string(), pa.struct([("z", pa.int64())])),
+    }
+    source = str(tmp_path / "source")
+    deltalake.write_deltalake(source, pa.Table.from_pylist(rows, pa.schema(types.items())))
+    made = delta.to_iceberg(source, catalog, "n.t")
+    back = iceberg.to_delta(made, str(tmp_path / "back"))
+    assert sorted_rows(delta.scan(back).to_arrow()) == rows
+    assert sorted_rows(pa.table(deltalake.DeltaTable(source).to_pyarrow_table())) == rows
+    with iceberg.v3_metadata(catalog), made.update_schema(allow_incompatible_changes=True) as schema:
+        change(schema)
+    if "v" not in made.schema().column_names:
+        with iceberg.v3_metadata(catalog), made.update_schema() as schema:
+            schema.add_column("v", StringType())
+    with pytest.raises(errors.UnsupportedError, match=message):
+        iceberg.to_delta(made, str(tmp_path / "refused"))
+    assert not (tmp_path / "refused").exists()
+
+
+def test_partition_columns_that_files_may_lack_are_refused(
+    golden: Callable[[str], Path], catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    made = delta.to_iceberg(golden("spark_partitioned"), catalog, "n.t")
+    name = made.spec().fields[0].name
+    row = iceberg.scan(made, limit=1).to_arrow()
+    with iceberg.v3_metadata(catalog), made.update_spec() as spec:
+        spec.remove_field(name)
+    iceberg.append(made, row)
+    with pytest.raises(errors.UnsupportedError, match=f"may lack partition column {name}"):
+        iceberg.to_delta(made, str(tmp_path / "refused"))
+
+
+def test_iceberg_loads_to_delta_when_it_is_used() -> None:
+    code = (
+        "import sys, puffin_fast.iceberg as iceberg\n"
+        "assert 'puffin_fast.delta' not in sys.modules\n"
+        "import puffin_fast.delta as delta\n"
+        "assert iceberg.to_delta is delta.from_iceberg\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ WRONG: dict[str, list[Any]] = {
     "dry_run": FLAG,
     "incremental": ["yes", True, None, 5],
     "job_id": NAME,
+    "filesystem": [5, {}],
     "join_cols": [5, True, [], [5], [None], b"id", {"id": 1}],
     "keep": [5, True, "x", ["x"], [None]],
     "left": [None, 5, "x", [], (None,), ("n.t", 5)],

@@ -1,7 +1,8 @@
 """Creates a Delta table from a snapshot of an Iceberg table: the same data files, with vectors in `.bin` files.
 
 Delta finds the columns by Iceberg's field ids (column mapping by id), which is correct also for renamed and dropped
-columns.
+columns. A table with a name mapping, such as one that `to_iceberg` made, may have files without field ids: Delta then
+finds the columns by name (without column mapping), if each column has had one name, and each name one column.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -37,6 +40,7 @@ from pyiceberg.types import (
 
 from puffin_fast import __version__
 from puffin_fast._runtime import split_location
+from puffin_fast._runtime.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
 from puffin_fast.delta.log.protocol import (
@@ -59,9 +63,14 @@ from puffin_fast.iceberg.plan.files import FileTask, plan_files
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.name_mapping import MappedField
 
 __all__ = ["from_iceberg"]
 
+
+_NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
+"""Characters that names of columns have only with column mapping."""
 
 _NAMES: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
@@ -79,7 +88,7 @@ _NAMES: dict[type[IcebergType], str] = {
 
 def from_iceberg(
     table: Table,
-    location: str | None = None,
+    location: str | PathLike[str] | None = None,
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -106,14 +115,17 @@ def from_iceberg(
 
     Raises:
         UnsupportedError: Delta does not have the type of a column, the type of a column was changed, a column has an
-            initial default, or the table has equality deletes, data files that are not Parquet, or a name mapping.
+            initial default, the table has equality deletes or data files that are not Parquet; or it has a name
+            mapping, and a column that neither its id nor its name finds in all files.
         InvalidInputError: the Delta table exists.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
     """
     metadata, name = table.metadata, ".".join(table.name())
     schema = metadata.schema()
     _check_schemas(table, name)
-    storage = storage_of(location or table.location(), filesystem)
+    if not isinstance(location, PathLike):
+        check_name("location", location)
+    storage = storage_of(table.location() if location is None else location, filesystem)
     plan = plan_files(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     for task in plan.tasks:
         if task.equality_deletes:
@@ -122,14 +134,17 @@ def from_iceberg(
             )
         if task.data.file_format != "PARQUET":
             raise UnsupportedError(f"{task.data.file_path}: {task.data.file_format}; expected PARQUET")
-    columns = _Converter(table).fields(schema.fields)
+    by_name = metadata.name_mapping() is not None
+    columns = _Converter(table, by_name=by_name).fields(schema.fields)
     partition = _partition_fields(table, plan.tasks)
+    if by_name and not partition:
+        _check_stored(metadata, plan.tasks, name)
     written = Written()
     try:
         written = write_vectors(storage, _deletes(table, plan.tasks))
         vectors = {new.task.data.file_path: descriptor for new, descriptor in written.changes}
-        names = {column["name"]: column["metadata"][PHYSICAL_NAME] for column in columns}
-        lines = [*_header(schema, columns, [field.name for field in partition], name)]
+        names = {column["name"]: column["metadata"].get(PHYSICAL_NAME, column["name"]) for column in columns}
+        lines = [*_header(schema, columns, [field.name for field in partition], name, by_name=by_name)]
         for task in plan.tasks:
             vector = vectors.get(task.data.file_path, {})
             if vector is not None:
@@ -147,7 +162,7 @@ def from_iceberg(
 def _check_schemas(table: Table, name: str) -> None:
     metadata, schema = table.metadata, table.metadata.schema()
     if metadata.name_mapping() is not None:
-        raise UnsupportedError(f"{name}: the table has a name mapping; Delta finds columns only by field ids")
+        _check_names(metadata, name)
     known = {field_id: schema.find_type(field_id) for field_id in schema.field_ids}
     for field_id in schema.field_ids:
         if schema.find_field(field_id).initial_default is not None:
@@ -161,6 +176,62 @@ def _check_schemas(table: Table, name: str) -> None:
             if now.is_primitive and before != now:
                 column = schema.find_column_name(field_id)
                 raise UnsupportedError(f"{name}: column {column} was changed from {before} to {now}")
+
+
+def _check_names(metadata: TableMetadata, name: str) -> None:
+    """Checks that a name finds the same column in files with and without field ids, of any age."""
+    schema, mapping = metadata.schema(), metadata.name_mapping()
+    mapped = {} if mapping is None else dict(_mapped_names(mapping.root))
+    names, ids = defaultdict(set), defaultdict(set)
+    for known in metadata.schemas:
+        for field_id in known.field_ids:
+            path = known.find_column_name(field_id)
+            names[field_id].add(path)
+            ids[path].add(field_id)
+    for field_id in sorted(schema.field_ids):
+        column = schema.find_column_name(field_id)
+        found = mapped.get(field_id, set())
+        if found != {column} or names[field_id] != {column}:
+            others = (
+                ", ".join(sorted({str(path) for path in found | names[field_id]} - {str(column)}))
+                or "no name"
+            )
+            raise UnsupportedError(
+                f"{name}: column {column} is found by a name mapping, and has other names: {others}; Delta finds "
+                "columns of such files by one name"
+            )
+        if len(ids[column]) > 1:
+            raise UnsupportedError(
+                f"{name}: column {column} is found by a name mapping, and a dropped column had the same name"
+            )
+        if set(str(column).rpartition(".")[2]) & _NOT_IN_NAMES:
+            raise UnsupportedError(
+                f"{name}: column {column} is found by a name mapping; Delta does not allow this name without column "
+                "mapping"
+            )
+
+
+def _check_stored(metadata: TableMetadata, tasks: Sequence[FileTask], name: str) -> None:
+    """Checks that no file may lack a column because it is a partition column, which is none of the Delta table."""
+    specs = metadata.specs()
+    for spec_id in {task.data.spec_id for task in tasks}:
+        for field in specs[spec_id].fields:
+            if isinstance(field.transform, IdentityTransform):
+                raise UnsupportedError(
+                    f"{name}: files that are read by a name mapping may lack partition column {field.name}, and the "
+                    "partition specs of the files do not have one equivalent in Delta"
+                )
+
+
+def _mapped_names(
+    fields: Sequence[MappedField], parents: Sequence[str] = ("",)
+) -> Iterator[tuple[int, set[str]]]:
+    """Yields the ids of a name mapping, and the full names for each."""
+    for field in fields:
+        paths = {f"{parent}{name}" for parent in parents for name in field.names}
+        if field.field_id is not None:
+            yield field.field_id, paths
+        yield from _mapped_names(field.fields, [f"{path}." for path in paths])
 
 
 def _partition_fields(table: Table, tasks: Sequence[FileTask]) -> list[NestedField]:
@@ -188,20 +259,17 @@ def _deletes(table: Table, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
 
 
 def _header(
-    schema: Any, columns: list[dict[str, Any]], partition: list[str], name: str
+    schema: Any, columns: list[dict[str, Any]], partition: list[str], name: str, *, by_name: bool
 ) -> Iterator[dict[str, Any]]:
     now = int(time.time() * 1000)
     info = {"timestamp": now, "operation": "CONVERT", "operationParameters": {"source": name}}
     yield {"commitInfo": info | {"engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}}
-    features = {DELETION_VECTORS, "columnMapping"}
+    features = {DELETION_VECTORS} | (set() if by_name else {"columnMapping"})
     if "timestamp_ntz" in json.dumps(columns):
         features.add("timestampNtz")
     yield {"protocol": Protocol(*FEATURES, frozenset(features), frozenset(features)).action()}
-    configuration = {
-        MAPPING_MODE: "id",
-        MAPPING_MAX_ID: str(schema.highest_field_id),
-        ENABLE_VECTORS: "true",
-    }
+    mapping = {MAPPING_MODE: "id", MAPPING_MAX_ID: str(schema.highest_field_id)}
+    configuration = {ENABLE_VECTORS: "true"} | ({} if by_name else mapping)
     yield {
         "metaData": {
             "id": str(uuid.uuid4()),
@@ -250,14 +318,14 @@ def _path(location: str, root: str) -> str:
 
 
 class _Converter:
-    """Converts columns to Delta's schema.
+    """Converts columns to Delta's schema, with column mapping by id unless Delta shall find them by name.
 
     The physical name of a column is its oldest name. So readers that find columns by name, not by id, also find columns
     that were renamed after a file was written.
     """
 
-    def __init__(self, table: Table) -> None:
-        self._table = ".".join(table.name())
+    def __init__(self, table: Table, *, by_name: bool) -> None:
+        self._table, self._by_name = ".".join(table.name()), by_name
         self._oldest: dict[int, str] = {}
         for schema in sorted(table.metadata.schemas, key=lambda schema: schema.schema_id):
             for field_id in schema.field_ids:
@@ -274,8 +342,7 @@ class _Converter:
                 "type": self._type(field.field_type, field.name),
                 "nullable": not field.required,
                 "metadata": {
-                    MAPPING_ID: field.field_id,
-                    PHYSICAL_NAME: name,
+                    **({} if self._by_name else {MAPPING_ID: field.field_id, PHYSICAL_NAME: name}),
                     **({"comment": field.doc} if field.doc else {}),
                 },
             }
