@@ -191,6 +191,10 @@ class DeltaPath(PathTable):
         problems = delta().verify(self.path, **self._version(snapshot))
         return [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in problems]
 
+    def report(self, *, share: float, **snapshot: Any) -> Any:
+        """`puffin_fast.delta.report`."""
+        return delta().report(self.path, share=share, **self._version(snapshot))
+
     def upgrade(self, *, dry_run: bool) -> bool:
         """`puffin_fast.delta.enable`; returns whether deletion vectors were enabled before."""
         return delta().enable(self.path, dry_run=dry_run) is None

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from puffin_fast.cli import _options
 from puffin_fast.cli._common import Answer, answers, result_grid, rows_answer
-from puffin_fast.cli._paths import PathTable, delta, name_of
+from puffin_fast.cli._paths import PathTable, delta, name_of, verb
 from puffin_fast.cli.table import case_option
 from puffin_fast.errors import UnsupportedError
 
@@ -73,14 +73,14 @@ def _changes(result: RewriteResult) -> bool:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Also writes the report with its charts to an HTML file that needs no other file.",
 )
-def report(table: Table, share: float, picture: Path | None, html: Path | None, **snapshot: Any) -> Answer:
+def report(
+    table: Table | PathTable, share: float, picture: Path | None, html: Path | None, **snapshot: Any
+) -> Answer:
     """Reports what the deletes of TABLE cost and which data files are worth rewriting.
 
     Example: puffin-fast report shop.orders --html orders.html
     """
-    from puffin_fast import iceberg
-
-    found = iceberg.report(table, share=share, **snapshot)
+    found = verb(table, "report")(share=share, **snapshot)
     if picture is not None:
         found.picture(picture)
     if html is not None:

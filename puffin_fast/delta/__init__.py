@@ -17,6 +17,7 @@ try:
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg
     from puffin_fast.delta.maintenance.orphan_files import orphan_files
     from puffin_fast.delta.maintenance.purge import PurgeResult, purge
+    from puffin_fast.delta.maintenance.report import report
     from puffin_fast.delta.maintenance.to_iceberg import to_iceberg
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
@@ -41,6 +42,7 @@ __all__ = [
     "from_iceberg",
     "orphan_files",
     "purge",
+    "report",
     "scan",
     "snapshot",
     "to_iceberg",

@@ -68,11 +68,21 @@ def test_scan_verify_and_deletes_know_each_golden_delta_table(run: Run, name: st
     assert counted["rows"] == answer["live_rows"]
     assert answer_of(run("verify", path, "--output", "json")) == []
     deletes = answer_of(run("deletes", path, "--output", "json"))
-    assert {(Path(row["data_file"]).name, row["deleted"], row["rows"]) for row in deletes} == {
+    report = answer_of(run("report", path, "--share", "0.2", "--output", "json"))
+    expected = {
         (Path(file).name, len(found["deleted"]), found["rows"])
         for file, found in answer["files"].items()
         if found["deleted"]
     }
+    for listed in (deletes, report["files"]):
+        assert {(Path(row["data_file"]).name, row["deleted"], row["rows"]) for row in listed} == expected
+    for row in report["files"]:
+        assert row["share"] == row["deleted"] / row["rows"]
+        assert row["advice"] == ("rewrite" if row["share"] >= 0.2 else "")
+    totals = report["totals"]
+    assert totals["rows"] - totals["deleted"] == answer["live_rows"]
+    assert (totals["data_files"], totals["vectors"]) == (len(answer["files"]), len(expected))
+    assert len(report["advice"]) == any(row["advice"] for row in report["files"])
 
 
 def test_scan_takes_the_options_of_a_catalogs_table(run: Run, table: Path, tmp_path: Path) -> None:
@@ -203,6 +213,7 @@ def test_a_table_of_deltalake_takes_deletes_after_upgrade(
         (("delete", "{table}", "--row-filter", "nothing = 1"), "nothing"),
         (("delete", "{table}", "--row-filter", "id ="), "id ="),
         (("repair", "{table}"), "repair"),
+        (("report", "{table}", "--tag", "b"), "--tag"),
         (("ndv", "{table}"), "ndv"),
         (("compact", "{table}"), "compact"),
         (("convert", "{table}", "--to", "paimon-v2"), "--to iceberg"),

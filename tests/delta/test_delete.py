@@ -483,6 +483,7 @@ WRONG: dict[str, list[Any]] = {
     "on_conflict": [None, "x"],
     "row_filter": [None, 5, ""],
     "selected_fields": ["id", 5, None],
+    "share": [-1, "0.5", None, 1.5],
     "skip_unchanged": ["false", None],
     "threads": ["2", 0, True],
     "values": [5, "x", {}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -118,3 +119,13 @@ def test_vectors_of_a_table_without_vectors_are_no_rows(tmp_path: Path) -> None:
     deltalake.write_deltalake(str(tmp_path), pa.table({"id": [1, 2, 3]}))
     assert delta.vectors(tmp_path).num_rows == 0
     assert delta.scan(tmp_path).files()["vector_path"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize("use", ["count", "files", "to_arrow"])
+def test_a_scan_is_pickled_after_it_was_used(golden: Callable[[str], Path], use: str) -> None:
+    scan = delta.scan(golden("hand_inline"), "id > 5")
+    getattr(scan, use)()
+    copy = pickle.loads(pickle.dumps(scan))
+    assert copy.count() == scan.count() > 0
+    assert copy.to_arrow().equals(scan.to_arrow())
+    assert copy.files().equals(scan.files())

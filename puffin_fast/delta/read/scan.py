@@ -60,6 +60,10 @@ class DeltaScan(RowScan):
     def __repr__(self) -> str:
         return f"DeltaScan({self.snapshot!r}, row_filter={self._given_filter!r}, limit={self._limit})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The scan without its plan, which cannot be pickled and is made again from the same version."""
+        return {name: value for name, value in self.__dict__.items() if name != "_tasks"}
+
     @cached_property
     def _tasks(self) -> DeltaTasks:
         return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks

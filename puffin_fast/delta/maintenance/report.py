@@ -1,0 +1,86 @@
+"""Reports what the deletion vectors of a Delta table cost, from the log alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast._runtime.arguments import check_share
+from puffin_fast.delta.log.storage import INLINE
+from puffin_fast.delta.maintenance.purge import MIN_DELETED
+from puffin_fast.delta.read.scan import scan
+from puffin_fast.iceberg.maintenance.report import SCHEMA, Report
+
+__all__ = ["report"]
+
+
+def report(
+    table: Any,
+    *,
+    version: int | None = None,
+    as_of: int | str | datetime | None = None,
+    share: float = MIN_DELETED,
+    filesystem: Any = None,
+) -> Report:
+    """Reports what deletes cost the data files of a version.
+
+    Args:
+        table, version, as_of, filesystem: as `scan`.
+        share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of `purge`.
+
+    Returns:
+        The report, with the columns of an Iceberg table's. Its ``advice`` is ``rewrite`` or empty; Delta has no
+        position-delete files, no equality deletes and no NDV statistics.
+
+    Raises:
+        InvalidInputError: the share is not between 0 and 1.
+        NotFoundError, UnsupportedError, CorruptDataError: as `scan`.
+    """
+    check_share("share", share)
+    planned = scan(table, version=version, as_of=as_of, filesystem=filesystem)
+    data = planned.files()
+    found = data.filter(pc.is_valid(data["vector_path"]))
+    rows = [_row(row, share) for row in found.to_pylist()]
+    rows.sort(key=lambda row: (-row["wasted_bytes"], row["data_file"]))
+    n_rows, deleted = sum(data["n_rows"].to_pylist()), sum(row["deleted"] for row in rows)
+    wasted = sum(row["wasted_bytes"] for row in rows)
+    totals = {
+        "data_files": data.num_rows,
+        "data_files_with_deletes": len(rows),
+        "rows": n_rows,
+        "deleted": deleted,
+        "share": deleted / n_rows if n_rows else 0.0,
+        "n_bytes": sum(data["size"].to_pylist()),
+        "wasted_bytes": wasted,
+        "vectors": len(rows),
+        "vector_files": len(
+            {path for path in found["vector_path"].to_pylist() if not path.startswith(INLINE)}
+        ),
+        "vector_bytes": sum(found["length"].to_pylist()),
+    }
+    n_rewritten = sum(row["advice"] != "" for row in rows)
+    advice = (
+        f"purge: {n_rewritten:,} data files have many deleted rows; {wasted:,} bytes of the table are rows that are "
+        "deleted"
+    )
+    files = pa.Table.from_pylist(rows, SCHEMA)
+    return Report(planned.snapshot.root, files, totals, (advice,) if n_rewritten else ())
+
+
+def _row(file: dict[str, Any], least: float) -> dict[str, Any]:
+    share = file["cardinality"] / file["n_rows"] if file["n_rows"] else 0.0
+    return {
+        "data_file": file["file_path"],
+        "rows": file["n_rows"],
+        "deleted": file["cardinality"],
+        "share": share,
+        "n_bytes": file["size"],
+        "wasted_bytes": round(file["size"] * share),
+        "vectors": 1,
+        "position_delete_files": 0,
+        "equality_delete_files": 0,
+        "advice": "rewrite" if share >= least else "",
+    }
