@@ -64,7 +64,7 @@ class NewDeletes:
 
 def merge_rows(
     tasks: Sequence[FileTask],
-    file: npt.NDArray[np.int64],
+    file: npt.NDArray[np.signedinteger],
     position: npt.NDArray[np.int64],
     current: _Loader,
     threads: int | None,
@@ -78,20 +78,22 @@ def merge_rows(
         current: loads the positions that are deleted already.
         threads: number of files merged at a time.
     """
-    order = np.argsort(file, kind="stable")
-    numbers, starts, counts = np.unique(file[order], return_index=True, return_counts=True)
-    positions = position[order]
+    if (file[1:] < file[:-1]).any():
+        order = np.argsort(file, kind="stable")
+        file, position = file[order], position[order]
+    starts = np.flatnonzero(np.append(True, file[1:] != file[:-1])) if len(file) else np.empty(0, np.intp)
+    numbers, counts = file[starts], np.diff(starts, append=len(file))
 
     def merge(part: tuple[int, int, int]) -> NewDeletes:
         number, start, count = part
-        mine = PositionBitmap.from_positions(positions[start : start + count])
+        mine = PositionBitmap.from_positions(position[start : start + count])
         return NewDeletes.merge(tasks[number], mine, current)
 
     parts = zip(numbers.tolist(), starts.tolist(), counts.tolist(), strict=True)
     return on_threads(merge, list(parts), threads)
 
 
-def paths_of_rows(tasks: Sequence[FileTask], file: npt.NDArray[np.int64]) -> frozenset[str]:
+def paths_of_rows(tasks: Sequence[FileTask], file: npt.NDArray[np.signedinteger]) -> frozenset[str]:
     """Returns the paths of the data files of some rows; arguments as `merge_rows`."""
     return frozenset(tasks[number].data.file_path for number in np.unique(file))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,8 +75,9 @@ def delete_keys(
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
     Only the key columns are read, from data files and row groups whose bounds include a key. The distinct
-    keys and one batch per thread are held in memory: about 120 bytes for each key of one integer column. For more keys
-    than fit, delete parts of them in one `transaction`.
+    keys and one batch per thread are held in memory: at most 40 bytes for each key of one column of integers, dates or
+    times, more for other keys (see "Many keys" in the guide). For more keys than fit, delete parts of them in one
+    `transaction`.
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
@@ -175,7 +176,9 @@ class KeyBounds:
             ends: for each column the lowest and the highest value (NaN is the highest), and a null if the
                 keys have one, in any order, in its storage type.
         """
-        return cls(*_bounds(metadata, fields, ends, ends_only=True))
+        return cls(
+            *_bounds(metadata, fields, KeySet.of([field for _, field in fields], ends), ends_only=True)
+        )
 
     @property
     def batch_rows(self) -> int:
@@ -232,7 +235,7 @@ class Keys(KeyBounds):
     ) -> Keys:
         """Returns the keys of columns that `to_key_type` converted."""
         distinct = KeySet.of([field for _, field in fields], columns)
-        return cls(*_bounds(metadata, fields, columns), distinct)
+        return cls(*_bounds(metadata, fields, distinct), distinct)
 
     @property
     def batch_rows(self) -> int:
@@ -251,7 +254,7 @@ class Keys(KeyBounds):
 def _bounds(
     metadata: TableMetadata,
     fields: list[tuple[str, NestedField]],
-    columns: Sequence[Any],
+    keys: KeySet,
     *,
     ends_only: bool = False,
 ) -> tuple[BooleanExpression, tuple[int, ...], bool, tuple[_Column, ...]]:
@@ -260,31 +263,32 @@ def _bounds(
     Args:
         metadata: of the table.
         fields: the key columns.
-        columns: their values, in storage types.
-        ends_only: True if `columns` have only the lowest value, the highest value and null.
+        keys: their values.
+        ends_only: True if `keys` has only the lowest value, the highest value and null.
     """
     sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
     parts, ranges = [], []
-    for (name, column), values in zip(fields, columns, strict=True):
+    for at, ((name, column), values) in enumerate(zip(fields, keys.columns, strict=True)):
         many = MAX_PARTITION_LITERALS if column.field_id in sources and not ends_only else 0
-        part, expression = _pruned(name, column, pc.unique(values), many=many)
+        part, expression = _pruned(name, column, values, partial(keys.sorted, at), many=many)
         if ends_only and isinstance(part.sorted, Sorted) and len(part.sorted.values):
             part = replace(part, sorted=Range(*part.sorted.ends()))
         parts.append(part)
         ranges.append(expression)
     ids = tuple(column.field_id for _, column in fields)
-    return reduce(And, ranges), ids, len(columns[0]) == 0, tuple(parts)
+    return reduce(And, ranges), ids, len(keys) == 0, tuple(parts)
 
 
-def _pruned(name: str, field: NestedField, values: Any, *, many: int) -> tuple[_Column, BooleanExpression]:
+def _pruned(
+    name: str, field: NestedField, values: pa.Array, sort: Callable[[], Sorted], *, many: int
+) -> tuple[_Column, BooleanExpression]:
     """Returns the values to compare with bounds, and the expression for partitions and manifests."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
     has_null = bool(values.null_count)
-    values = values.drop_null()
+    if has_null:
+        values = values.drop_null()
     if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return _Column(field, None, has_null), AlwaysTrue()  # bounds do not include NaN
-    ordered, term = Sorted.of(values), Reference(name)
+    ordered, term = sort(), Reference(name)
     column = _Column(field, ordered, has_null)
     if has_null and ("." in name or field.required):
         return (

@@ -123,12 +123,10 @@ class Source:
             raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
         return source
 
-    def places(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+    def places(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
         """Returns the row numbers, in `rows`, of keys that are all in the set."""
         by_id = {f.field_id: column for (_, f), column in zip(self.fields, columns, strict=True)}
-        found: npt.NDArray[np.int64] = (
-            self.keys.set.index(by_id).to_numpy(zero_copy_only=False).astype(np.int64)
-        )
+        found: npt.NDArray[np.int32] = self.keys.set.index(by_id).to_numpy(zero_copy_only=False)
         return found
 
 
@@ -198,9 +196,9 @@ class Matches:
     """
 
     tasks: Sequence[FileTask] = ()
-    file: Any = field(default_factory=lambda: np.empty(0, np.int64))
+    file: Any = field(default_factory=lambda: np.empty(0, np.int32))
     position: Any = field(default_factory=lambda: np.empty(0, np.int64))
-    source: Any = field(default_factory=lambda: np.empty(0, np.int64))
+    source: Any = field(default_factory=lambda: np.empty(0, np.int32))
     same: Any = field(default_factory=lambda: np.empty(0, np.bool_))
     row_id: Any = field(default_factory=lambda: np.empty(0, np.int64))
 
@@ -241,13 +239,15 @@ def find_matches(
         ids = np.full(len(places), -1)
         if row_ids:
             ids = rows.column(pos + 1).fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.full(len(places), number), rows.column(pos).to_numpy(), places, same, ids
+        return np.full(len(places), number, np.int32), rows.column(pos).to_numpy(), places, same, ids
 
     metadata = ["_row_id"] if row_ids else []
     found = list(from_located_batches(match, open_reader, fields, tasks, metadata, threads=threads))
     if not found:
         return Matches()
-    return Matches(tasks, *(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    columns = list(zip(*found, strict=True))[::-1]
+    del found
+    return Matches(tasks, *(np.concatenate(columns.pop()) for _ in range(len(columns))))
 
 
 def same_values(left: Any, right: Any) -> Any:
@@ -295,7 +295,8 @@ class Counts:
             n_deletes: number of the last given rows, which delete their key.
         """
         count = np.bincount(matches.source, minlength=n_rows)
-        same = np.bincount(matches.source, weights=matches.same, minlength=n_rows) > 0
+        same = np.zeros(n_rows, np.bool_)
+        same[matches.source[matches.same]] = True
         deletes = np.arange(n_rows) >= n_rows - n_deletes
         exists = count > 0
         unchanged = exists & ~deletes & (same & (count == 1) if update else True)

@@ -24,16 +24,16 @@ TRUNCATED = 999
 
 
 class _Lazy(Sequence[Any]):
-    """A sequence over an Arrow array that converts each value to Python when it is read."""
+    """A sequence over an Arrow array in an order; converts each value to Python when it is read."""
 
-    def __init__(self, values: pa.Array) -> None:
-        self._values = values
+    def __init__(self, values: pa.Array, order: pa.Array) -> None:
+        self._values, self._order = values, order
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._order)
 
     def __getitem__(self, at: Any) -> Any:
-        return self._values[at].as_py()
+        return self._values[self._order[at].as_py()].as_py()
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Sorted:
         plain = _integers(values)
         if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
             return cls(np.sort(plain.to_numpy()))
-        return cls(_Lazy(plain.take(pc.array_sort_indices(plain))))
+        return cls(_Lazy(plain, pc.array_sort_indices(plain)))
 
     def ends(self) -> tuple[Any, Any]:
         """The lowest and the highest value, as Python objects."""

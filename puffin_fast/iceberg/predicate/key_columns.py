@@ -15,6 +15,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
 from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.datafile.uuid_text import is_uuid_text, uuids_of_text
+from puffin_fast.iceberg.predicate.integers import is_integral, sorted_distinct
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -141,6 +142,8 @@ def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
 def _unique(parts: list[pa.Table]) -> pa.Table:
     rows = pa.concat_tables(parts)
     if rows.num_columns == 1:
+        if is_integral(rows.schema.types[0]):
+            return pa.Table.from_arrays([sorted_distinct(rows.column(0))], schema=rows.schema)
         return pa.Table.from_arrays([pc.unique(rows.column(0))], schema=rows.schema)
     return rows.group_by(rows.schema.names, use_threads=False).aggregate([]).cast(rows.schema)
 

@@ -7,9 +7,9 @@ numbered, and so on.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg.predicate.bounds import Sorted
+from puffin_fast.iceberg.predicate.integers import is_ascending, is_integral, numbers_of
 from puffin_fast.iceberg.predicate.string_hash import StringHash
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ __all__ = ["KeySet"]
 MAX_HASH_TABLE_VALUES = 1 << 15
 """Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
 
-Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int32]
 
@@ -44,14 +45,13 @@ class _Values:
         self.distinct = distinct
 
     @staticmethod
-    def of(values: pa.Array | pa.ChunkedArray) -> _Values:
+    def of(values: pa.Array) -> _Values:
+        if is_integral(values.type) and len(values) - values.null_count > max(MAX_HASH_TABLE_VALUES, 1):
+            return _Integers(values)
         distinct = pc.unique(values)
-        distinct = distinct.combine_chunks() if isinstance(distinct, pa.ChunkedArray) else distinct
-        if len(distinct) > max(MAX_HASH_TABLE_VALUES, 1):
-            if _is_integral(distinct.type):
-                return _Integers(distinct)
-            if pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type):
-                return _Strings.of_distinct(distinct) or _Values(distinct)
+        is_text = pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type)
+        if is_text and len(distinct) > max(MAX_HASH_TABLE_VALUES, 1):
+            return _Strings.of_distinct(distinct) or _Values(distinct)
         return _Values(distinct)
 
     def __len__(self) -> int:
@@ -70,29 +70,56 @@ class _Values:
         """The number of each value; null for a value that is not in the set."""
         return pc.index_in(values, value_set=self.distinct, skip_nulls=not nulls)
 
+    def sorted(self) -> Sorted:
+        """The values but null in ascending order."""
+        return Sorted.of(self.distinct.drop_null())
+
 
 class _Integers(_Values):
-    """Integers, or values stored as integers: a bitmap replaces the hash table that Arrow builds for each batch."""
+    """Integers, or values stored as integers: sorted, and a bitmap to test them; no hash table."""
 
-    def __init__(self, distinct: pa.Array) -> None:
-        super().__init__(distinct)
-        numbers, null = _numbers(distinct)
-        self._null = None if null is None else int(np.flatnonzero(null)[0])
-        places = np.arange(len(distinct)) if null is None else np.flatnonzero(~null)
-        order = places[np.argsort(numbers[places], kind="stable")]
-        self._order = order.astype(np.int32)
+    def __init__(self, values: pa.Array) -> None:
+        numbers, null = numbers_of(values)
+        self._lock = threading.Lock()
+        self._made: PositionBitmap | None = None
+        self._null: int | None = None
+        self._first: Numbers | None = None
+        if null is None and is_ascending(numbers):
+            super().__init__(values)
+            self._sorted = numbers
+            return
+        rows = None if null is None else np.flatnonzero(~null)
+        if rows is not None:
+            numbers = numbers[rows]
+        order = np.argsort(numbers)
         self._sorted = numbers[order]
+        order = order if rows is None else rows[order]
+        n_null = 0 if null is None else 1
+        if not is_ascending(self._sorted):
+            starts = np.flatnonzero(np.append(True, self._sorted[1:] != self._sorted[:-1]))
+            self._sorted, order = self._sorted[starts], np.minimum.reduceat(order, starts)
+        at_null = np.flatnonzero(null)[:1] if null is not None else np.empty(0, np.intp)
+        if len(order) + n_null < len(values):
+            first = np.sort(np.append(order, at_null))  # rows to numbers of distinct values
+            order, at_null = np.searchsorted(first, order), np.searchsorted(first, at_null)
+            values = values.take(pa.array(first))
+        super().__init__(values)
+        self._first = order.astype(np.int32)
+        self._null = int(at_null[0]) if n_null else None
+
+    def sorted(self) -> Sorted:
+        return Sorted(self._sorted)
 
     @property
     def hashed(self) -> bool:
         return False
 
-    @cached_property
     def _bitmap(self) -> PositionBitmap | None:
         """The values minus the lowest value; None if their range is too wide for a bitmap."""
-        if int(self._sorted[-1]) - int(self._sorted[0]) >= 1 << 62:
-            return None
-        return PositionBitmap.from_positions(self._sorted - self._sorted[0])
+        with self._lock:  # the bitmap of many values is made once, not by each thread
+            if self._made is None and int(self._sorted[-1]) - int(self._sorted[0]) < 1 << 62:
+                self._made = PositionBitmap.from_positions(self._sorted - self._sorted[0])
+        return self._made
 
     def _found(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         """The indices of an array at which there are values of the set."""
@@ -101,7 +128,7 @@ class _Integers(_Values):
         some = numbers if at.size == numbers.size else numbers[at]
         if not at.size:
             return at
-        bitmap = self._bitmap
+        bitmap = self._bitmap()
         if bitmap is not None:
             known = bitmap.contains(some - self._sorted[0])
         else:
@@ -110,7 +137,7 @@ class _Integers(_Values):
         return found
 
     def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
-        numbers, null = _numbers(values)
+        numbers, null = numbers_of(values)
         found = np.zeros(len(values), np.bool_)
         found[self._found(numbers)] = True
         if null is not None:
@@ -118,11 +145,12 @@ class _Integers(_Values):
         return pa.array(found)
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
-        numbers, null = _numbers(values)
+        numbers, null = numbers_of(values)
         found = self._found(numbers)
         result = np.zeros(len(values), np.int32)
         absent = np.ones(len(values), np.bool_)
-        result[found] = self._order[np.searchsorted(self._sorted, numbers[found])]
+        places = np.searchsorted(self._sorted, numbers[found])
+        result[found] = places if self._first is None else self._first[places]
         absent[found] = False
         if null is not None:
             absent[null] = not nulls or self._null is None
@@ -184,28 +212,6 @@ class _Strings(_Values):
         return pa.array(result, mask=absent)
 
 
-def _is_integral(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_signed_integer(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_time(kind)
-        or pa.types.is_timestamp(kind)
-    )
-
-
-def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Bools | None]:
-    """Values as int64, undefined where they are null, and a mask of the nulls (None if there are none)."""
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    plain = values.view(pa.int32() if values.type.bit_width == 32 else pa.int64())
-    null = None
-    if plain.null_count:
-        null = plain.is_null().to_numpy(zero_copy_only=False)
-        plain = plain.fill_null(0)
-    numbers: npt.NDArray[np.int64] = plain.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return numbers, null
-
-
 @dataclass(frozen=True)
 class KeySet:
     """A set of keys. Null equals null, NaN equals NaN, and -0.0 differs from 0.0.
@@ -247,6 +253,10 @@ class KeySet:
     def columns(self) -> list[pa.Array]:
         """The distinct values of each column."""
         return [values.distinct for values in self._columns]
+
+    def sorted(self, at: int) -> Sorted:
+        """The values of a column but null, in order; the column has no NaN."""
+        return self._columns[at].sorted()
 
     @property
     def batch_rows(self) -> int:

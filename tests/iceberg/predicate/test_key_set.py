@@ -14,6 +14,7 @@ import pytest
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.iceberg.predicate import key_set, string_hash
+from puffin_fast.iceberg.predicate.integers import sorted_distinct
 from puffin_fast.iceberg.predicate.key_set import KeySet
 from puffin_fast.iceberg.predicate.string_hash import StringHash
 
@@ -74,6 +75,29 @@ def test_duplicate_keys_count_once_and_null_only_matches_null() -> None:
     assert with_null.contains({1: pa.nulls(3, pa.int64())}).to_pylist() == [True] * 3
     only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
     assert only_null.contains({1: pa.array([None, 5], pa.int64())}).to_pylist() == [True, False]
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("kind", ["long", "int", "date", "timestamp"])
+def test_repeated_keys_and_nulls_are_numbered_by_their_first_occurrence(kind: str) -> None:
+    type_, pool = KINDS[kind]
+    rng = random.Random(kind)
+    field = NestedField(1, "f", LongType())
+    for _ in range(50):
+        keys = [rng.choice(pool) for _ in range(rng.randrange(2, 200))]
+        if rng.random() < 0.3:
+            keys = sorted(key for key in keys if key is not None)
+        known = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+        array = pa.array(keys, type_)
+        made = KeySet.of([field], [array])
+        rows = [rng.choice(pool) for _ in range(100)]
+        assert made.index({1: pa.array(rows, type_)}).to_pylist() == [known.get(row) for row in rows]
+        assert made.columns[0] == pa.array(list(known), type_)
+        without_null = sorted(known.keys() - {None})
+        assert sorted_distinct(array) == pa.array(without_null + [None] * (None in known), type_)
+        assert sorted_distinct(pa.chunked_array([array, array])) == sorted_distinct(array)
+        numbers = pa.array(without_null, type_).cast(pa.int32() if kind in ("int", "date") else pa.int64())
+        assert list(made.sorted(0).values) == numbers.to_pylist()
 
 
 VALUES = [
