@@ -12,7 +12,7 @@ from puffin_fast import iceberg
 from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from tests.iceberg.conftest import files_of, racing, rows_of
+from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 from tests.spark.test_convert import copy_of
 from tests.spark.test_updates import counts, lineage
@@ -92,6 +92,71 @@ def test_the_rows_and_lineage_of_the_single_machine(
     agree()
     agree(skip_unchanged=False)
     check(table, duckdb_iceberg, rows_of(single).to_pylist())
+
+
+FEED = [
+    {**row(3, "g1", 0.5), "gone": False, "at": 2},
+    {"id": 3, "gone": True, "at": 1},
+    {"id": 8, "gone": True, "at": 1},
+    {**row(9, "old"), "gone": False, "at": 1},
+    {"id": 9, "gone": True, "at": 5},
+    {**row(25, "changed", -1.0), "gone": False, "at": 0},
+    {"id": 25, "g": "not read", "gone": True, "at": -1},
+    {**START[7], "gone": False, "at": 3},
+    {"id": 200, "gone": True, "at": 3},
+    {**row(100), "gone": False, "at": 3},
+    {**row(101), "gone": False, "at": 4},
+]
+"""A change feed: several rows of a key, rows that need only their key, keys that several rows of the table have."""
+
+ONE_EACH = [one for one in FEED if (one["id"], one["at"]) not in {(3, 1), (9, 1), (25, -1)}]
+
+FEEDS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    (FEED, {"order_column": "at", "delete_column": "gone"}),
+    ([one for one in FEED if not one["gone"]], {"order_column": "at"}),
+    (ONE_EACH, {"delete_column": "gone"}),
+    (
+        ONE_EACH,
+        {"delete_column": "gone", "when_matched_update_all": False, "when_not_matched_insert_all": False},
+    ),
+    (FEED, {"order_column": "at", "delete_column": "gone", "when_matched_update_all": False}),
+    (FEED, {"order_column": "at", "delete_column": "gone", "update_columns": ["g", "tags"]}),
+    (ONE_EACH, {"delete_column": "gone", "update_columns": ["s"], "skip_unchanged": False}),
+    (NEW, {"update_columns": ["x"], "when_not_matched_insert_all": False}),
+    ([row(1000)], {"when_not_matched_insert_all": False}),
+]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_change_feeds_and_single_columns_as_on_the_single_machine(
+    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, version: int
+) -> None:
+    table = made(racing, "n", version=version, spec=("g",))
+    iceberg.append(table, of([row(25, "twice"), row(8, "twice")]))
+    kinds = pa.schema([*SCHEMA, pa.field("gone", pa.bool_()), pa.field("at", pa.int32())])
+    for number, (rows, options) in enumerate(FEEDS):
+        single, ours = (copy_of(racing, table, f"n.{who}{number}") for who in ("single", "ours"))
+        given = pa.Table.from_pylist(rows, kinds).select(
+            [name for name in kinds.names if name in SCHEMA.names or name in options.values()]
+        )
+        if options.get("when_not_matched_insert_all") is False and "update_columns" in options:
+            given = given.select(["id", *options["update_columns"]])
+        frame = spark.createDataFrame(given).repartition(3)
+        results = [ps.upsert(frame, ours, "id", dry_run=True, **options)] if number == 0 else []
+        results.append(ps.upsert(frame, ours, "id", **options))
+        expected = iceberg.upsert(single, given, "id", **options)
+        told = ("updated", "inserted", "unchanged", "deleted", "superseded")
+        for result in results:
+            assert {name: getattr(result, f"rows_{name}") for name in told} == {
+                name: getattr(expected, f"rows_{name}") for name in told
+            }, options
+            assert result.keys_deleted == expected.keys_deleted
+        left = sorted(map(repr, rows_of(single).to_pylist()))
+        assert sorted(map(repr, rows_of(ours).to_pylist())) == left, options
+        assert sorted(map(repr, rows_of_duckdb(duckdb_iceberg, ours).to_pylist())) == left
+        if version == 3:
+            assert old_lineage(ours) == old_lineage(single)
+        assert iceberg.verify(ours) == []
 
 
 @pytest.mark.jar
@@ -181,6 +246,29 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
             "at least one",
         ),
         (given, {"join_cols": "id", "branch": "twig"}, NotFoundError, "twig"),
+        (given, {"join_cols": "id", "delete_column": "gone"}, NotFoundError, "no column gone"),
+        (given, {"join_cols": "id", "delete_column": "x"}, InvalidInputError, "expected booleans"),
+        (
+            given.withColumn("gone", f.lit(None).cast("boolean")),
+            {"join_cols": "id", "delete_column": "gone"},
+            InvalidInputError,
+            "expected no null",
+        ),
+        (
+            given.unionAll(given).withColumn("at", f.lit(1)),
+            {"join_cols": "id", "order_column": "at"},
+            InvalidInputError,
+            "the last value 1",
+        ),
+        (given, {"join_cols": "id", "order_column": "tags"}, InvalidInputError, "an order, found"),
+        (
+            given.withColumn("at", f.lit(float("nan"))),
+            {"join_cols": "id", "order_column": "at"},
+            InvalidInputError,
+            "found NaN",
+        ),
+        (given, {"join_cols": "id", "update_columns": ["id"]}, InvalidInputError, "key column"),
+        (given, {"join_cols": "id", "update_columns": ["nobody"]}, NotFoundError, "nobody"),
     ]
     for rows, options, error, text in cases:
         with pytest.raises(error, match=text):

@@ -70,6 +70,22 @@ class ChangeFeed:
         found: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
         return found
 
+    def order(self, rows: pa.Table) -> pa.Array:
+        """Returns the values by which the rows of a key are ordered; there is an `order_column`.
+
+        Raises:
+            NotFoundError, InvalidInputError: as `last`, but two last rows.
+        """
+        name = self.order_column or ""
+        column = _column(rows, "order_column", name)
+        if pa.types.is_nested(column.type):
+            raise InvalidInputError(
+                f"data: order_column {name}: expected values with an order, found {column.type}"
+            )
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            raise InvalidInputError(f"data: order_column {name}: expected values with an order, found NaN")
+        return column
+
     def last(self, rows: pa.Table, keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Returns the numbers of the rows that are the last of their key, in their order.
 
@@ -83,7 +99,7 @@ class ChangeFeed:
         """
         if self.order_column is None:
             return np.arange(rows.num_rows)
-        column = _column(rows, "order_column", self.order_column)
+        column = self.order(rows)
         ranks = _ranks(column, self.order_column)
         by_key = np.lexsort((ranks, keys))
         keys, ranks = keys[by_key], ranks[by_key]
@@ -119,8 +135,6 @@ def _ranks(column: pa.Array, name: str) -> npt.NDArray[np.int64]:
     """The rank of each value; equal values have equal ranks."""
     if not len(column):
         return np.zeros(0, np.int64)
-    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-        raise InvalidInputError(f"data: order_column {name}: expected values with an order, found NaN")
     try:
         order = pc.sort_indices(column)
         values = column.take(order)

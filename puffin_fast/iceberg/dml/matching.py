@@ -27,7 +27,17 @@ from puffin_fast.iceberg.scan.located_rows import from_located_batches
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["Counts", "Matches", "Source", "check_clauses", "find_matches", "row_ids", "same_values"]
+__all__ = [
+    "Counts",
+    "Matches",
+    "Source",
+    "check_clauses",
+    "find_matches",
+    "fit",
+    "row_ids",
+    "same_values",
+    "written_schema",
+]
 
 
 def check_clauses(
@@ -93,14 +103,12 @@ class Source:
         """
         schema = metadata.schema()
         fields = key_fields(schema, join_cols)
-        keyed = _schema_of(schema, _top_fields(schema.fields, fields))
-        wanted = schema
-        if columns is not None:
-            wanted = _schema_of(schema, [f for f in schema.fields if f in keyed.fields or f.name in columns])
+        keyed = written_schema(schema, fields, ())
+        wanted = written_schema(schema, fields, columns)
         n_superseded, deleted = 0, None
         if feed:
             rows = _plain(rows)
-            given = _key_arrays(_fit(keyed, schema, feed.without(rows, schema)), fields)
+            given = _key_arrays(fit(keyed, schema, feed.without(rows, schema)), fields)
             by_id = {f.field_id: column for (_, f), column in zip(fields, given, strict=True)}
             numbers = Keys.of(metadata, fields, given).set.index(by_id).to_numpy(zero_copy_only=False)
             last = feed.last(rows, numbers.astype(np.int64))
@@ -108,7 +116,7 @@ class Source:
             n_superseded = rows.num_rows - len(last)
             deleted = [column.take(pa.array(last[deletes])) for column in given]
             rows = feed.without(rows, schema).take(pa.array(last[~deletes]))
-        rows = _fit(wanted, schema, rows)
+        rows = fit(wanted, schema, rows)
         keys = _key_arrays(rows, fields)
         if deleted is not None:
             keys = [pa.concat_arrays(parts) for parts in zip(keys, deleted, strict=True)]
@@ -138,11 +146,18 @@ def _top_fields(
     return [field for field in schema if field.name in names]
 
 
-def _schema_of(schema: Schema, fields: Sequence[NestedField]) -> Schema:
-    return Schema(*fields, schema_id=schema.schema_id)
+def written_schema(
+    schema: Schema, keys: Sequence[tuple[str, NestedField]], columns: Collection[str] | None
+) -> Schema:
+    """Returns the columns that given rows must have: the key columns, and `columns` (None for all of the table)."""
+    if columns is None:
+        return schema
+    tops = _top_fields(schema.fields, keys)
+    wanted = [field for field in schema.fields if field in tops or field.name in columns]
+    return Schema(*wanted, schema_id=schema.schema_id)
 
 
-def _fit(wanted: Schema, schema: Schema, rows: pa.Table) -> pa.Table:
+def fit(wanted: Schema, schema: Schema, rows: pa.Table) -> pa.Table:
     """The wanted columns of given rows in the types of the table; each column is one chunk."""
     missing = [field.name for field in wanted.fields if field.name not in rows.schema.names]
     if missing:

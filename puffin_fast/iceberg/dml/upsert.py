@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.compat.working_table import WorkingTable
 
-__all__ = ["UpsertResult", "upsert"]
+__all__ = ["UpsertResult", "columns_to_set", "upsert"]
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
 
@@ -139,16 +139,12 @@ def upsert(
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert, delete_column)
     feed = ChangeFeed(delete_column, order_column)
-    if update_columns is not None and not update:
-        raise InvalidInputError("update_columns: expected when_matched_update_all=True, found False")
     rows = arrow_rows(data, "data", streamed=False)
     request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     job = start(table, request, oldest=2)
     table = job.table
     metadata = table.metadata
-    columns = (
-        None if update_columns is None else _columns_to_set(metadata.schema(), update_columns, join_cols)
-    )
+    columns = columns_to_set(metadata.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     source = Source.of(metadata, rows, join_cols, columns=needed, feed=feed)
 
@@ -192,10 +188,18 @@ def upsert(
     )
 
 
-def _columns_to_set(
-    schema: Schema, names: Sequence[str], join_cols: str | Sequence[str] | None
-) -> tuple[str, ...]:
-    """Checks `update_columns`."""
+def columns_to_set(
+    schema: Schema, names: Sequence[str] | None, join_cols: str | Sequence[str] | None, *, update: bool
+) -> tuple[str, ...] | None:
+    """Checks `update_columns`.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `upsert`.
+    """
+    if names is None:
+        return None
+    if not update:
+        raise InvalidInputError("update_columns: expected when_matched_update_all=True, found False")
     columns = check_texts("update_columns", names)
     if not columns or len(set(columns)) != len(columns):
         raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.delete_keys import KeyBounds
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.matching import check_clauses
+from puffin_fast.iceberg.dml.matching import check_clauses, fit, written_schema
 from puffin_fast.iceberg.dml.replacement import Replaced
-from puffin_fast.iceberg.dml.upsert import UpsertResult
+from puffin_fast.iceberg.dml.upsert import UpsertResult, columns_to_set
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import key_fields
 from puffin_fast.spark.session.batches import collected
@@ -34,13 +34,13 @@ from puffin_fast.spark.table.job import (
 )
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
-from puffin_fast.spark.worker.upsert import MATCH
+from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import NestedField
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from puffin_fast.iceberg.plan.files import FileTask
 
@@ -57,6 +57,9 @@ def upsert(
     when_matched_update_all: bool = True,
     when_not_matched_insert_all: bool = True,
     skip_unchanged: bool = True,
+    update_columns: Sequence[str] | None = None,
+    delete_column: str | None = None,
+    order_column: str | None = None,
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -70,11 +73,12 @@ def upsert(
     which are read once more. A task holds the given rows of its data files, and up to 128 MiB of inserted rows.
 
     Args:
-        data_df: rows with all columns of the table, because whole rows are replaced; their values must fit the table's
-            columns exactly. UUIDs may be text. Spark has no values for times and nanoseconds.
+        data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
+            their values must fit the table's columns exactly. UUIDs may be text. Spark has no values for times and
+            nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
-        join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, branch, on_conflict, job_id,
-            snapshot_properties, dry_run: as there.
+        join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns, delete_column,
+            order_column, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
         As there.
@@ -85,14 +89,17 @@ def upsert(
     check_dataframe(data_df)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
     update, insert = when_matched_update_all, when_not_matched_insert_all
-    check_clauses(update, insert)
+    check_clauses(update, insert, delete_column)
+    feed = ChangeFeed(delete_column, order_column)
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
     job = start(table, request, oldest=2)
-    given = _Given.of(data_df, job, join_cols)
+    columns = columns_to_set(job.table.schema(), update_columns, join_cols, update=update)
+    needed = None if insert or (update and columns is None) else columns or ()
+    given = _Given.of(data_df, job, join_cols, needed, feed)
     with ExitStack() as held:
-        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, dry_run)
+        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, columns, dry_run)
         planned, committed = job.commit(plan.on, on_conflict)
     planned = planned or _Planned()
     result = job.result(planned.replaced.written, committed)
@@ -101,6 +108,8 @@ def upsert(
         rows_inserted=planned.inserted,
         rows_unchanged=planned.unchanged,
         rows_deleted=result.rows_deleted,
+        keys_deleted=planned.deleted,
+        rows_superseded=0 if result.repeated or plan.cached is None else plan.cached.n_superseded,
         **planned.replaced.facts(result),
     )
 
@@ -112,6 +121,7 @@ class _Planned:
     updated: int = 0
     inserted: int = 0
     unchanged: int = 0
+    deleted: int = 0
     replaced: Replaced = field(default_factory=Replaced)
 
     @property
@@ -124,37 +134,58 @@ class _Given:
     """The given rows.
 
     Attributes:
-        rows: columns c0, c1, … in the order of the table's.
-        columns: names of the table's columns.
+        rows: columns c0, c1, …, then `DELETES`, and `ORDER` if the feed has an order.
+        columns: the names of c0, c1, … in the table.
         fields: names and fields of the key's columns.
+        feed: the columns of the caller's rows that say which delete their key, and which is the last of its key.
     """
 
     rows: DataFrame
     columns: list[str]
     fields: list[tuple[str, NestedField]]
+    feed: ChangeFeed
 
     @classmethod
-    def of(cls, data_df: DataFrame, job: DeleteJob, join_cols: str | Sequence[str] | None) -> _Given:
-        """Selects the columns of a table.
+    def of(
+        cls,
+        data_df: DataFrame,
+        job: DeleteJob,
+        join_cols: str | Sequence[str] | None,
+        columns: Collection[str] | None,
+        feed: ChangeFeed,
+    ) -> _Given:
+        """Selects the columns that are written, besides the key columns: `columns`, or all of the table.
 
         Raises:
             InvalidInputError: a column is missing, is not in the table or is given twice, or its type does not fit.
-            NotFoundError: a key column does not exist.
+            NotFoundError: a key column or a column of the feed does not exist.
         """
         from pyspark.sql import functions
 
         schema = job.table.schema()
         fields = key_fields(schema, join_cols)
-        names = [field.name for field in schema.fields]
-        if missing := [name for name in names if name not in data_df.columns]:
-            raise InvalidInputError(
-                f"data: no column {', '.join(missing)}; expected all columns of the table: whole rows are replaced"
-            )
-        none = data_df.limit(0).toArrow().schema
-        RowWriterSchema(schema, none)
-        quoted = ("`" + name.replace("`", "``") + "`" for name in names)
-        rows = data_df.select(*(functions.col(name) for name in quoted))
-        return cls(rows.toDF(*(f"c{at}" for at in range(len(names)))), names, fields)
+        wanted = written_schema(schema, fields, columns)
+        none = data_df.limit(0).toArrow()
+        feed.deletes(none)
+        if feed.order_column is not None:
+            feed.order(none)
+        fit(wanted, schema, feed.without(none, schema))
+
+        def column(name: str) -> Column:
+            return functions.col("`" + name.replace("`", "``") + "`")
+
+        names = [field.name for field in wanted.fields]
+        selected = [column(name).alias(f"c{at}") for at, name in enumerate(names)]
+        deletes = functions.lit(False) if feed.delete_column is None else column(feed.delete_column)
+        selected.append(deletes.alias(DELETES))
+        if feed.order_column is not None:
+            selected.append(column(feed.order_column).alias(ORDER))
+        return cls(data_df.select(*selected), names, fields, feed)
+
+    @property
+    def own(self) -> list[str]:
+        """The names of the table's columns in DataFrames."""
+        return [f"c{at}" for at in range(len(self.columns))]
 
     @property
     def keys(self) -> list[str]:
@@ -166,14 +197,36 @@ class _Cached:
     """The given rows with their keys, computed once."""
 
     def __init__(self, given: _Given, target: bytes, held: ExitStack) -> None:
-        from pyspark.sql import functions
+        from pyspark.sql import Window, functions
 
-        body = over_batches(_BODIES, "keyed", target=target, columns=given.columns, fields=pack(given.fields))
+        feed = given.feed
+        options: dict[str, Any] = {"target": target, "columns": given.columns}
+        body = over_batches(_BODIES, "keyed", **options, fields=pack(given.fields), feed=pack(feed))
         own = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in given.rows.schema.fields)
-        self.rows = given.rows.mapInArrow(body, f"{own}, {key_ddl(given.fields)}").persist()
+        rows = given.rows.mapInArrow(body, f"{own}, {key_ddl(given.fields)}")
+        if feed.order_column is not None:
+            every = Window.partitionBy(*given.keys)
+            last = functions.rank().over(every.orderBy(functions.col(ORDER).desc()))
+            n_given = functions.count(functions.lit(1)).over(every)
+            rows = rows.withColumns({"n_given": n_given, "rank": last}).where("rank = 1")
+        if feed:
+            rows = rows.mapInArrow(over_batches(_BODIES, "checked", **options), rows.schema)
+        self.rows = rows.persist()
         held.callback(self.rows.unpersist)
-        several = self.rows.groupBy(*given.keys).count().where(functions.col("count") > 1).limit(1)
+        facts = [functions.count(functions.lit(1)).alias("count")]
+        if feed.order_column is not None:
+            facts.append(functions.first(ORDER).alias(ORDER))
+        several = self.rows.groupBy(*given.keys).agg(*facts).where(functions.col("count") > 1).limit(1)
         twice = collected(several).to_pylist()
+        if twice and feed.order_column is not None:
+            raise InvalidInputError(
+                f"data: order_column {feed.order_column}: two rows of one key have the last value "
+                f"{twice[0][ORDER]!r}; expected one of them"
+            )
+        self.n_superseded = 0
+        if feed.order_column is not None:
+            (superseded,) = collected(self.rows.agg(functions.sum(functions.col("n_given") - 1))).columns
+            self.n_superseded = superseded[0].as_py() or 0
         if twice:
             key = {name: twice[0][k] for (name, _), k in zip(given.fields, given.keys, strict=True)}
             raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
@@ -191,6 +244,7 @@ class _Upsert:
     update: bool
     insert: bool
     compared: bool
+    set_columns: Sequence[str] | None
     dry_run: bool
     cached: _Cached | None = None
 
@@ -215,10 +269,16 @@ class _Upsert:
             )
         written = part.changes(outcomes, bounds.may_match(schema))
         matched = frozenset(file.path for file in part.matched)
+        several: dict[int, bool] = {}
+        for file in part.matched:
+            for key, is_updated in file.several.items():
+                several[key] = several.get(key, False) or is_updated
+        n_updated = sum(several.values())
         return _Planned(
-            updated=sum(file.n_updated for file in part.matched),
+            updated=sum(file.n_updated for file in part.matched) + n_updated,
             inserted=part.n_inserted,
-            unchanged=sum(file.n_unchanged for file in part.matched),
+            unchanged=sum(file.n_unchanged for file in part.matched) + len(several) - n_updated,
+            deleted=sum(file.n_deleted for file in part.matched),
             replaced=Replaced.of(written, part.data_files, matched),
         )
 
@@ -228,19 +288,26 @@ class _Upsert:
         """The Spark job that replaces and inserts, as rows of `REPORT`."""
         given, target = self.given, part.target()
         options: dict[str, Any] = {"target": target, "columns": given.columns}
-        own = [f"c{at}" for at in range(len(given.columns))]
+        new = rows.where(f"NOT {DELETES}")
         if not tasks:
-            return rows.select(*own).mapInArrow(over_batches(_BODIES, "insert", **options), REPORT)
+            new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
+            return new.mapInArrow(over_batches(_BODIES, "insert", **options), REPORT)
         matches = self._matches(rows, part, tasks, bounds).persist()
         held.callback(matches.unpersist)
         body = over_batches(
-            _BODIES, "replace", **options, tasks=pack(tasks), update=self.update, compared=self.compared
+            _BODIES,
+            "replace",
+            **options,
+            tasks=pack(tasks),
+            update=self.update,
+            compared=self.compared,
+            set_columns=self.set_columns,
         )
-        pairs = matches.join(rows, given.keys).select(*MATCH, *own).repartition("file")
+        pairs = matches.join(rows, given.keys).select(*MATCH, DELETES, *given.own).repartition("file")
         report = pairs.mapInArrow(body, REPORT)
         if not self.insert:
             return report
-        new = rows.join(matches.select(*given.keys), given.keys, "left_anti").select(*own)
+        new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
         return report.unionAll(new.mapInArrow(over_batches(_BODIES, "insert", **options), REPORT))
 
     def _matches(self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds) -> DataFrame:
@@ -266,5 +333,6 @@ class _Upsert:
             {
                 "n": functions.count(functions.lit(1)).over(every),
                 "first": functions.row_number().over(every.orderBy("file", "pos")),
+                "key": functions.min(functions.expr("shiftleft(cast(file AS bigint), 40) + pos")).over(every),
             }
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
@@ -16,45 +17,70 @@ from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.matching import same_values
+from puffin_fast.iceberg.dml.matching import same_values, written_schema
 from puffin_fast.iceberg.dml.replacement import write_new_rows
 from puffin_fast.iceberg.predicate.key_columns import keys_of_batch
 from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
 from puffin_fast.spark.worker.rows import INSERTED, MATCHED, ReportRow, report_rows
-from puffin_fast.spark.worker.tasks import Target, unpack
+from puffin_fast.spark.worker.tasks import Target, deleted, unpack
 
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
+    from puffin_fast.iceberg.dml.change_feed import ChangeFeed
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["MATCH", "MatchedFile", "insert", "keyed", "replace"]
+__all__ = ["DELETES", "MATCH", "ORDER", "MatchedFile", "checked", "insert", "keyed", "replace"]
 
 Batches = Iterator[pa.RecordBatch]
 
-MATCH = ("file", "pos", "n", "first")
-"""The columns of a match: the number of the data file, the position, the number of rows that have the key, and the
-number of this one among them, from 1."""
+MATCH = ("file", "pos", "n", "first", "key")
+"""The columns of a match: the number of the data file, the position, the number of rows that have the key, the number
+of this one among them, from 1, and a number that these rows share."""
+
+DELETES, ORDER = "is_delete", "order_value"
+"""The columns of given rows that say whether they delete their key, and in which order those of one key came."""
 
 INSERT_BYTES = 128 << 20
 """Bytes of inserted rows that a task holds before it writes them."""
 
 
 class MatchedFile(NamedTuple):
-    """A data file with rows that have a given key; numbers of given rows that are updated or unchanged there."""
+    """A data file with rows that have a given key.
+
+    Attributes:
+        path: of the data file.
+        n_updated, n_unchanged, n_deleted: numbers of given rows.
+        several: keys that several rows of the table have and that were not counted: whether a row here is updated.
+    """
 
     path: str
-    n_updated: int
-    n_unchanged: int
+    n_updated: int = 0
+    n_unchanged: int = 0
+    n_deleted: int = 0
+    several: Mapping[int, bool] = {}
 
 
 class _Given:
-    """Given rows as rows of the table. Spark's columns are named by their number, in the order of the table's."""
+    """Given rows as rows of the table.
 
-    def __init__(self, table: Target, columns: Sequence[str]) -> None:
-        self._schema, self._names = table.metadata.schema(), columns
+    Args:
+        table: the target.
+        columns: names of the table's columns that the rows have, in their order.
+        only: those that are wanted; by default all.
+        first: number of the first of them among Spark's columns.
+    """
+
+    def __init__(
+        self, table: Target, columns: Sequence[str], only: Collection[str] | None = None, *, first: int = 0
+    ) -> None:
+        schema, only = table.metadata.schema(), columns if only is None else only
+        fields = [field for field in schema.fields if field.name in only]
+        self._schema = Schema(*fields, schema_id=schema.schema_id)
+        self._places = [first + columns.index(field.name) for field in fields]
+        self._names = [field.name for field in fields]
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Returns the rows in the types of the table.
@@ -62,18 +88,22 @@ class _Given:
         Raises:
             InvalidInputError: a value does not fit its column.
         """
-        named = [pa.RecordBatch.from_arrays(batch.columns, self._names) for batch in batches]
+        named = [
+            pa.RecordBatch.from_arrays([batch.columns[at] for at in self._places], self._names)
+            for batch in batches
+        ]
         return RowWriterSchema(self._schema, named[0].schema).table(pa.Table.from_batches(named))
 
 
-def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes) -> Batches:
+def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: bytes, feed: bytes) -> Batches:
     """Checks given rows, and adds their keys as columns that Spark can compare.
 
     Args:
-        batches: the columns of the table, as Spark has them.
+        batches: columns of the table, as Spark has them, `DELETES`, and `ORDER` if the feed has an order.
         target: packed `Target`.
-        columns: names of the columns.
+        columns: names of the columns of the table.
         fields: packed names and fields of the key's columns.
+        feed: packed `ChangeFeed`; if it is one, only keys and its columns are checked.
 
     Yields:
         the same columns, and the key's.
@@ -81,69 +111,154 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
     Raises:
         InvalidInputError: a value does not fit its column, or a key has a null.
     """
-    given = _Given(unpack(target), columns)
     wanted: list[tuple[str, NestedField]] = unpack(fields)
+    part: Target = unpack(target)
+    changes: ChangeFeed = unpack(feed)
+    needed = written_schema(part.metadata.schema(), wanted, () if changes else columns).fields
+    given = _Given(part, columns, [field.name for field in needed])
+    named = {changes.delete_column: DELETES, changes.order_column: ORDER}
     for batch in batches:
         if not batch.num_rows:
             continue
-        for rows in given.rows([batch]).combine_chunks().to_batches():
-            (keys,) = keys_of_batch(rows, wanted, null_safe=True).combine_chunks().to_batches()
-            for (name, _), column in zip(wanted, keys.columns, strict=True):
-                if column.null_count:
-                    raise InvalidInputError(
-                        f"data: null in key column {name}: expected none, found {column.null_count}"
-                    )
-            arrays = [*batch.columns, *map(for_spark, keys.columns)]
-            yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *keys.schema.names])
+        flags = pa.table({name: batch[own] for name, own in named.items() if name is not None})
+        changes.deletes(flags)
+        if changes.order_column is not None:
+            changes.order(flags)
+        (rows,) = given.rows([batch]).combine_chunks().to_batches()
+        (keys,) = keys_of_batch(rows, wanted, null_safe=True).combine_chunks().to_batches()
+        for (name, _), column in zip(wanted, keys.columns, strict=True):
+            if column.null_count:
+                raise InvalidInputError(
+                    f"data: null in key column {name}: expected none, found {column.null_count}"
+                )
+        arrays = [*batch.columns, *map(for_spark, keys.columns)]
+        yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *keys.schema.names])
+
+
+def checked(batches: Batches, *, target: bytes, columns: Sequence[str]) -> Batches:
+    """Checks the values of given rows that do not delete their key; yields all batches.
+
+    Raises:
+        InvalidInputError: a value does not fit its column.
+    """
+    given = _Given(unpack(target), columns)
+    for batch in batches:
+        given.rows([batch.filter(pc.invert(batch[DELETES]))])
+        yield batch
 
 
 def replace(
-    batches: Batches, *, target: bytes, columns: Sequence[str], tasks: bytes, update: bool, compared: bool
+    batches: Batches,
+    *,
+    target: bytes,
+    columns: Sequence[str],
+    tasks: bytes,
+    update: bool,
+    compared: bool,
+    set_columns: Sequence[str] | None,
 ) -> Batches:
-    """Replaces rows by the given rows of their keys.
+    """Replaces rows by the given rows of their keys, or deletes them.
 
     Args:
-        batches: the columns of `MATCH`, then those of the given row.
+        batches: the columns of `MATCH`, `DELETES`, then the columns of the table that given rows have.
         target: packed `Target`.
-        columns: names of the given rows' columns.
+        columns: names of these.
         tasks: packed list of `FileTask`, by number.
         update: whether rows are replaced; otherwise they are only counted.
         compared: whether a row that equals the given one stays.
+        set_columns: only these columns are set, of all rows that have the key; None for whole rows.
 
     Yields:
         rows of `REPORT`.
     """
     part: Target = unpack(target)
     known: list[FileTask] = unpack(tasks)
-    table, given, loader = TaskTable(part), _Given(part, columns), DeleteLoader(part.io)
+    table, given = TaskTable(part), _Given(part, columns, first=len(MATCH) + 1)
+    loader = DeleteLoader(part.io)
     matched: list[MatchedFile] = []
     deletes: list[NewDeletes] = []
     rows: list[pa.Table] = []
     ids: list[pa.Array] = []
     for number, own in by_places(batches):
-        task, first = known[number], own["first"].to_numpy() == 1
+        task, gone = known[number], _mask(own[DELETES])
+        positions, first = own["pos"].to_numpy(), own["first"].to_numpy() == 1
+        found = MatchedFile(task.data.file_path, n_deleted=int((gone & first).sum()))
         if not update:
-            matched.append(MatchedFile(task.data.file_path, 0, int(first.sum())))
-            continue
-        positions = own["pos"].to_numpy()
-        old, row_ids = rows_at(table, task, positions)
-        new = given.rows(own.select(list(range(len(MATCH), own.num_columns))).to_batches()).combine_chunks()
-        unchanged = np.full(len(positions), compared)
-        if compared:
-            unchanged &= own["n"].to_numpy() == 1
-            for name in new.column_names:
-                unchanged &= same_values(*(_array(table.column(name)) for table in (new, old)))
-        written = pa.array(~unchanged & first)
-        matched.append(MatchedFile(task.data.file_path, pc.sum(written).as_py() or 0, int(unchanged.sum())))
-        if not unchanged.all():
-            deletes.append(
-                NewDeletes.merge(task, PositionBitmap.from_positions(positions[~unchanged]), loader)
-            )
-            rows.append(new.filter(written))
-            ids.append(row_ids.filter(written))
+            found = found._replace(n_unchanged=int((first & ~gone).sum()))
+        elif not gone.all():
+            kept = own.filter(pa.array(~gone))
+            changes = _changes(table, task, kept, given, compared=compared, set_columns=set_columns)
+            found = found._replace(**changes.counts)
+            rows.append(changes.rows)
+            ids.append(changes.row_ids)
+            gone[np.flatnonzero(~gone)[changes.replaced]] = True
+        matched.append(found)
+        if gone.any():
+            mine = PositionBitmap.from_positions(positions[gone])
+            deletes.append(NewDeletes.merge(task, mine, loader))
     yield from report_rows([ReportRow(MATCHED, entry=pickle.dumps(file)) for file in matched])
-    if deletes:
+    if rows:
         yield from write_replaced(part, table, deletes, pa.concat_tables(rows), pa.concat_arrays(ids))
+    elif deletes:
+        yield from deleted(deletes, part)
+
+
+class _Changes(NamedTuple):
+    """Rows of a data file that given rows replace.
+
+    Attributes:
+        replaced: mask of the rows that are replaced.
+        rows: the new rows.
+        row_ids: of the new rows.
+        counts: attributes of `MatchedFile`.
+    """
+
+    replaced: np.ndarray
+    rows: pa.Table
+    row_ids: pa.Array
+    counts: dict[str, Any]
+
+
+def _changes(
+    table: TaskTable,
+    task: FileTask,
+    own: pa.Table,
+    given: _Given,
+    *,
+    compared: bool,
+    set_columns: Sequence[str] | None,
+) -> _Changes:
+    """Compares the rows of a data file with the given ones; arguments as `replace`."""
+    old, row_ids = rows_at(table, task, own["pos"].to_numpy())
+    new = given.rows(own.to_batches()).combine_chunks()
+    single, changed = own["n"].to_numpy() == 1, np.full(old.num_rows, not compared)
+    if compared:
+        for name in new.column_names if set_columns is None else set_columns:
+            changed |= ~same_values(*(_array(rows.column(name)) for rows in (new, old)))
+    if set_columns is None:
+        changed |= ~single
+        written = changed & (own["first"].to_numpy() == 1)
+        counts: dict[str, Any] = {"n_updated": int(written.sum()), "n_unchanged": int((~changed).sum())}
+    else:
+        for name in set_columns:
+            old = old.set_column(old.column_names.index(name), name, new[name])
+        new = RowWriterSchema(table.metadata.schema(), old.schema).table(old)
+        written = changed
+        several: dict[int, bool] = {}
+        keys = own["key"].to_numpy()
+        for key, is_changed in zip(keys[~single].tolist(), changed[~single].tolist(), strict=True):
+            several[key] = several.get(key, False) or is_changed
+        counts = {
+            "n_updated": int((changed & single).sum()),
+            "n_unchanged": int((~changed & single).sum()),
+            "several": several,
+        }
+    mask = pa.array(written)
+    return _Changes(changed, new.filter(mask), row_ids.filter(mask), counts)
+
+
+def _mask(column: pa.ChunkedArray) -> np.ndarray:
+    return np.array(column.to_numpy())
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
