@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from puffin_fast._runtime.fork import lock_across_fork
 
@@ -26,7 +26,13 @@ DELAY_S = 0.5
 
 _lock = lock_across_fork()
 _display: Progress | None = None
-_shown: set[TaskID] = set()
+
+
+class _Bar(NamedTuple):
+    """A job's line in a display. It is this process's while `_display` is that display: not after a fork."""
+
+    display: Progress
+    task: TaskID
 
 
 def progress(items: Iterable[Item], label: str | None) -> Iterator[Item]:
@@ -40,18 +46,18 @@ def progress(items: Iterable[Item], label: str | None) -> Iterator[Item]:
         yield from items
         return
     total = len(items) if isinstance(items, Sized) else None
-    began, done, task = time.monotonic(), 0, None
+    began, done, bar = time.monotonic(), 0, None
     try:
         for item in items:
             yield item
             done += 1
-            if task is None and time.monotonic() - began > DELAY_S:
-                task = _add(label, total)
-            if task is not None and _display is not None:
-                _display.update(task, completed=done)
+            if bar is None and time.monotonic() - began > DELAY_S:
+                bar = _add(label, total)
+            if bar is not None and bar.display is _display:
+                bar.display.update(bar.task, completed=done)
     finally:
-        if task is not None:
-            _remove(task)
+        if bar is not None:
+            _remove(bar)
 
 
 def _is_watched() -> bool:
@@ -63,7 +69,7 @@ def _is_watched() -> bool:
     )
 
 
-def _add(label: str, total: int | None) -> TaskID:
+def _add(label: str, total: int | None) -> _Bar:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -78,19 +84,16 @@ def _add(label: str, total: int | None) -> TaskID:
             )
             _display = Progress(*columns, console=Console(stderr=True), transient=True)
             _display.start()
-        task = _display.add_task(label, total=total)
-        _shown.add(task)
-        return task
+        return _Bar(_display, _display.add_task(label, total=total))
 
 
-def _remove(task: TaskID) -> None:
+def _remove(bar: _Bar) -> None:
     global _display
     with _lock:
-        if _display is None or task not in _shown:  # forked: the display is the parent's
+        if bar.display is not _display:
             return
-        _shown.discard(task)
-        _display.remove_task(task)
-        if not _shown:
+        _display.remove_task(bar.task)
+        if not _display.tasks:
             _display.stop()
             _display = None
 
@@ -98,7 +101,6 @@ def _remove(task: TaskID) -> None:
 def _forget() -> None:
     global _display
     _display = None
-    _shown.clear()
 
 
 if hasattr(os, "register_at_fork"):
