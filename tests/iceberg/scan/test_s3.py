@@ -127,7 +127,9 @@ def test_a_table_on_s3_is_written_and_read(catalog: SqlCatalog) -> None:
     expected |= {6: "new", 300: "new"}
 
     def agree() -> None:
-        for rows in (iceberg.scan(table).to_arrow(), table.scan().to_arrow()):
+        scan = iceberg.scan(table)
+        views = iceberg.scan(table, string_views=True).to_polars().to_arrow()
+        for rows in (scan.to_arrow(), scan.to_polars().to_arrow(), views, table.scan().to_arrow()):
             assert rows.num_rows == len(expected)
             assert dict(zip(rows["id"].to_pylist(), rows["w"].to_pylist(), strict=True)) == expected
         assert iceberg.verify(table) == []
