@@ -186,6 +186,9 @@ class Writer:
         jobs: list[Callable[[], Any]] = [
             lambda: iceberg.compact(self.table, threads=1),
             lambda: iceberg.rewrite_data_files(self.table, min_deleted=0.1, min_input_files=2, threads=1),
+            lambda: iceberg.rewrite_data_files(
+                self.table, min_input_files=2, sort_by=[self.chance.choice(["id desc", "v", "w"])], threads=1
+            ),
             lambda: iceberg.expire_snapshots(self.table, older_than=timedelta(seconds=2), retain_last=3),
         ]
         try:

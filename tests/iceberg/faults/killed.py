@@ -67,6 +67,7 @@ JOBS: dict[str, Callable[[Any], object]] = {
     "compact": lambda table: iceberg.compact(table, **FEW),
     "repair": lambda table: iceberg.repair(table, **FEW),
     "rewrite_data_files": lambda table: iceberg.rewrite_data_files(table, min_input_files=2, **FEW),
+    "sort": lambda table: iceberg.rewrite_data_files(table, sort_by=["w desc", "id"], **FEW),
 }
 
 AT_ONCE = timedelta(seconds=-5)

@@ -120,6 +120,8 @@ def killed() -> Iterator[Callable[[str, Path], list[str]]]:
         ("repair", to_repair),
         ("rewrite_data_files", to_write),
         ("rewrite_data_files", to_write_v2),
+        ("sort", to_write),
+        ("sort", to_write_v2),
     ],
     ids=lambda item: item if isinstance(item, str) else item.__name__,
 )
