@@ -5,6 +5,9 @@
     python -m benchmarks.bench_iceberg scan                 40M rows, half deleted, beside DuckDB, Polars, PyIceberg
     python -m benchmarks.bench_iceberg delete               delete half, then a third, beside DuckDB through REST
     python -m benchmarks.bench_iceberg delete --with java   and beside Spark's DELETE on a catalog in SQLite
+    python -m benchmarks.bench_iceberg update --with java   update 1%, beside DuckDB through REST and Spark's UPDATE
+    python -m benchmarks.bench_iceberg keys                 delete and upsert by 2M keys, beside DuckDB through REST
+    python -m benchmarks.bench_iceberg rewrite --with java  half deleted, beside Iceberg's rewrite_data_files
 
 The table: 1000 data files, 40M rows of (id bigint, k int), every second row deleted. It is kept in ``--folder``
 for the next run. ``--files`` makes it smaller. Contenders alternate in one process; each round of `convert`
@@ -25,24 +28,35 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.engines import Stopwatch, duckdb_with_iceberg, rest_catalog, spark_with_iceberg
+from benchmarks.engines import duckdb_with_iceberg, spark_with_iceberg
 from benchmarks.iceberg_tables import CATALOG, ROWS_PER_FILE, Tables
 from benchmarks.machine import report
+from benchmarks.replaced_rows import (
+    JAVA,
+    WATCH,
+    Contenders,
+    duckdb_on_rest,
+    keys,
+    modulo,
+    on_java,
+    rewrite,
+    update,
+)
 from benchmarks.rounds import OURS, Figures, compare, medians, take_turns
 
-JAVA = "Java on Spark local[2]"
 TARGETS = {
     "convert": {JAVA: 20.0},
     "delete half": {"DuckDB": 2.0, JAVA: 4.0},
     "delete a third": {"DuckDB": 2.0, JAVA: 4.0},
     "scan": {"DuckDB": 1.0},
+    "update 1%": {"DuckDB": 2.0, JAVA: 4.0},
+    "delete 5% by key": {"DuckDB": 2.0},
+    "upsert 5%": {"DuckDB": 2.0},
+    "rewrite": {JAVA: 3.0},
 }
 
 
 # The jobs --------------------------------------------------------------------------------------------------
-
-Contenders = dict[str, Callable[[int], "Callable[[], None] | None"]]
-"""Each does the whole job; the argument is the number of the round. The result is called to check it, untimed."""
 
 
 def convert(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dict[str, Contenders]:
@@ -65,17 +79,8 @@ def convert(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> di
 
     contenders: Contenders = {OURS: ours}
     if "java" in options.beside:
-        spark = stack.enter_context(spark_with_iceberg(tables))
-
-        def java(number: int) -> Callable[[], None]:
-            tables.fresh("base", f"java{number}")
-            WATCH.start()
-            spark.sql(
-                f"CALL {CATALOG}.system.rewrite_position_delete_files(table => 'n.java{number}')"
-            ).collect()
-            return checked(f"java{number}")
-
-        contenders[JAVA] = java
+        statement = f"CALL {CATALOG}.system.rewrite_position_delete_files(table => 'n.{{}}')"
+        contenders[JAVA] = on_java(tables, stack, "base", statement, checked)
     return {"convert": contenders}
 
 
@@ -113,11 +118,7 @@ def delete(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dic
     """Both through one REST catalog on loopback: the tables are registered there under names of their own."""
     from puffin_fast import iceberg
 
-    rest = stack.enter_context(rest_catalog(tables.root))
-    duckdb = stack.enter_context(duckdb_with_iceberg())
-    rest.create_namespace_if_not_exists("n")
-    uri = rest.properties["uri"]
-    duckdb.execute(f"ATTACH 'wh' AS rest (TYPE iceberg, ENDPOINT '{uri}', AUTHORIZATION_TYPE 'none')")
+    rest, duckdb = duckdb_on_rest(tables, stack)
     start = tables.catalog.load_table("n.rows").metadata_location
     left = {"delete half": tables.n_files * ROWS_PER_FILE // 2}
     rows = range(1, tables.n_files * ROWS_PER_FILE, 2)
@@ -180,19 +181,16 @@ def delete(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dic
     return found
 
 
-def modulo(where: str) -> Any:
-    """`id % n = 0` as a PyArrow expression: neither Iceberg's expressions nor Arrow's functions have a modulo."""
-    n = int(where.split()[2])
-    column = pc.field("id")
-    return column == pc.divide(column, n) * n
-
-
-JOBS = {"convert": convert, "scan": scan, "delete": delete}
+JOBS = {
+    "convert": convert,
+    "scan": scan,
+    "delete": delete,
+    "update": update,
+    "keys": keys,
+    "rewrite": rewrite,
+}
 
 # Timing ----------------------------------------------------------------------------------------------------
-
-WATCH = Stopwatch()
-"""A job starts it again when its table is ready."""
 
 
 def measure(contenders: dict[str, Contenders], rounds: int) -> dict[str, Any]:
