@@ -286,15 +286,17 @@ class PositionBitmap(stored.StoredBitmap):
         """
         if out is not None:
             out = _out(out, self._cardinality, (np.uint64, np.int64), "positions")
-        elif dtype is np.uint64:
-            return self._decoded(np.empty, _UINT64)
+            self._decode_into(out)
+            return out
+        if dtype is np.uint64:
+            out = np.empty(self._cardinality, _UINT64)
         elif dtype is np.int64:
-            return self._decoded(np.empty, _INT64)
+            out = np.empty(self._cardinality, _INT64)
         elif _is_eight_bytes(dtype):
             out = np.empty(self._cardinality, dtype)
         else:
             raise InvalidInputError(f"dtype: expected uint64 or int64, found {dtype}")
-        self._decode_into(out)
+        self._fill(out)
         return out
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:

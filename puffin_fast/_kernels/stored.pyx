@@ -121,18 +121,24 @@ cdef class StoredBitmap:
             raise MemoryError("checksum of a deletion vector")
         return blob
 
-    def _decoded(self, allocate, dtype):
-        """Returns the positions in a new NumPy array of 8-byte integers, allocate(cardinality, dtype)."""
+    @cython.always_allow_keywords(False)
+    def _fill(self, out):
+        """Writes the positions to a new `numpy.ndarray` of as many 8-byte integers."""
         cdef Span memory
-        out = allocate(self._cardinality, dtype)
         if array_of(out, &memory) is None or memory.size // 8 < self._cardinality:
-            raise ValueError(f"expected {self._cardinality} integers of 8 bytes, found {dtype}")
+            raise ValueError(f"expected {self._cardinality} integers of 8 bytes, found {out.dtype}")
         decode_to(self, <uint64_t*>memory.data)
-        return out
 
     def _decode_into(self, out):
         """Writes the positions to `out`, a writable buffer of 8-byte integers."""
-        decode_into(self, out)
+        cdef Py_buffer view
+        PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        try:
+            if <size_t>view.len // 8 < self._cardinality:
+                raise ValueError(f"out has {view.len} bytes, {8 * self._cardinality} are needed")
+            decode_to(self, <uint64_t*>view.buf)
+        finally:
+            PyBuffer_Release(&view)
 
     @cython.always_allow_keywords(False)
     def _facts(self):
@@ -301,19 +307,6 @@ cdef inline Vector vector_of(StoredBitmap bitmap) noexcept:
     vector.size = bitmap._stop - bitmap._start
     vector.minimal = bitmap.summary.minimal
     return vector
-
-
-cdef int decode_into(StoredBitmap bitmap, out) except -1:
-    """As `_decode_into`."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(out, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-    try:
-        if <size_t>view.len // 8 < bitmap._cardinality:
-            raise ValueError(f"out has {view.len} bytes, {8 * bitmap._cardinality} are needed")
-        decode_to(bitmap, <uint64_t*>view.buf)
-    finally:
-        PyBuffer_Release(&view)
-    return 0
 
 
 cdef void decode_to(StoredBitmap bitmap, uint64_t* out) noexcept:
