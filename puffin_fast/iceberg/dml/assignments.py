@@ -122,5 +122,32 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if isinstance(value, int) and abs(value) >= 2**63 and pa.types.is_decimal(kind):
         return pa.scalar(value, kind)
     if value is None or isinstance(value, list | tuple | dict):
+        _check_nested(value, kind)
         return pa.scalar(value, kind)
     return pa.scalar(value)
+
+
+def _check_nested(value: Any, kind: pa.DataType) -> None:
+    """Checks a value whose conversion Arrow does not check inside of lists, structs and maps.
+
+    Raises:
+        ValueError: a dict has a field that its struct does not have (Arrow leaves it out), or a number or time would
+            be truncated.
+    """
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        fields = {field.name: field.type for field in kind}
+        if unknown := [name for name in value if name not in fields]:
+            raise ValueError(f"expected the fields {', '.join(fields)}, found {unknown[0]!r}")
+        for name, item in value.items():
+            _check_nested(item, fields[name])
+    elif pa.types.is_map(kind) and isinstance(value, list | tuple | dict):
+        for pair in value.items() if isinstance(value, dict) else value:
+            for item, inner in zip(pair, (kind.key_type, kind.item_type), strict=False):
+                _check_nested(item, inner)
+    elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and isinstance(value, list | tuple):
+        for item in value:
+            _check_nested(item, kind.value_type)
+    elif value is not None and (
+        pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind)
+    ):
+        _scalar(value, kind).cast(kind)

@@ -20,9 +20,12 @@ from pyiceberg.types import (
     DecimalType,
     FloatType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -148,6 +151,7 @@ def test_a_dry_run_counts_and_writes_nothing(
         update(table, "id < 30", {"x": "text"}, dry_run=True)
 
 
+POINT = StructType(NestedField(13, "x", IntegerType(), required=False))
 TYPED = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "i", IntegerType(), required=False),
@@ -160,6 +164,11 @@ TYPED = Schema(
     NestedField(9, "w", DecimalType(38, 0), required=False),
     NestedField(10, "s", StringType(), required=True),
     NestedField(11, "c", TimeType(), required=False),
+    NestedField(12, "p", POINT, required=False),
+    NestedField(14, "l", ListType(19, TimestampType()), required=False),
+    NestedField(
+        15, "m", MapType(16, IntegerType(), 17, ListType(18, POINT, element_required=False)), required=False
+    ),
 )
 UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
@@ -187,6 +196,13 @@ ACCEPTED: list[tuple[str, Any, Any]] = [
     ("w", 10**30, Decimal(10**30)),
     ("w", None, None),
     ("s", "text", "text"),
+    ("p", {"x": 1}, {"x": 1}),
+    ("p", {}, {"x": None}),
+    ("m", {1: [{"x": 2}, None]}, [(1, [{"x": 2}, None])]),
+    ("m", [(1, [])], [(1, [])]),
+    ("p", {"x": 2.0}, {"x": 2}),
+    ("p", {"x": None}, {"x": None}),
+    ("l", [datetime(2024, 1, 15)], [datetime(2024, 1, 15)]),
 ]
 
 REFUSED: list[tuple[str, Any]] = [
@@ -214,6 +230,16 @@ REFUSED: list[tuple[str, Any]] = [
     ("s", pc.field("s") + 1),
     ("s", pc.field("nothing")),
     ("i", ...),
+    ("p", {"y": 1}),
+    ("p", {"x": 1, 5: 1}),
+    ("m", {1: [{"x": 2}, {"y": 2}]}),
+    ("m", [(1, [{"y": 2}])]),
+    ("m", [1]),
+    ("m", {1.5: []}),
+    ("m", {2**31: []}),
+    ("p", {"x": 1.5}),
+    ("p", {"x": "1"}),
+    ("l", [pd.Timestamp(1)]),
 ]
 
 
