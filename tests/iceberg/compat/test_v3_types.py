@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -301,3 +302,31 @@ def test_tables_partitioned_by_unknown_transforms_are_read_only(
     table = racing.load_table("n.t")
     assert table.metadata_location == before
     assert files_of(table) == files
+
+
+def test_shredded_variants_are_refused_by_name_and_other_columns_work(racing: SqlCatalog, name: str) -> None:
+    """Rows of such files are deleted; they are neither read nor rewritten without the shredded part."""
+    table = iceberg.load_table(racing, name)
+    rows = pa.table({"id": [1, 2, 3], "v": pa.array([ONE, None, ONE], VARIANT), "g": [b"\x01", None, None]})
+    iceberg.append(table, rows)
+    (task,) = iceberg.plan_files(table).tasks
+    path = task.data.file_path.removeprefix("file://")
+    plain = pq.read_table(path)
+    shredded = pa.struct([*VARIANT, pa.field("typed_value", pa.int64())])
+    field = pa.field("v", shredded, metadata=plain.schema.field("v").metadata)
+    values = pa.array([{**ONE, "typed_value": 5}, None, {**ONE, "typed_value": 7}], shredded)
+    pq.write_table(plain.set_column(1, field, values), path, store_schema=False)
+    assert iceberg.delete(table, "id = 2").rows_deleted == 1
+    assert iceberg.delete_keys(table, pa.table({"id": [3]}), "id").rows_deleted == 1
+    assert iceberg.scan(table, selected_fields=["id"]).to_arrow()["id"].to_pylist() == [1]
+    before, files = table.metadata_location, files_of(table)
+    for job in (
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.update(table, "id = 1", {"g": None}),
+        lambda: iceberg.upsert(table, rows.slice(0, 1), "id"),
+        lambda: iceberg.rewrite_data_files(table, min_deleted=0.1),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+    ):
+        with pytest.raises(errors.UnsupportedError, match="shredded variant"):
+            job()
+        assert (table.refresh().metadata_location, files_of(table)) == (before, files)
