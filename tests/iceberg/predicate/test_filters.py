@@ -46,7 +46,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, upsert
+from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, scan, upsert
 from puffin_fast.iceberg.dml.data_files import _NanosecondBounds
 from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.scan import scan
@@ -274,6 +274,21 @@ def test_bounds_of_nanoseconds_that_pyiceberg_truncates_exclude_no_rows(
     keys = rows.slice(1)
     assert delete_keys(table, keys, ["n", "c"], dry_run=True).rows_deleted == 1
     assert upsert(table, rows, ["n", "c"], dry_run=True).rows_unchanged == 2
+
+
+def test_filters_on_numbers_alone_read_many_rows_at_once(racing: RacingCatalog) -> None:
+    rows = pa.table({"n": pa.array(range(1_200_000), pa.int32()), "s": ["a", "b"] * 600_000})
+    table = create_table(racing, "n.big", rows.schema)
+    append(table, rows)
+    schema = table.schema()
+    assert RowFilter.bind("n > 5", schema).batch_rows > RowFilter.bind("n > 5 and s = 'a'", schema).batch_rows
+    assert delete(table, "n >= 524287 and n < 1100000").rows_deleted == 1_100_000 - 524_287
+    assert delete(table, "n >= 1100000 and s = 'a'").rows_deleted == 50_000
+    assert scan(table, "n >= 524280", ("n",)).to_arrow()["n"].to_pylist()[:9] == [
+        *range(524_280, 524_287),
+        1_100_001,
+        1_100_003,
+    ]
 
 
 def test_numbers_of_python_are_compared_as_they_are_printed(racing: RacingCatalog) -> None:
