@@ -46,7 +46,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, scan, upsert
+from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, upsert
 from puffin_fast.iceberg.dml.data_files import _NanosecondBounds
 from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.scan import scan
