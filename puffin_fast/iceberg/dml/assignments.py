@@ -131,8 +131,8 @@ def _check_nested(value: Any, kind: pa.DataType) -> None:
     """Checks a value whose conversion Arrow does not check inside of lists, structs and maps.
 
     Raises:
-        ValueError: a dict has a field that its struct does not have (Arrow leaves it out), or a number or time would
-            be truncated.
+        ValueError: a dict has a field that its struct does not have (Arrow leaves it out), a list or a dict is given
+            for a number or a time, or a number or time would be truncated.
     """
     if pa.types.is_struct(kind) and isinstance(value, dict):
         fields = {field.name: field.type for field in kind}
@@ -150,4 +150,6 @@ def _check_nested(value: Any, kind: pa.DataType) -> None:
     elif value is not None and (
         pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind)
     ):
+        if isinstance(value, list | tuple | dict):
+            raise ValueError(f"expected a value of type {kind}, found a {type(value).__name__}")
         _scalar(value, kind).cast(kind)

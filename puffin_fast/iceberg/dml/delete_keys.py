@@ -176,9 +176,8 @@ class KeyBounds:
             ends: for each column the lowest and the highest value (NaN is the highest), and a null if the
                 keys have one, in any order, in its storage type.
         """
-        return cls(
-            *_bounds(metadata, fields, KeySet.of([field for _, field in fields], ends), ends_only=True)
-        )
+        columns = [(values, partial(Sorted.of, values.drop_null())) for values in map(pc.unique, ends)]
+        return cls(*_bounds(metadata, fields, columns, ends_only=True))
 
     @property
     def batch_rows(self) -> int:
@@ -235,7 +234,8 @@ class Keys(KeyBounds):
     ) -> Keys:
         """Returns the keys of columns that `to_key_type` converted."""
         distinct = KeySet.of([field for _, field in fields], columns)
-        return cls(*_bounds(metadata, fields, distinct), distinct)
+        columns = [(values, partial(distinct.sorted, at)) for at, values in enumerate(distinct.columns)]
+        return cls(*_bounds(metadata, fields, columns), distinct)
 
     @property
     def batch_rows(self) -> int:
@@ -254,7 +254,7 @@ class Keys(KeyBounds):
 def _bounds(
     metadata: TableMetadata,
     fields: list[tuple[str, NestedField]],
-    keys: KeySet,
+    columns: Sequence[tuple[pa.Array, Callable[[], Sorted]]],
     *,
     ends_only: bool = False,
 ) -> tuple[BooleanExpression, tuple[int, ...], bool, tuple[_Column, ...]]:
@@ -263,20 +263,20 @@ def _bounds(
     Args:
         metadata: of the table.
         fields: the key columns.
-        keys: their values.
-        ends_only: True if `keys` has only the lowest value, the highest value and null.
+        columns: for each its distinct values, and a function that returns them but null in order.
+        ends_only: True if `columns` have only the lowest value, the highest value and null.
     """
     sources = {f.source_id for spec in metadata.specs().values() for f in spec.fields}
     parts, ranges = [], []
-    for at, ((name, column), values) in enumerate(zip(fields, keys.columns, strict=True)):
+    for (name, column), (values, sort) in zip(fields, columns, strict=True):
         many = MAX_PARTITION_LITERALS if column.field_id in sources and not ends_only else 0
-        part, expression = _pruned(name, column, values, partial(keys.sorted, at), many=many)
+        part, expression = _pruned(name, column, values, sort, many=many)
         if ends_only and isinstance(part.sorted, Sorted) and len(part.sorted.values):
             part = replace(part, sorted=Range(*part.sorted.ends()))
         parts.append(part)
         ranges.append(expression)
     ids = tuple(column.field_id for _, column in fields)
-    return reduce(And, ranges), ids, len(keys) == 0, tuple(parts)
+    return reduce(And, ranges), ids, not len(columns[0][0]), tuple(parts)
 
 
 def _pruned(

@@ -23,7 +23,8 @@ from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
-from puffin_fast.iceberg.predicate.filters import RowFilter, check_names
+from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.iceberg.predicate.rewriters import check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
 
