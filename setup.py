@@ -135,4 +135,5 @@ setup(
         },
     ),
     cmdclass={"bdist_wheel": abi3_wheel},
+    options={"build_ext": {"parallel": os.cpu_count()}},
 )
