@@ -18,6 +18,9 @@ workers ?= 2
 # Files stay whole, because what a module prepares is made once, and in the order of tests/conftest.py.
 PARALLEL = -n $(workers) --dist loadfile --no-loadscope-reorder
 
+# An editable install is meant here, so that pip need not warn of it.
+EDITABLE = PYTHONWARNINGS="ignore:Editable installation"
+
 # The first interpreter that runs and is new enough; `make PYTHON=/path/to/python3 …` chooses another.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && { echo "$$p"; break; }; done)
@@ -127,7 +130,7 @@ $(VENV)/.installed: pyproject.toml setup.py
 	$(need_compiler)
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
-	$(PY) -m pip install -q --no-build-isolation -e ".[dev]"
+	$(EDITABLE) $(PY) -m pip install -q --no-build-isolation -e ".[dev]"
 	touch $@ $(VENV)/.built
 
 $(VENV)/.built: $(VENV)/.installed $(KERNELS)
@@ -137,7 +140,7 @@ $(VENV)/.built: $(VENV)/.installed $(KERNELS)
 $(NEWEST)/.installed: pyproject.toml $(VENV)/.built
 	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
-	$(NEWEST)/bin/python -m pip install -q --upgrade --no-build-isolation -e ".[iceberg,fast,demo,test]" "pyspark[sql,connect]"
+	$(EDITABLE) $(NEWEST)/bin/python -m pip install -q --upgrade --no-build-isolation -e ".[iceberg,fast,demo,test]" "pyspark[sql,connect]"
 	touch $@
 
 $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
