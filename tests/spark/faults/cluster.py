@@ -14,10 +14,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -33,6 +35,7 @@ from tests.spark.faults import injection
 from tests.spark.faults.killing_file_io import KillingFileIO
 from tests.spark.laws import expected, frame, some_deletes
 from tests.spark.test_tables import ROWS, N, made, positions_of, puffin_files, referenced
+from tests.spark.test_updates import lineage
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -240,15 +243,16 @@ def _check(table: Table, gone: set[int]) -> None:
     assert len(vectors) == len(set(vectors))
 
 
-def _vectors(table: Table, snapshot_id: int) -> set[Path]:
-    """Puffin files of a snapshot."""
+def _needed(table: Table, snapshot_id: int) -> set[Path]:
+    """Data files and Puffin files of a snapshot."""
     tasks = plan_files(table, snapshot_id=snapshot_id).tasks
-    return {Path(t.vector.file_path.removeprefix("file://")) for t in tasks if t.vector is not None}
+    files = [*(t.data for t in tasks), *(t.vector for t in tasks if t.vector is not None)]
+    return {Path(file.file_path.removeprefix("file://")) for file in files}
 
 
 def _strays(table: Table, job: str = JOB) -> set[Path]:
     """Files of a job, complete or not, that no snapshot of the table needs."""
-    needed = {path for snapshot in table.snapshots() for path in _vectors(table, snapshot.snapshot_id)}
+    needed = {path for snapshot in table.snapshots() for path in _needed(table, snapshot.snapshot_id)}
     return {path for path in files_of(table) if path.name.lstrip(".").startswith(f"{job}-")} - needed
 
 
@@ -340,6 +344,68 @@ def rewrites_survive_their_tasks_and_executors(spark: SparkSession, folder: Path
     survives(ps.compact, "wait-for-copy", "whole")
     _check(table, gone)
     assert all(task.vector and not task.equality_deletes for task in plan_files(table).tasks)
+
+
+ROW_COUNTS = ("rows", "rows_updated", "rows_inserted", "rows_unchanged")
+
+
+def _in_both(table: Table, single: Table, sent: Callable[[], Any], local: Callable[[], Any]) -> None:
+    """Runs a job here and on the single machine; rows, lineage and counts are then equal."""
+    done = [run() for run in (sent, local)]  # the data files differ, which writers on executors begin
+    found, expected = ([getattr(one, name, None) for name in ROW_COUNTS] for one in done)
+    assert found == expected, (found, expected)
+    assert lineage(table.refresh()) == lineage(single.refresh())
+    assert iceberg.verify(table) == []
+
+
+@case
+def replaced_rows_survive_their_tasks_and_executors(spark: SparkSession, folder: Path) -> None:
+    from pyspark.sql import functions as f
+
+    catalog = _catalog(folder, **{"py-io-impl": "tests.spark.faults.killing_file_io.FaultyFileIO"})
+    table = made(catalog, "n")
+    single = catalog.register_table("n.single", table.metadata_location)
+    changed = ROWS.slice(1000, 900).set_column(2, "small", [pa.array([77] * 900, pa.int32())])
+    given = spark.createDataFrame(changed).repartition(3)
+    places = {"min_deleted": 0.01, "min_input_files": 2}
+    for number, (sent, local, what, step) in enumerate(
+        (
+            (
+                lambda **job: ps.update(spark, table, "id < 1500", {"word": "new"}, **job),
+                lambda: iceberg.update(single, "id < 1500", {"word": "new"}),
+                "kill",
+                "data-begun",
+            ),
+            (
+                lambda **job: ps.update(spark, table, "small = 4", {"small": f.col("small") + 100}, **job),
+                lambda: iceberg.update(single, "small = 4", {"small": 104}),
+                "raise",
+                "vectors-begun",
+            ),
+            (
+                lambda **job: ps.upsert(given, table, "id", **job),
+                lambda: iceberg.upsert(single, changed, "id"),
+                "kill-executor",
+                "vectors-begun",
+            ),
+            (
+                lambda **job: ps.update(spark, table, "id >= 2900", {"small": 5}, **job),
+                lambda: iceberg.update(single, "id >= 2900", {"small": 5}),
+                "kill-executor",
+                "data-begun",
+            ),
+            (
+                lambda **job: ps.rewrite_data_files(spark, table, **places, **job),
+                lambda: iceberg.rewrite_data_files(single, **places),
+                "kill",
+                "data-begun",
+            ),
+        )
+    ):
+        job = f"{JOB}{number}"
+        with with_fault(what, step, spark, folder):
+            _in_both(table, single, partial(sent, job_id=job), local)
+        _tidy(table, job)
 
 
 @case

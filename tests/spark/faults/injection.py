@@ -1,8 +1,9 @@
-"""Fault injection: one fault happens to the first attempt that writes a Puffin file.
+"""Fault injection: one fault happens to the first attempt that reaches a step of writing a file.
 
-`sitecustomize` installs an audit hook in every Python worker, so that the package runs unchanged on local files. The
-file ``fault`` in the folder ``PUFFIN_FAST_FAULTS`` contains the fault and its step. The attempt to which it happens
-creates the file ``faulted`` there.
+`sitecustomize` installs an audit hook in every Python worker, so that the package runs unchanged on local files. Data
+files have no such events; tables with `FaultyFileIO` have steps of their own. The file ``fault`` in the folder
+``PUFFIN_FAST_FAULTS`` contains the fault and its step. The attempt to which it happens creates the file ``faulted``
+there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ SITE = "from tests.spark.faults import injection\ninjection.install()\n"
 """The ``sitecustomize.py`` of the workers."""
 
 STEPS = {"whole": "os.link", "visible": "os.remove"}
-"""The audit events before a written file gets its final name, and before its temporary name is removed."""
+"""The audit events before a Puffin file gets its final name, and before its temporary name is removed."""
+
+BEGUN = {".parquet": "data-begun", ".puffin": "vectors-begun"}
+"""The steps at which a file of `FaultyFileIO` exists and is empty, by its suffix."""
 
 CHECKS = 1200
 """How often `wait` checks its condition, every 50 ms."""
@@ -45,19 +49,23 @@ def install() -> None:
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in STEPS.values() or not str(arguments[0]).endswith(".tmp"):
-        return
+    if event in STEPS.values() and str(arguments[0]).endswith(".tmp"):
+        reached(next(step for step in STEPS if STEPS[step] == event), Path(arguments[0]))
+
+
+def reached(step: str, path: Path) -> None:
+    """Lets the fault happen if it is planned for this step, and happened to no attempt yet."""
     folder = Path(os.environ[FOLDER])
     if sys.modules["pyspark"].TaskContext.get() is None or not (folder / "fault").exists():
         return
-    fault, step = (folder / "fault").read_text().split()
-    if STEPS[step] != event:
+    fault, planned = (folder / "fault").read_text().split()
+    if planned != step:
         return
     try:
         (folder / "faulted").touch(exist_ok=False)
     except FileExistsError:
         return
-    FAULTS[fault](Path(arguments[0]))
+    FAULTS[fault](path)
 
 
 def _raise(path: Path) -> None:
