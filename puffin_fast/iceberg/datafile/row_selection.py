@@ -16,7 +16,7 @@ from puffin_fast._kernels import rows
 if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["LiveRows", "RowSelection", "flags_of", "select_rows"]
+__all__ = ["LiveRows", "RowSelection", "flags_of", "mask_of", "select_rows"]
 
 ROWS_PER_RUN = 16
 """Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
@@ -71,6 +71,12 @@ def flags_of(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     skipped = mask.offset % 8
     packed = np.frombuffer(mask.buffers()[1], np.uint8, offset=mask.offset // 8)
     return np.unpackbits(packed, count=skipped + len(mask), bitorder="little")[skipped:].view(np.bool_)
+
+
+def mask_of(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
+    """Returns a byte per row as a mask; several times as fast as `pa.array`."""
+    bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(flags), [None, bits])
 
 
 class LiveRows:

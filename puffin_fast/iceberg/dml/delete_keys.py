@@ -244,8 +244,7 @@ class Keys(KeyBounds):
 
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
         """Returns a mask of the rows whose key is in the set; arguments as `RowFilter.mask`."""
-        found: np.ndarray = self.set.contains(normalize_floats(columns)).to_numpy(zero_copy_only=False)
-        return found
+        return self.set.contains(normalize_floats(columns))
 
 
 # Pruning ----------------------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ class _Search:
         for batch in batches:
             found = matcher.mask(batch.filter_values, batch.n_rows)
             for key in keys:  # rows that equality deletes remove already are not added to the vector
-                found = found & ~key.contains(batch.key_values).to_numpy(zero_copy_only=False)
+                found = found & ~key.contains(batch.key_values)
             yield batch.first, found, batch.filter_values
 
     def part(self, number: int) -> Iterator[NewDeletes]:

@@ -238,5 +238,5 @@ class EqualityConverter:
         for batch in self._files.open(file.data, fields.values()).batches():
             found = mask[batch.first : batch.first + batch.n_rows]
             for key in keys:
-                found |= key.contains(batch.key_values).to_numpy(zero_copy_only=False)
+                found |= key.contains(batch.key_values)
         return NewDeletes.merge(file.task, PositionBitmap.from_mask(mask), self._current)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.predicate.bounds import Sorted
 from puffin_fast.iceberg.predicate.integers import is_ascending, is_integral, numbers_of
 from puffin_fast.iceberg.predicate.string_hash import StringHash
@@ -30,6 +31,10 @@ __all__ = ["KeySet"]
 MAX_HASH_TABLE_VALUES = 1 << 15
 """Up to this number of values, it costs little that Arrow builds its hash table again for each batch."""
 
+BITS_PER_VALUE = 32
+"""Integers whose range has at most so many bits per value are found by one bit for each number of the range."""
+
+Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int32]
 
@@ -62,9 +67,9 @@ class _Values:
         """Whether Arrow builds a hash table of the values for each batch, so that large batches are faster."""
         return True
 
-    def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
+    def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
         """Which values are in the set."""
-        return pc.is_in(values, value_set=self.distinct, skip_nulls=not nulls)
+        return flags_of(pc.is_in(values, value_set=self.distinct, skip_nulls=not nulls))
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         """The number of each value; null for a value that is not in the set."""
@@ -76,12 +81,12 @@ class _Values:
 
 
 class _Integers(_Values):
-    """Integers, or values stored as integers: sorted, and a bitmap to test them; no hash table."""
+    """Integers, or values stored as integers: sorted, and bits or a bitmap to test them; no hash table."""
 
     def __init__(self, values: pa.Array) -> None:
         numbers, null = numbers_of(values)
         self._lock = threading.Lock()
-        self._made: PositionBitmap | None = None
+        self._made: npt.NDArray[np.uint8] | PositionBitmap | None = None
         self._null: int | None = None
         self._first: Numbers | None = None
         if null is None and is_ascending(numbers):
@@ -114,39 +119,47 @@ class _Integers(_Values):
     def hashed(self) -> bool:
         return False
 
-    def _bitmap(self) -> PositionBitmap | None:
-        """The values minus the lowest value; None if their range is too wide for a bitmap."""
-        with self._lock:  # the bitmap of many values is made once, not by each thread
-            if self._made is None and int(self._sorted[-1]) - int(self._sorted[0]) < 1 << 62:
-                self._made = PositionBitmap.from_positions(self._sorted - self._sorted[0])
+    def _test(self) -> npt.NDArray[np.uint8] | PositionBitmap | None:
+        """The values minus the lowest: as bits, or as a bitmap if few would be set; None if the range is too wide."""
+        with self._lock:  # made once, not by each thread
+            span = int(self._sorted[-1]) - int(self._sorted[0]) + 1
+            if self._made is None and span <= 1 << 62:
+                bitmap = PositionBitmap.from_positions(self._sorted - self._sorted[0])
+                dense = span <= BITS_PER_VALUE * len(self._sorted)
+                self._made = bitmap.mask_packed(span) if dense else bitmap
         return self._made
 
-    def _found(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-        """The indices of an array at which there are values of the set."""
-        maybe = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
-        at = np.flatnonzero(maybe)
+    def _found(self, numbers: npt.NDArray[np.int64]) -> Bools:
+        """Which numbers are values of the set."""
+        lowest, highest = self._sorted[0], self._sorted[-1]
+        test = self._test()
+        if isinstance(test, np.ndarray):
+            place = numbers - lowest  # modulo 2^64
+            inside: Bools = place.view(np.uint64) <= np.uint64(highest - lowest)
+            if not inside.all():
+                place[~inside] = 0
+            bits = test.take(place >> 3) >> (place.astype(np.uint8) & np.uint8(7))
+            inside &= (bits & np.uint8(1)).view(np.bool_)
+            return inside
+        found: Bools = (numbers >= lowest) & (numbers <= highest)
+        at = np.flatnonzero(found)
         some = numbers if at.size == numbers.size else numbers[at]
-        if not at.size:
-            return at
-        bitmap = self._bitmap()
-        if bitmap is not None:
-            known = bitmap.contains(some - self._sorted[0])
-        else:
-            known = self._sorted[np.searchsorted(self._sorted, some)] == some
-        found: npt.NDArray[np.intp] = at[known]
+        if test is not None:
+            found[at] = test.contains(some - lowest)
+        elif at.size:
+            found[at] = self._sorted[np.searchsorted(self._sorted, some)] == some
         return found
 
-    def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
+    def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
         numbers, null = numbers_of(values)
-        found = np.zeros(len(values), np.bool_)
-        found[self._found(numbers)] = True
+        found = self._found(numbers)
         if null is not None:
             found[null] = nulls and self._null is not None
-        return pa.array(found)
+        return found
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         numbers, null = numbers_of(values)
-        found = self._found(numbers)
+        found = np.flatnonzero(self._found(numbers))
         result = np.zeros(len(values), np.int32)
         absent = np.ones(len(values), np.bool_)
         places = np.searchsorted(self._sorted, numbers[found])
@@ -197,8 +210,8 @@ class _Strings(_Values):
         equal = pc.fill_null(pc.equal(some, known), False).to_numpy(zero_copy_only=False)
         return at[equal], index[equal]
 
-    def contains(self, values: pa.Array, *, nulls: bool = True) -> pa.BooleanArray:
-        return pc.is_valid(self.index(values, nulls=nulls))
+    def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
+        return flags_of(pc.is_valid(self.index(values, nulls=nulls)))
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         if isinstance(values, pa.ChunkedArray):
@@ -263,18 +276,18 @@ class KeySet:
         """The smallest number of rows in a batch for which the cost of building hash tables is small."""
         return max((len(v) for v in (*self._columns, *self._pairs) if v.hashed), default=1)
 
-    def contains(self, columns: Mapping[int, pa.Array]) -> pa.BooleanArray:
+    def contains(self, columns: Mapping[int, pa.Array]) -> Bools:
         """Tests which rows have a key of the set.
 
         Args:
             columns: values by field id, in the storage types of `fields`.
 
         Returns:
-            a boolean array without nulls.
+            a mask, one bool for each row.
         """
         if len(self.fields) == 1:
             return self._columns[0].contains(columns[self.fields[0].field_id])
-        return pc.is_valid(self.index(columns))
+        return flags_of(pc.is_valid(self.index(columns)))
 
     def index(self, columns: Mapping[int, pa.Array]) -> pa.Int32Array:
         """Finds the number of each row's key. Distinct keys are numbered by their first occurrence.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast._runtime import is_remote
 from puffin_fast._runtime.streams import CAPACITY
@@ -18,7 +17,7 @@ from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColu
 from puffin_fast.iceberg.datafile.plain_types import is_view
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.iceberg.datafile.row_selection import LiveRows
+from puffin_fast.iceberg.datafile.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.iceberg.scan.splits import threads_of
@@ -253,14 +252,13 @@ class FileReader:
 
     def _select(self, task: FileTask, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
-        output, mask = opened.output, None
-        for keys in opened.keys:
-            found = keys.contains(batch.key_values)
-            mask = pc.invert(found) if mask is None else pc.and_not(mask, found)
+        output, wanted = opened.output, None
         if not self._row_filter.always_true:
-            matches = pa.array(self._row_filter.mask(batch.filter_values, batch.n_rows))
-            mask = matches if mask is None else pc.and_(mask, matches)
-        rows = batch.select(mask)
+            wanted = self._row_filter.mask(batch.filter_values, batch.n_rows)
+        for keys in opened.keys:
+            left = ~keys.contains(batch.key_values)
+            wanted = left if wanted is None else wanted & left
+        rows = batch.select(None if wanted is None else mask_of(wanted))
         if rows is None:
             return None
         with reading(task.data.file_path):

@@ -89,7 +89,7 @@ def test_null_equals_null_and_nan_equals_nan() -> None:
         2: pa.array([None, 1, 2, None, 2, None, 1], pa.int32()),
         4: pa.array([None, float("nan"), 0.5, 3.0, None, 0.5, 0.5]),
     }
-    assert keys.contains(rows).to_pylist() == [True] * 4 + [False] * 3
+    assert keys.contains(rows).tolist() == [True] * 4 + [False] * 3
     assert len(keys) == 4
 
 
@@ -102,7 +102,7 @@ def test_a_key_of_many_columns_is_found_exactly() -> None:
     found = KeySet.of(fields, [pa.array(column, pa.int64()) for column in zip(*keys, strict=True)]).contains(
         {f.field_id: pa.array(c, pa.int64()) for f, c in zip(fields, zip(*rows, strict=True), strict=True)}
     )
-    assert found.to_pylist() == [row in set(keys) for row in rows]
+    assert found.tolist() == [row in set(keys) for row in rows]
 
 
 class Model:

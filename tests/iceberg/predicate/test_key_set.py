@@ -53,7 +53,7 @@ def test_a_key_set_finds_the_keys_that_a_dictionary_finds(first: str, second: st
         assert len(made) == len(keys)
         rows = [tuple(rng.choice(pool) for _, pool in kinds) for _ in range(300)] + keys
         values = {at: pa.array([row[at] for row in rows], kind) for at, (kind, _) in enumerate(kinds)}
-        assert made.contains(values).to_pylist() == [row in known for row in rows]
+        assert made.contains(values).tolist() == [row in known for row in rows]
         assert made.index(values).to_pylist() == [known.get(row) for row in rows]
         sliced = {at: column.slice(5, 40) for at, column in values.items()}
         assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
@@ -64,7 +64,7 @@ def test_duplicate_keys_count_once_and_null_only_matches_null() -> None:
     field = NestedField(1, "f", LongType())
     made = KeySet.of([field], [pa.array([5, 5, 9, 5, 9], pa.int64())])
     assert len(made) == 2
-    assert made.contains({1: pa.array([None, 5, None, 9, 0], pa.int64())}).to_pylist() == [
+    assert made.contains({1: pa.array([None, 5, None, 9, 0], pa.int64())}).tolist() == [
         False,
         True,
         False,
@@ -72,9 +72,9 @@ def test_duplicate_keys_count_once_and_null_only_matches_null() -> None:
         False,
     ]
     with_null = KeySet.of([field], [pa.array([None, 5, None], pa.int64())])
-    assert with_null.contains({1: pa.nulls(3, pa.int64())}).to_pylist() == [True] * 3
+    assert with_null.contains({1: pa.nulls(3, pa.int64())}).tolist() == [True] * 3
     only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
-    assert only_null.contains({1: pa.array([None, 5], pa.int64())}).to_pylist() == [True, False]
+    assert only_null.contains({1: pa.array([None, 5], pa.int64())}).tolist() == [True, False]
 
 
 @pytest.mark.usefixtures("storage")
@@ -98,6 +98,20 @@ def test_repeated_keys_and_nulls_are_numbered_by_their_first_occurrence(kind: st
         assert sorted_distinct(pa.chunked_array([array, array])) == sorted_distinct(array)
         numbers = pa.array(without_null, type_).cast(pa.int32() if kind in ("int", "date") else pa.int64())
         assert list(made.sorted(0).values) == numbers.to_pylist()
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("lowest", [-(2**63), -70, 0, 2**63 - 800])
+@pytest.mark.parametrize("step", [1, 7, 31, 32, 60, 400])
+def test_integers_are_found_at_the_ends_of_their_type(lowest: int, step: int) -> None:
+    keys = [key for key in range(lowest, lowest + 3 * step, step) if key < 2**63]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.int64())])
+    near = {key + by for key in (*keys, -(2**63), 0, 2**63 - 1) for by in range(-9, 10)}
+    rows = [None, *sorted(row for row in near if -(2**63) <= row < 2**63)]
+    array = pa.array(rows, pa.int64())
+    assert made.contains({1: array}).tolist() == [row in keys for row in rows]
+    assert made.contains({1: array.slice(3)}).tolist() == [row in keys for row in rows[3:]]
+    assert made.index({1: array}).to_pylist() == [keys.index(row) if row in keys else None for row in rows]
 
 
 VALUES = [
