@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField
+from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.plain_types import plain
+from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -240,7 +241,9 @@ def find_matches(
         threads: number of files read at a time.
     """
     fields = fields if compared else _top_fields(fields, source.fields)
-    given = {f.name: source.rows[f.name].combine_chunks() for f in fields} if compared else {}
+    exact = {name for name, f in source.fields if not isinstance(f.field_type, FloatType | DoubleType)}
+    others = [f.name for f in fields if f.name not in exact] if compared else []
+    given = {name: source.rows[name].combine_chunks() for name in others}
     pos = len(fields)
 
     def match(number: int, rows: pa.RecordBatch) -> tuple[Any, ...]:
@@ -248,9 +251,10 @@ def find_matches(
         columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
         places = source.places(columns)
         deletes = places >= source.rows.num_rows
-        same = ~deletes & bool(given)
+        same = ~deletes & compared
+        taken = pa.array(places, mask=deletes if deletes.any() else None)
         for name, column in given.items():
-            same &= same_values(column.take(pa.array(places, mask=deletes)), batch.column(name))
+            same &= same_values(column.take(taken), batch.column(name))
         ids = np.full(len(places), -1)
         if row_ids:
             ids = rows.column(pos + 1).fill_null(-1).to_numpy(zero_copy_only=False)
@@ -277,9 +281,11 @@ def same_values(left: Any, right: Any) -> Any:
     if pa.types.is_floating(right.type):
         bits = pa.int32() if right.type.bit_width == 32 else pa.int64()
         left, right = left.view(bits), right.view(bits)
-    equal = pc.fill_null(pc.equal(left, right), False)
-    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-    return pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
+    equal = pc.equal(left, right)
+    if equal.null_count:
+        both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+        equal = pc.or_(pc.fill_null(equal, False), both_null)
+    return flags_of(equal)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.iceberg.datafile.conversion import arrow_type
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
@@ -59,17 +61,24 @@ class LocatedRows:
             threads: number of files read at a time.
         """
         schema = _schema_of(fields, metadata)
-        found = list(located_batches(open_reader, fields, tasks, metadata, threads=threads))
-        batches = [batch for _, batch in found]
+        numbers: list[int] = []
+        counts: list[int] = []
+
+        def found() -> Iterator[pa.RecordBatch]:
+            for number, batch in located_batches(open_reader, fields, tasks, metadata, threads=threads):
+                numbers.append(number)
+                counts.append(batch.num_rows)
+                yield batch
+
+        batches = list(_joined(found()))
         n = len(fields)
         columns = [
             pa.chunked_array([batch.column(at) for batch in batches], kind)
             for at, kind in enumerate(schema.types)
         ]
-        counts = [batch.num_rows for batch in batches]
         return cls(
             pa.Table.from_arrays(columns[:n], schema=pa.schema([schema.field(at) for at in range(n)])),
-            np.repeat(np.array([number for number, _ in found], np.int64), counts),
+            np.repeat(np.array(numbers, np.int64), counts),
             columns[n].to_numpy(),
             dict(zip(metadata, columns[n + 1 :], strict=True)),
         )
@@ -114,6 +123,12 @@ def from_located_batches(
     workers = threads_of(reader.io, tasks, threads)
     splits = [split for task in tasks for split in splits_of(task, len(tasks), workers)]
     return in_order(splits, work, workers, label="reading data files")
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Joins batches to larger ones: each batch of a few rows costs as much as thousands of rows later."""
+    for group in split_by_size(batches, BATCH_ROWS, lambda batch: batch.num_rows):
+        yield from pa.Table.from_batches(group).combine_chunks().to_batches()
 
 
 def _schema_of(fields: Sequence[NestedField], metadata: Sequence[str]) -> pa.Schema:

@@ -125,6 +125,18 @@ def test_floats_are_compared_bit_by_bit(shared_catalog: SqlCatalog, namespace: s
     assert (done.rows_unchanged, done.rows_updated) == (2, 1)
 
 
+def test_rows_of_key_columns_only_are_unchanged(shared_catalog: SqlCatalog, namespace: str) -> None:
+    rows = pa.table({"a": pa.array([1, 2, 3]), "b": ["x", "y", "z"], "c": [0.0, 1.0, float("nan")]})
+    table = create_table(shared_catalog, f"{namespace}.keys", rows.schema)
+    append(table, rows)
+    exact = upsert(table, rows.slice(1), ["a", "b"])
+    assert (exact.snapshot_id, exact.rows_unchanged) == (None, 2)
+    given = rows.set_column(2, "c", [[-0.0, 1.0, float("nan")]])
+    done = upsert(table, given, ["a", "b", "c"])  # -0.0 is the key 0.0, but not the same bits
+    assert (done.rows_updated, done.rows_inserted, done.rows_unchanged) == (1, 0, 2)
+    assert str(scan(table, "a = 1").to_arrow()["c"][0].as_py()) == "-0.0"
+
+
 def test_keys_of_several_columns_and_in_structs(
     shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
