@@ -41,7 +41,7 @@ GAP = 1 << 16
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
 
-MIN_CELLS = 1 << 18
+MIN_CELLS = 1 << 17
 """Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer."""
 
 
