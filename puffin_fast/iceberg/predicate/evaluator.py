@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions import BoundPredicate, BoundTerm
@@ -23,6 +24,12 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType
 from puffin_fast.iceberg.predicate.like import BoundLike
 
 __all__ = ["ArrowEvaluator"]
+
+_INTEGERS = {
+    **{kind.id: pa.int32() for kind in (pa.date32(), pa.time32("s"))},
+    **{kind.id: pa.int64() for kind in (pa.time64("us"), pa.timestamp("us"))},
+}
+"""The integers that dates and times are compared as, by the id of the type; NumPy takes one of its times for none."""
 
 
 class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
@@ -46,8 +53,14 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
     def _compare(self, name: str, term: BoundTerm, literal: Literal[Any]) -> Any:
         """Compares a column with a literal; `name` is the same for Arrow's and NumPy's function."""
         column, value = self.column(term), _scalar_array(literal.value, term.ref().field.field_type)
-        if isinstance(column, pa.Array) and not column.null_count and _is_number(column.type):
-            return getattr(np, name)(column.to_numpy(), value.to_numpy()[0])  # a quarter of Arrow's time
+        if isinstance(column, pa.Array) and len(column) and not column.null_count:
+            integers = _INTEGERS.get(column.type.id)
+            if integers is not None and column.type == value.type:
+                column, value = column.view(integers), value.view(integers)
+            elif pa.types.is_decimal128(column.type) and column.type == value.type:
+                return _compare_wide(name, *_words(column), *(int(word[0]) for word in _words(value)))
+            if _is_number(column.type):
+                return getattr(np, name)(column.to_numpy(), value.to_numpy()[0])  # a quarter of Arrow's time
         return getattr(pc, name)(column, value[0])
 
     def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
@@ -137,8 +150,27 @@ def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """Whether NumPy compares values as Arrow does: not those of times, of which NumPy takes one for none."""
+    """Whether NumPy compares values as Arrow does."""
     return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
+def _words(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """The high and the low words of decimals of 128 bits."""
+    words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), 16 * column.offset)
+    return words[1::2], words[::2].view(np.uint64)
+
+
+def _compare_wide(
+    name: str, high: npt.NDArray[np.int64], low: npt.NDArray[np.uint64], other_high: int, other_low: int
+) -> Any:
+    """Compares integers of two words with one integer, by the name of NumPy's function."""
+    lows = getattr(np, name)(low, other_low)
+    if name == "not_equal":
+        return (high != other_high) | lows
+    found = (high == other_high) & lows
+    if name == "equal":
+        return found
+    return found | (high < other_high if name.startswith("less") else high > other_high)
 
 
 def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from puffin_fast._kernels import rows
-from puffin_fast.iceberg.datafile.row_selection import RowSelection, flags_of, select_rows
+from puffin_fast.iceberg.datafile.row_selection import RowSelection, flags_of, mask_of, select_rows
 
 
 @given(
@@ -27,6 +27,7 @@ def test_indexes_and_runs_are_those_of_the_flags(
     found.validate(full=True)
     assert found.to_pylist() == expected.tolist()
     assert flags_of(keep).tolist() == every[start:]
+    assert mask_of(np.array(every[start:], bool)).equals(keep)
     runs = sum(1 for i, at in enumerate(expected) if i == 0 or expected[i - 1] != at - 1)
     assert len(keep) == 0 or rows.count_runs(keep.buffers()[1], keep.offset, len(keep)) == runs
 

@@ -8,9 +8,12 @@ import operator
 import pickle
 from collections.abc import Callable
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -27,6 +30,7 @@ from pyiceberg.expressions import (
     NotIn,
     NotNull,
     Or,
+    Reference,
     StartsWith,
 )
 from pyiceberg.expressions.literals import FloatLiteral
@@ -42,12 +46,17 @@ from pyiceberg.types import (
     LongType,
     NestedField,
     StringType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzType,
+    TimeType,
 )
 
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg import append, create_table, delete, delete_keys, plan_files, upsert
 from puffin_fast.iceberg.dml.data_files import _NanosecondBounds
+from puffin_fast.iceberg.predicate import evaluator
+from puffin_fast.iceberg.predicate.evaluator import ArrowEvaluator
 from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import RacingCatalog, rows_of
@@ -370,3 +379,40 @@ def test_a_null_elsewhere_in_a_column_changes_no_comparison(column: str) -> None
             expected = bound.mask({field.field_id: with_null}, len(with_null))
             assert found.tolist() == expected.tolist()[:-1], filter
             assert not expected[-1]
+
+
+@pytest.mark.parametrize(
+    ("type", "numbers"),
+    [
+        (DateType(), [-(2**31), -1, 0, 1, 2**31 - 1]),
+        (TimeType(), [0, 1, 86_399_999_999]),
+        (TimestampType(), [-LARGEST - 1, -LARGEST, -1, 0, 1, LARGEST]),
+        (TimestamptzType(), [-LARGEST - 1, -LARGEST, -1, 0, 1, LARGEST]),
+        (TimestampNanoType(), [-LARGEST - 1, -LARGEST, -1, 0, 1, LARGEST]),
+        (DecimalType(9, 2), [-999_999_999, -1, 0, 1, 100, 999_999_999]),
+        (
+            DecimalType(38, 10),
+            [sign * n for n in (0, 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1) for sign in (-1, 1)],
+        ),
+        (DecimalType(38, 0), [10**38 - 1, 10**38 - 2, 1 - 10**38, 2**127 - 1 - 2**126, 5 << 64, 4 << 64]),
+    ],
+    ids=str,
+)
+def test_times_and_decimals_are_compared_without_nulls_as_with_one(type: Any, numbers: list[int]) -> None:
+    """Columns without nulls are compared as integers; the smallest of 64 bits is NumPy's time that is none."""
+    kind, field = schema_to_pyarrow(type), NestedField(1, "a", type)
+    data = b"".join(n.to_bytes(kind.bit_width // 8, "little", signed=True) for n in numbers)
+    values = pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(data)])
+    with_null = pa.concat_arrays([values, pa.nulls(1, kind)])
+    before = Schema(field)
+    for literal in values:
+        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+            for first in (0, 1):
+                compared = ArrowEvaluator({1: values[first:]})
+                expected = getattr(pc, name)(with_null, literal).to_pylist()[first:-1]
+                term = Reference("a").bind(before)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(evaluator, "_scalar_array", lambda value, type: pa.array([value], kind))
+                    found = compared._compare(name, term, SimpleNamespace(value=literal))
+                assert isinstance(found, np.ndarray)
+                assert found.tolist() == expected, (name, literal)
