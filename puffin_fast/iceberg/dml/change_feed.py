@@ -67,6 +67,7 @@ class ChangeFeed:
             raise InvalidInputError(
                 f"data: delete_column {self.delete_column}: expected booleans, found {column.type}"
             )
+        _refuse_nulls(column, "delete_column", self.delete_column)
         found: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False).astype(np.bool_)
         return found
 
@@ -82,6 +83,7 @@ class ChangeFeed:
             raise InvalidInputError(
                 f"data: order_column {name}: expected values with an order, found {column.type}"
             )
+        _refuse_nulls(column, "order_column", name)
         if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
             raise InvalidInputError(f"data: order_column {name}: expected values with an order, found NaN")
         return column
@@ -124,11 +126,14 @@ def _column(rows: pa.Table, argument: str, name: str) -> pa.Array:
     column = rows.column(found[0])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _refuse_nulls(column: pa.Array, argument: str, name: str) -> None:
     if column.null_count:
         raise InvalidInputError(
-            f"data: {argument} {name}: expected no null, found {column.null_count} of {rows.num_rows} rows"
+            f"data: {argument} {name}: expected no null, found {column.null_count} of {len(column)} rows"
         )
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _ranks(column: pa.Array, name: str) -> npt.NDArray[np.int64]:

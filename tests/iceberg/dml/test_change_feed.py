@@ -225,6 +225,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
         (NotFoundError, "no column o in data", given(), {"order_column": "o"}),
         (NotFoundError, "no column d in data", given(), {"delete_column": "d"}),
         (InvalidInputError, "expected booleans, found int64", keys(d=[0, 1]), {"delete_column": "d"}),
+        (InvalidInputError, "expected booleans, found int64", keys(d=[0, None]), {"delete_column": "d"}),
         (InvalidInputError, "expected no null, found 1", keys(d=[True, None]), {"delete_column": "d"}),
         (InvalidInputError, "the table has no column d", keys(d=[True, True]), {}),
         (InvalidInputError, "s is required", keys(s=[None, "x"]), {}),
