@@ -44,6 +44,11 @@ READ_BYTES = 32 << 20
 MIN_CELLS = 1 << 17
 """Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer."""
 
+MIN_CELLS_OF_FEW = 1 << 14
+"""The same if few of the first rows are wanted: at most one of `ROWS_PER_WANTED`."""
+
+ROWS_PER_WANTED = 16
+
 
 def open_parquet(
     io: FileIO,
@@ -255,7 +260,9 @@ class GroupColumns:
         """Returns wanted rows of each column; see `Columns`."""
         if self._pages is None:
             self._pages = {}
-            if self._reader.group_rows[self._group] * len(self._names) >= MIN_CELLS:
+            few = rows is not None and len(rows) * ROWS_PER_WANTED <= n_rows
+            n_cells = self._reader.group_rows[self._group] * len(self._names)
+            if n_cells >= (MIN_CELLS_OF_FEW if few else MIN_CELLS):
                 self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         found = {}
