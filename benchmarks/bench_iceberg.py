@@ -48,7 +48,7 @@ TARGETS = {
     "convert": {JAVA: 20.0},
     "delete half": {"DuckDB": 2.0, JAVA: 4.0},
     "delete a third": {"DuckDB": 2.0, JAVA: 4.0},
-    "scan": {"DuckDB": 1.0},
+    "scan": {"DuckDB": 1.3},
     "update 1%": {"DuckDB": 2.0, JAVA: 4.0},
     "delete 5% by key": {"DuckDB": 2.0},
     "upsert 5%": {"DuckDB": 2.0},

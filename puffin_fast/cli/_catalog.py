@@ -46,7 +46,7 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
 
 
 def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> Catalog:
-    """Opens the catalog that the options describe; raises as `open_table`.
+    """Opens the catalog that the options describe, until the command ends; raises as `open_table`.
 
     Args:
         options: as for `open_table`.
@@ -57,7 +57,8 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         from pyiceberg.utils.config import Config
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
-    given = {**(click.get_current_context().obj or {}), **{k: v for k, v in options.items() if v is not None}}
+    command = click.get_current_context()
+    given = {**(command.obj or {}), **{k: v for k, v in options.items() if v is not None}}
     name = given.pop("catalog", None)
     properties = {key: value for key, value in given.items() if value is not None}
     try:
@@ -69,11 +70,13 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         if uri.startswith(_SQL) and not create:  # no other command changes an existing database
             properties["init_catalog_tables"] = "false"
         with interruptible():
-            return load_catalog(name, **properties)
+            catalog = load_catalog(name, **properties)
     except NotFoundError:
         raise
     except Exception as error:  # the client of a catalog may raise any exception
         raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
+    command.call_on_close(catalog.close)
+    return catalog
 
 
 def _check_sqlite(uri: str) -> None:

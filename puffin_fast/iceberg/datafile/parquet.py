@@ -47,7 +47,7 @@ MIN_CELLS = 1 << 17
 MIN_CELLS_OF_FEW = 1 << 14
 """The same if few of the first rows are wanted: at most one of `ROWS_PER_WANTED`."""
 
-ROWS_PER_WANTED = 16
+ROWS_PER_WANTED = 32
 
 
 def open_parquet(
