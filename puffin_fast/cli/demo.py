@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,8 +242,7 @@ def demo(folder: Path, scale: float) -> Answer:
     with measured.stage("start Spark"):
         session = _spark(warehouse)
     try:
-        catalog = _catalog(warehouse)
-        with duckdb_with_iceberg(warehouse) as connection:
+        with closing(_catalog(warehouse)) as catalog, duckdb_with_iceberg(warehouse) as connection:
             for data in sets:
                 _run(measured, data, session, connection, catalog)
     finally:
