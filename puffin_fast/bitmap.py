@@ -227,7 +227,7 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             InvalidInputError: an argument is not a PositionBitmap.
         """
-        return stored.union(cls, [cls._other(bitmap) for bitmap in bitmaps])
+        return stored.union(cls, list(bitmaps))
 
     @classmethod
     def intersection(cls, bitmaps: Iterable[PositionBitmap]) -> PositionBitmap:
@@ -236,10 +236,10 @@ class PositionBitmap(stored.StoredBitmap):
         Raises:
             InvalidInputError: an argument is not a PositionBitmap, or there is none.
         """
-        every = sorted(map(cls._other, bitmaps), key=len)
+        every = list(bitmaps)
         if not every:
             raise InvalidInputError("bitmaps: expected at least one, found none")
-        return every[0] if len(every) == 1 or not every[0] else stored.intersection(cls, every)
+        return cls._other(every[0]) if len(every) == 1 else stored.intersection(cls, every)
 
     # ---- bytes --------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport uint8_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, COUNT_BYTES, MAX_POSITION, RUN
@@ -268,7 +268,7 @@ def union(type kind not None, list bitmaps not None):
 
 
 def intersection(type kind not None, list bitmaps not None):
-    """Makes the intersection of two or more bitmaps, of which the smallest should be the first."""
+    """Makes the intersection of two or more bitmaps."""
     if len(bitmaps) < 2:
         raise ValueError(f"intersection: expected at least two bitmaps, found {len(bitmaps)}")
     return of_many(kind, bitmaps, True)
@@ -448,8 +448,17 @@ cdef bint met(int op, StoredBitmap left, StoredBitmap right) except -1:
 cdef UnionScratch spare_union       # zeroed, or with memory of an earlier call
 
 
+cdef int by_size(const void* left, const void* right) noexcept nogil:
+    cdef size_t a = (<const Vector*>left).size, b = (<const Vector*>right).size
+    return (a > b) - (a < b)
+
+
 cdef object of_many(type kind, list bitmaps, bint intersected):
-    """Returns the union of bitmaps, or the intersection of two or more of them, the smallest first."""
+    """Returns the union of bitmaps, or the intersection of two or more of them.
+
+    Raises:
+        InvalidInputError: one is not a bitmap.
+    """
     global spare_union
     cdef size_t n = len(bitmaps), i, total = 0, least = ~<size_t>0
     cdef UnionScratch scratch = spare_union
@@ -462,9 +471,13 @@ cdef object of_many(type kind, list bitmaps, bint intersected):
         if vectors == NULL:
             raise MemoryError("uniting bitmaps")
         for i in range(n):
-            vectors[i] = vector_of(<StoredBitmap?>bitmaps[i])
+            if not isinstance(bitmaps[i], StoredBitmap):
+                raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(bitmaps[i]).__name__}")
+            vectors[i] = vector_of(<StoredBitmap>bitmaps[i])
             total += vectors[i].size
             least = min(least, vectors[i].size)
+        if intersected:
+            qsort(vectors, n, sizeof(Vector), by_size)
         if not union_ready(&scratch, n) or not writer_start(&writer, least if intersected else total):
             raise MemoryError("uniting bitmaps")
         if total < BRIEF:
