@@ -62,6 +62,8 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
 def files_below(folder: str, *, filesystem: Any = None) -> Iterator[FileInfo]:
     """Yields all files below a folder, at any depth; none if there is no such folder. Local links are omitted.
 
+    A file that is removed while the folder is listed may be omitted.
+
     Args:
         folder: a local path, a URI, or a path on `filesystem`.
         filesystem: a pyarrow.fs.FileSystem or an fsspec filesystem.
@@ -83,7 +85,11 @@ def files_below(folder: str, *, filesystem: Any = None) -> Iterator[FileInfo]:
         elif kind == "fsspec":
             root = handle._strip_protocol(key).rstrip("/") + "/"
             for path, info in handle.find(root[:-1], detail=True).items():
-                yield FileInfo(_below(path, root), info["size"] or 0, _modified(handle, path, info))
+                try:
+                    modified = _modified(handle, path, info)
+                except FileNotFoundError:
+                    continue
+                yield FileInfo(_below(path, root), info["size"] or 0, modified)
         else:
             raise _cannot_list(folder, handle)
 
@@ -97,7 +103,10 @@ def _local_files(folder: str, prefix: str) -> Iterator[FileInfo]:
         if entry.is_dir(follow_symlinks=False):
             yield from _local_files(entry.path, f"{prefix}{entry.name}/")
         elif entry.is_file(follow_symlinks=False):
-            found = entry.stat(follow_symlinks=False)
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
             yield FileInfo(prefix + entry.name, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
 

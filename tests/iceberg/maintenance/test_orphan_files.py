@@ -217,6 +217,29 @@ def test_young_files_are_not_listed_through_any_file_io(file_io: str, tmp_path: 
     catalog.engine.dispose()
 
 
+def test_files_may_vanish_while_they_are_listed(
+    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process removes a file between the listing of its folder and the question how old it is."""
+    table = with_deletes(racing, tmp_path / "t", f"{tmp_path}/t/data")
+    stays, vanishes = (tmp_path / "t" / "data" / name for name in ("stays", "vanishes"))
+    for path in (stays, vanishes):
+        path.write_bytes(b"x")
+        os.utime(path, (1e9, 1e9))
+    scandir, removed = os.scandir, list[Path]()
+
+    def listed(folder: Any) -> Any:
+        found = list(scandir(folder))
+        if Path(folder) == vanishes.parent and vanishes.exists():
+            vanishes.unlink()
+            removed.append(vanishes)
+        return iter(found)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert iceberg.orphan_files(table)["path"].to_pylist() == [f"file://{stays}"]
+    assert removed
+
+
 def test_files_of_another_table_in_the_same_location_are_no_orphans(tmp_path: Path) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
     catalog.create_namespace("n")
