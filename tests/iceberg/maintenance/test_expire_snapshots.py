@@ -345,7 +345,7 @@ def test_beside_writers_no_live_file_is_removed(table: Table) -> None:
     def write(number: int) -> None:
         own = catalog.load_table("n.t")
         for at, first in enumerate(range(1000 * (number + 1), 1000 * (number + 2), 10)):
-            if at >= 6 and some_expired.is_set():
+            if at >= 6 and some_expired.wait(1):  # without other commits for a while
                 return
             until_done(partial(iceberg.append, own, pa.table({"id": range(first, first + 10)})))
             until_done(
