@@ -42,10 +42,8 @@ READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
 
 MIN_CELLS = 1 << 17
-"""Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer."""
-
-MIN_CELLS_OF_FEW = 1 << 14
-"""The same if few of the first rows are wanted: at most one of `ROWS_PER_WANTED`."""
+"""Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer. An eighth is enough
+if few rows are wanted: at most one of `ROWS_PER_WANTED`."""
 
 ROWS_PER_WANTED = 32
 
@@ -262,7 +260,7 @@ class GroupColumns:
             self._pages = {}
             few = rows is not None and len(rows) * ROWS_PER_WANTED <= n_rows
             n_cells = self._reader.group_rows[self._group] * len(self._names)
-            if n_cells >= (MIN_CELLS_OF_FEW if few else MIN_CELLS):
+            if n_cells >= (MIN_CELLS // 8 if few else MIN_CELLS):
                 self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         found = {}
