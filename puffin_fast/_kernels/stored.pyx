@@ -185,9 +185,7 @@ cdef class StoredBitmap:
 
     def isdisjoint(self, other):
         """Returns whether no position is in both sets."""
-        if not isinstance(other, StoredBitmap):
-            raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(other).__name__}")
-        return not met(PF_AND, self, <StoredBitmap>other)
+        return not met(PF_AND, self, bitmap_of(other))
 
 
 AND = PF_AND
@@ -272,6 +270,13 @@ def intersection(type kind not None, list bitmaps not None):
     if len(bitmaps) < 2:
         raise ValueError(f"intersection: expected at least two bitmaps, found {len(bitmaps)}")
     return of_many(kind, bitmaps, True)
+
+
+cdef inline StoredBitmap bitmap_of(object given):
+    """Returns an argument; raises InvalidInputError if it is no bitmap."""
+    if not isinstance(given, StoredBitmap):
+        raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(given).__name__}")
+    return <StoredBitmap>given
 
 
 cdef inline StoredBitmap empty_bitmap(type kind):
@@ -460,7 +465,7 @@ cdef object of_many(type kind, list bitmaps, bint intersected):
         InvalidInputError: one is not a bitmap.
     """
     global spare_union
-    cdef size_t n = len(bitmaps), i, total = 0, least = ~<size_t>0
+    cdef size_t n = len(bitmaps), i, total = 0
     cdef UnionScratch scratch = spare_union
     cdef UnionStatus status = UNION_CHANGED
     cdef Writer writer
@@ -471,14 +476,11 @@ cdef object of_many(type kind, list bitmaps, bint intersected):
         if vectors == NULL:
             raise MemoryError("uniting bitmaps")
         for i in range(n):
-            if not isinstance(bitmaps[i], StoredBitmap):
-                raise InvalidInputError(f"bitmap: expected a PositionBitmap, found {type(bitmaps[i]).__name__}")
-            vectors[i] = vector_of(<StoredBitmap>bitmaps[i])
+            vectors[i] = vector_of(bitmap_of(bitmaps[i]))
             total += vectors[i].size
-            least = min(least, vectors[i].size)
         if intersected:
             qsort(vectors, n, sizeof(Vector), by_size)
-        if not union_ready(&scratch, n) or not writer_start(&writer, least if intersected else total):
+        if not union_ready(&scratch, n) or not writer_start(&writer, vectors[0].size if intersected else total):
             raise MemoryError("uniting bitmaps")
         if total < BRIEF:
             status = many(vectors, n, &writer, &scratch, intersected)
