@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 Run = Callable[..., Result]
@@ -35,6 +36,21 @@ def test_delete_deletes_and_says_how_many(run: Run, catalog_options: Options) ->
     assert said["rows_deleted"] == 20
     assert said["snapshot_id"] == open_table(catalog_options).metadata.current_snapshot_id
     assert count(catalog_options) == 980
+
+
+@pytest.mark.parametrize("row_filter", ["id < 5", "nobody < 5"])
+def test_the_catalog_is_closed_when_a_command_ends_or_fails(
+    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, row_filter: str
+) -> None:
+    close, closed = SqlCatalog.close, list[SqlCatalog]()
+
+    def closing(catalog: SqlCatalog) -> None:
+        closed.append(catalog)
+        close(catalog)
+
+    monkeypatch.setattr(SqlCatalog, "close", closing)
+    run("delete", "ns.t", "--row-filter", row_filter, *catalog_options)
+    assert len(closed) == 1
 
 
 def test_catalog_options_may_stand_before_the_command(run: Run, catalog_options: Options) -> None:
