@@ -114,7 +114,7 @@ refuses(ValueError, lambda: stored.of_bytes(PositionBitmap, data, 0, len(data) +
 refuses(ValueError, lambda: stored.of_bytes(PositionBitmap, data, 9, 8), "not inside")
 for other in (int, type, type(None), str, object):
     refuses(TypeError, lambda: stored.of_bytes(other, data, 0, len(data)), "type of bitmaps")
-refuses(TypeError, lambda: stored.union(PositionBitmap, [bitmap, None]))
+refuses(errors.InvalidInputError, lambda: stored.union(PositionBitmap, [bitmap, None]), "bitmap", "NoneType")
 refuses(ValueError, lambda: PositionBitmap.from_positions([1, 2])._decode_into(bytearray(15)), "needed")
 for empty in (stored.StoredBitmap(), PositionBitmap.__new__(PositionBitmap)):
     assert len(empty) == 0 and not empty and (empty | empty)._data == bytes(8) and empty.isdisjoint(bitmap)
