@@ -23,7 +23,7 @@ from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.located_rows import from_located_batches
+from puffin_fast.iceberg.scan.located_rows import joined, located_groups
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -246,7 +246,7 @@ def find_matches(
     given = {name: source.rows[name].combine_chunks() for name in others}
     pos = len(fields)
 
-    def match(number: int, rows: pa.RecordBatch) -> tuple[Any, ...]:
+    def match(file: Any, rows: pa.RecordBatch) -> tuple[Any, ...]:
         batch = rows.select(list(range(pos)))  # not by name: a table may have a `_pos` of its own
         columns = [to_key_type(column_of(batch, name), f, name)[0] for name, f in source.fields]
         places = source.places(columns)
@@ -258,10 +258,18 @@ def find_matches(
         ids = np.full(len(places), -1)
         if row_ids:
             ids = rows.column(pos + 1).fill_null(-1).to_numpy(zero_copy_only=False)
-        return np.full(len(places), number, np.int32), rows.column(pos).to_numpy(), places, same, ids
+        return file.astype(np.int32), rows.column(pos).to_numpy(), places, same, ids
 
     metadata = ["_row_id"] if row_ids else []
-    found = list(from_located_batches(match, open_reader, fields, tasks, metadata, threads=threads))
+    groups = located_groups(
+        lambda group: [match(*part) for part in joined(group)],
+        open_reader,
+        fields,
+        tasks,
+        metadata,
+        threads=threads,
+    )
+    found = [part for group in groups for part in group]
     if not found:
         return Matches()
     columns = list(zip(*found, strict=True))[::-1]

@@ -19,7 +19,7 @@ from puffin_fast.iceberg.deletes.equality import EqualityDeletes
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.splits import parts_of, threads_of
+from puffin_fast.iceberg.scan.splits import Split, jobs_of, threads_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,13 +88,17 @@ class Finder:
             threads: number of threads; by default as many as `splits.threads_of` says.
         """
         workers = threads_of(self._io, tasks, threads)
+        searches: dict[int, _Search] = {}
 
-        parts = []
-        for task in tasks:
-            n_parts = 1 if self.proves(task) else parts_of(task, len(tasks), workers)
-            search = _Search(self, task, n_parts)
-            parts += [(search, number) for number in range(n_parts)]
-        return in_order(parts, lambda job: job[0].part(job[1]), workers, label="searching data files")
+        def search_of(split: Split) -> _Search:
+            return searches.setdefault(id(split.task), _Search(self, split.task, split.count))
+
+        def work(job: Sequence[tuple[_Search, int]]) -> Iterator[list[NewDeletes]]:
+            yield [found for search, number in job for found in search.part(number)]
+
+        jobs = [[(search_of(split), split.number) for split in job] for job in jobs_of(tasks, workers)]
+        for found in in_order(jobs, work, workers, label="searching data files"):
+            yield from found
 
     def _all_rows(self, task: FileTask) -> NewDeletes:
         """The deletes of a data file whose rows all match; the file is not read."""
@@ -138,7 +142,8 @@ class _Search:
         """Searches one part; yields the result after the last."""
         finder, task = self._finder, self._task
         if finder.proves(task):
-            yield finder._all_rows(task)
+            if number == 0:
+                yield finder._all_rows(task)
             return
         mask = self._open()[2]
         for first, found, _ in self.matches(number):

@@ -18,9 +18,9 @@ from puffin_fast.iceberg.datafile.files import BATCH_ROWS
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.splits import Split, splits_of, threads_of
+from puffin_fast.iceberg.scan.splits import Split, jobs_of, threads_of
 
-__all__ = ["LocatedRows", "from_located_batches", "located_batches"]
+__all__ = ["LocatedRows", "joined", "located_batches", "located_groups"]
 
 Made = TypeVar("Made")
 
@@ -61,16 +61,11 @@ class LocatedRows:
             threads: number of files read at a time.
         """
         schema = _schema_of(fields, metadata)
-        numbers: list[int] = []
-        counts: list[int] = []
-
-        def found() -> Iterator[pa.RecordBatch]:
-            for number, batch in located_batches(open_reader, fields, tasks, metadata, threads=threads):
-                numbers.append(number)
-                counts.append(batch.num_rows)
-                yield batch
-
-        batches = list(_joined(found()))
+        parts = located_groups(
+            lambda group: [*joined(group)], open_reader, fields, tasks, metadata, threads=threads
+        )
+        found = [part for group in parts for part in group]
+        batches = [batch for _, batch in found]
         n = len(fields)
         columns = [
             pa.chunked_array([batch.column(at) for batch in batches], kind)
@@ -78,7 +73,7 @@ class LocatedRows:
         ]
         return cls(
             pa.Table.from_arrays(columns[:n], schema=pa.schema([schema.field(at) for at in range(n)])),
-            np.repeat(np.array(numbers, np.int64), counts),
+            np.concatenate([np.empty(0, np.int64), *(file for file, _ in found)]),
             columns[n].to_numpy(),
             dict(zip(metadata, columns[n + 1 :], strict=True)),
         )
@@ -97,13 +92,12 @@ def located_batches(
     Yields:
         The index of a data file, and rows of it: the columns of the table, ``_pos``, and the metadata columns.
     """
-    return from_located_batches(
-        lambda number, batch: (number, batch), open_reader, fields, tasks, metadata, threads=threads
-    )
+    for group in located_groups(list, open_reader, fields, tasks, metadata, threads=threads):
+        yield from group
 
 
-def from_located_batches(
-    make: Callable[[int, pa.RecordBatch], Made],
+def located_groups(
+    make: Callable[[Iterable[tuple[int, pa.RecordBatch]]], Made],
     open_reader: ReaderFactory,
     fields: Sequence[NestedField],
     tasks: Sequence[FileTask],
@@ -111,24 +105,33 @@ def from_located_batches(
     *,
     threads: int | None = None,
 ) -> Iterator[Made]:
-    """Yields what `make` returns for each pair that `located_batches` would yield. It is called by reading threads."""
+    """Yields what `make` returns for groups of what `located_batches` would yield. It is called by reading threads.
+
+    A group has at most `BATCH_ROWS` rows, or one batch. Small data files share a group, because calls and the
+    synchronization of threads cost more than a few rows.
+    """
     extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
     reader = open_reader(fields, extra, _schema_of(fields, metadata))
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
-    def work(split: Split) -> Iterator[Made]:
-        for batch in reader.read(split):
-            yield make(numbers[id(split.task)], batch)
+    def work(job: Sequence[Split]) -> Iterator[Made]:
+        found = ((numbers[id(split.task)], batch) for split in job for batch in reader.read(split))
+        yield from map(make, split_by_size(found, BATCH_ROWS, lambda part: part[1].num_rows))
 
     workers = threads_of(reader.io, tasks, threads)
-    splits = [split for task in tasks for split in splits_of(task, len(tasks), workers)]
-    return in_order(splits, work, workers, label="reading data files")
+    return in_order([*jobs_of(tasks, workers)], work, workers, label="reading data files")
 
 
-def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Joins batches to larger ones: each batch of a few rows costs as much as thousands of rows later."""
-    for group in split_by_size(batches, BATCH_ROWS, lambda batch: batch.num_rows):
-        yield from pa.Table.from_batches(group).combine_chunks().to_batches()
+def joined(
+    group: Iterable[tuple[int, pa.RecordBatch]],
+) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
+    """Joins the batches of a group to one, or a few if they have much text; gives the index of each row's data file."""
+    numbers, batches = zip(*group, strict=True)
+    file = np.repeat(np.array(numbers, np.int64), [batch.num_rows for batch in batches])
+    start = 0
+    for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+        yield file[start : start + batch.num_rows], batch
+        start += batch.num_rows
 
 
 def _schema_of(fields: Sequence[NestedField], metadata: Sequence[str]) -> pa.Schema:
