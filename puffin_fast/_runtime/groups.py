@@ -1,4 +1,4 @@
-"""Adjacent items grouped by size: for files of a target size, and for tasks of similar cost."""
+"""Adjacent items grouped by size: for files of a target size, tasks of similar cost, large enough batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import TypeVar
 
-__all__ = ["split_by_size"]
+__all__ = ["filled_groups", "split_by_size"]
 
 T = TypeVar("T")
 
@@ -42,4 +42,28 @@ def split_by_size(
         return number
 
     for _, group in groupby(items, key=group_of):
+        yield group
+
+
+def filled_groups(items: Iterable[T], enough: int, size: Callable[[T], int]) -> Iterator[list[T]]:
+    """Groups small items to lists; no item is taken before a list that has enough is yielded.
+
+    Args:
+        items: taken one at a time.
+        enough: a list is yielded when it has that size. An item of that size is alone.
+        size: of an item.
+    """
+    group: list[T] = []
+    filled = 0
+    for item in items:
+        of_item = size(item)
+        if group and of_item >= enough:
+            yield group
+            group, filled = [], 0
+        group.append(item)
+        filled += of_item
+        if filled >= enough:
+            yield group
+            group, filled = [], 0
+    if group:
         yield group

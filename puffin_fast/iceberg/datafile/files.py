@@ -32,10 +32,18 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.datafile.column_pages import Rows
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
-__all__ = ["BATCH_ROWS", "BatchColumns", "Columns", "FormatReader", "open_input", "reading"]
+__all__ = ["BATCH_ROWS", "BatchColumns", "Columns", "FormatReader", "open_input", "reading", "size_in_rows"]
 
 BATCH_ROWS = 1 << 17
 """Default maximum number of rows of a batch."""
+
+_ROW_BYTES = 128
+"""Bytes of a row that count as one of `BATCH_ROWS` when batches are joined: so many rows of them have 16 MiB."""
+
+
+def size_in_rows(batch: pa.RecordBatch) -> int:
+    """Returns the number of rows of a batch, or more if its rows are wide."""
+    return int(max(batch.num_rows, batch.get_total_buffer_size() // _ROW_BYTES))
 
 
 class Columns(Protocol):

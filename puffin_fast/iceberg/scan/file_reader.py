@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from puffin_fast._runtime import is_remote
+from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import CAPACITY
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.datafile.conversion import Cast, stored
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.iceberg.datafile.plain_types import is_view
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
@@ -173,7 +174,7 @@ class FileReader:
             self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=threads)
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
-        """Yields the batches of several splits, grouped to at most `BATCH_ROWS` rows or a single larger batch.
+        """Yields the batches of several splits, grouped to about `BATCH_ROWS` rows, fewer if they are wide.
 
         The deletion vectors of data files with a single split are prefetched, neighboring blobs in one read.
         """
@@ -184,17 +185,8 @@ class FileReader:
             counted=True,
             decode=self._decode,
         )
-        found: list[pa.RecordBatch] = []
-        n_rows = 0
-        for split in splits:
-            for batch in self.read(split, vectors):
-                if found and n_rows + batch.num_rows > BATCH_ROWS:
-                    yield found
-                    found, n_rows = [], 0
-                found.append(batch)
-                n_rows += batch.num_rows
-        if found:
-            yield found
+        batches = (batch for split in splits for batch in self.read(split, vectors))
+        return filled_groups(batches, BATCH_ROWS, size_in_rows)
 
     def read(self, split: Split, vectors: ReadAhead | None = None) -> Iterator[pa.RecordBatch]:
         """Yields the selected rows of a split, in the order of the file; no batch is empty.

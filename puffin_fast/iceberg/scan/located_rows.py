@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.iceberg.datafile.conversion import arrow_type
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS
+from puffin_fast.iceberg.datafile.files import BATCH_ROWS, size_in_rows
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
@@ -92,12 +92,12 @@ def located_batches(
     Yields:
         The index of a data file, and rows of it: the columns of the table, ``_pos``, and the metadata columns.
     """
-    for group in located_groups(list, open_reader, fields, tasks, metadata, threads=threads):
+    for group in located_groups(lambda group: group, open_reader, fields, tasks, metadata, threads=threads):
         yield from group
 
 
 def located_groups(
-    make: Callable[[Iterable[tuple[int, pa.RecordBatch]]], Made],
+    make: Callable[[list[tuple[int, pa.RecordBatch]]], Made],
     open_reader: ReaderFactory,
     fields: Sequence[NestedField],
     tasks: Sequence[FileTask],
@@ -107,7 +107,7 @@ def located_groups(
 ) -> Iterator[Made]:
     """Yields what `make` returns for groups of what `located_batches` would yield. It is called by reading threads.
 
-    A group has at most `BATCH_ROWS` rows, or one batch. Small data files share a group, because calls and the
+    A group has about `BATCH_ROWS` rows, fewer if they are wide. Small data files share a group, because calls and the
     synchronization of threads cost more than a few rows.
     """
     extra = [METADATA_COLUMNS[name] for name in ("_pos", *metadata)]
@@ -116,14 +116,14 @@ def located_groups(
 
     def work(job: Sequence[Split]) -> Iterator[Made]:
         found = ((numbers[id(split.task)], batch) for split in job for batch in reader.read(split))
-        yield from map(make, split_by_size(found, BATCH_ROWS, lambda part: part[1].num_rows))
+        yield from map(make, filled_groups(found, BATCH_ROWS, lambda part: size_in_rows(part[1])))
 
     workers = threads_of(reader.io, tasks, threads)
     return in_order([*jobs_of(tasks, workers)], work, workers, label="reading data files")
 
 
 def joined(
-    group: Iterable[tuple[int, pa.RecordBatch]],
+    group: Sequence[tuple[int, pa.RecordBatch]],
 ) -> Iterator[tuple[npt.NDArray[np.int64], pa.RecordBatch]]:
     """Joins the batches of a group to one, or a few if they have much text; gives the index of each row's data file."""
     numbers, batches = zip(*group, strict=True)
