@@ -118,7 +118,7 @@ def delete(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dic
     """Both through one REST catalog on loopback: the tables are registered there under names of their own."""
     from puffin_fast import iceberg
 
-    rest, duckdb = duckdb_on_rest(tables, stack)
+    rest, duckdb = duckdb_on_rest(tables.root, stack)
     start = tables.catalog.load_table("n.rows").metadata_location
     left = {"delete half": tables.n_files * ROWS_PER_FILE // 2}
     rows = range(1, tables.n_files * ROWS_PER_FILE, 2)

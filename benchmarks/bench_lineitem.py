@@ -1,4 +1,4 @@
-"""Benchmarks of scans of TPC-H's lineitem with deletes, compared with other engines. Run as a script; prints JSON.
+"""Benchmarks of TPC-H's lineitem with deleted rows: scans and a delete, compared. Run as a script; prints JSON.
 
     python -m benchmarks.bench_lineitem                              12M rows of 16 columns in 48 files
     python -m benchmarks.bench_lineitem --scale 0.5 --files 12       3M rows
@@ -27,7 +27,9 @@ import pyarrow.parquet as pq
 from benchmarks.engines import duckdb_with_iceberg
 from benchmarks.jobs import Contenders, measure_job
 from benchmarks.machine import report
+from benchmarks.replaced_rows import duckdb_on_rest
 from benchmarks.rounds import OURS
+from tests import jars
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -54,6 +56,9 @@ JOBS: dict[str, tuple[str, Sequence[str], str | None, float]] = {
 
 COUNT = "count"
 """The job that counts rows; its target is beside planning."""
+
+DELETE = "delete by the 2% filter"
+"""The job that deletes from the table with every tenth row deleted; ours and DuckDB's through one REST catalog."""
 
 
 def job_name(scale: float, name: str) -> str:
@@ -152,6 +157,38 @@ def counts(duckdb: Any, table: Table) -> Contenders:
     }
 
 
+def deletes(root: Path, table: Table, rounds: int, stack: ExitStack) -> Contenders:
+    """Deletes by the filter, each from a table of its own that is registered outside of the measured time."""
+    from puffin_fast import iceberg
+
+    rest, duckdb = duckdb_on_rest(root, stack)
+    left = f"FROM iceberg_scan('{table.metadata_location}') WHERE NOT ({WHERE})"
+    n_rows, total = duckdb.sql(f"SELECT count(*), sum(l_orderkey)::BIGINT {left}").fetchone()
+    names = {who: [f"{who}{number}" for number in range(rounds + 1)] for who in ("ours", "duck")}
+    for name in (*names["ours"], *names["duck"]):
+        rest.register_table(f"n.{name}", table.metadata_location)
+    tables = [rest.load_table(f"n.{name}") for name in names["ours"]]
+
+    def checked(name: str) -> Callable[[], None]:
+        def check() -> None:
+            found = iceberg.scan(rest.load_table(f"n.{name}"), selected_fields=("l_orderkey",)).to_arrow()
+            assert found.num_rows == n_rows, found.num_rows
+            assert pc.sum(found["l_orderkey"]).as_py() == total
+
+        return check
+
+    def ours() -> Callable[[], None]:
+        iceberg.delete(tables.pop(), WHERE)
+        return checked(names["ours"].pop())
+
+    def theirs() -> Callable[[], None]:
+        name = names["duck"].pop()
+        duckdb.execute(f"DELETE FROM rest.n.{name} WHERE {WHERE}")
+        return checked(name)
+
+    return {OURS: ours, DUCKDB: theirs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -163,7 +200,8 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[], help="jobs whose name holds this")
     parser.add_argument("--into", type=Path, help="keep the results in this JSON file, too")
     options = parser.parse_args()
-    made = tables(options.folder.resolve(), options.scale, options.files)
+    folder = options.folder.resolve()
+    made = tables(folder, options.scale, options.files)
     found = {}
     with ExitStack() as stack:
         duckdb = stack.enter_context(duckdb_with_iceberg())
@@ -175,6 +213,13 @@ def main() -> None:
         job = job_name(options.scale, COUNT)
         if all(word in job for word in options.only):
             found[job] = measure_job(job, counts(duckdb, made[TENTH]), options.rounds, {PLANNING: 0.5})
+        job = job_name(options.scale, DELETE)
+        if all(word in job for word in options.only):
+            if jars.find("rest"):
+                those = deletes(folder, made[TENTH], options.rounds, stack)
+                found[job] = measure_job(job, those, options.rounds, {DUCKDB: 1.5})
+            else:
+                print(f"{job}: left out, the REST catalog's jar is missing: make jars", file=sys.stderr)
     report(found, options.into)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def update(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dic
     """Sets a column of 1% of the rows by a filter that prunes nothing; ours and DuckDB's through one REST catalog."""
     from puffin_fast import iceberg
 
-    rest, duckdb = duckdb_on_rest(tables, stack)
+    rest, duckdb = duckdb_on_rest(tables.root, stack)
     start = tables.catalog.load_table("n.rows").metadata_location
     before = iceberg.scan(tables.catalog.load_table("n.rows")).to_arrow()["k"]
     n_rows, k_sum = len(before), pc.sum(before).as_py() + pc.sum(pc.less(before, 10)).as_py()
@@ -75,7 +76,7 @@ def keys(tables: Tables, options: argparse.Namespace, stack: ExitStack) -> dict[
     """
     from puffin_fast import iceberg
 
-    rest, duckdb = duckdb_on_rest(tables, stack)
+    rest, duckdb = duckdb_on_rest(tables.root, stack)
     start = tables.catalog.load_table("n.rows").metadata_location
     n_rows = tables.n_files * ROWS_PER_FILE
     ids = np.random.default_rng(1).permutation(np.arange(0, n_rows, 20))
@@ -180,9 +181,9 @@ def on_java(
     return run
 
 
-def duckdb_on_rest(tables: Tables, stack: ExitStack) -> tuple[Any, Any]:
-    """A REST catalog, and DuckDB with this catalog as `rest`."""
-    rest = stack.enter_context(rest_catalog(tables.root))
+def duckdb_on_rest(root: Path, stack: ExitStack) -> tuple[Any, Any]:
+    """A REST catalog in a folder, and DuckDB with this catalog as `rest`."""
+    rest = stack.enter_context(rest_catalog(root))
     duckdb = stack.enter_context(duckdb_with_iceberg())
     rest.create_namespace_if_not_exists("n")
     uri = rest.properties["uri"]

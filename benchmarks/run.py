@@ -150,10 +150,11 @@ def delta(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
 
 
 def lineitem(out: Path, words: list[str], *, quick: bool) -> list[dict[str, Any]]:
-    """The scans of lineitem whose names hold all words, on 3M rows."""
+    """The jobs of lineitem whose names hold all words, on 3M rows."""
     scale, n_files = (0.02, 2) if quick else (0.5, 12)
     options = ["--scale", str(scale), "--files", str(n_files), *(["--rounds", "1"] if quick else [])]
-    jobs = [bench_lineitem.job_name(scale, name) for name in (*bench_lineitem.JOBS, bench_lineitem.COUNT)]
+    names = (*bench_lineitem.JOBS, bench_lineitem.COUNT, bench_lineitem.DELETE)
+    jobs = [bench_lineitem.job_name(scale, name) for name in names]
     return _chosen("lineitem", "bench_lineitem", jobs, options, out, words, quick=quick)
 
 

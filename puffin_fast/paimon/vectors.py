@@ -23,7 +23,6 @@ from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.manifest.avro import parse_avro
-from puffin_fast.iceberg.manifest.avro_schema import value_type
 from puffin_fast.limits import MAX_METADATA_BYTES
 
 __all__ = ["VECTORS", "read_record", "vectors"]
@@ -143,7 +142,7 @@ def _read(path: str, filesystem: Any) -> bytes:
 def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
     """Returns the live index files of deletion vectors."""
     file = parse_avro(_read(path, filesystem), path, dict(enumerate(_FIELDS)))
-    types = {field["name"]: value_type(field["type"]) for field in file.schema["fields"]}
+    types = file.plain.value_types
     for name, expected in _FIELDS.items():
         if expected and types.get(name) != expected:
             raise CorruptDataError(

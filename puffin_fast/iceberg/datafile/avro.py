@@ -53,7 +53,7 @@ class AvroReader:
             metadata = {key: value.decode() for key, value in header["meta"].items()}
             self._codec, self._sync = metadata.get("avro.codec", "null"), header["sync"]
             written = json.loads(metadata["avro.schema"])
-            self._n_stored = len(PlainSchema({}).root(written)["fields"])
+            self._n_stored = len(PlainSchema(written, {}).record["fields"])
         try:
             written = _with_fixed_types(written, {}, itertools.count())
             iceberg = AvroSchemaConversion().avro_to_iceberg(written)

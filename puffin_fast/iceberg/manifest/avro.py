@@ -12,6 +12,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -90,24 +91,23 @@ class AvroFile:
     Attributes:
         path: the path, for error messages.
         metadata: the metadata of the header.
-        partition: the fields of the partition struct.
-        schema: the plain schema of the records; fields are read in its order, each takes at least one byte.
-        constants: the fields that take no bytes (null, a fixed of size 0), and their only value.
+        plain: the schema of the records, converted; shared by files with the same schema.
         blocks: the number of records and the bytes of each block.
-        branches: as in `PlainSchema`.
         n_bytes: the size of the blocks as stored in the file.
         file_size: the size of the file in bytes.
     """
 
     path: str
     metadata: dict[str, str]
-    partition: tuple[PartitionColumn, ...]
-    schema: dict[str, Any]
-    constants: Mapping[str, bytes | None]
+    plain: PlainSchema
     blocks: tuple[Block, ...]
-    branches: Mapping[str, int]
     n_bytes: int
     file_size: int
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The plain schema of the records; fields are read in its order, each takes at least one byte."""
+        return self.plain.record
 
     @property
     def n_records(self) -> int:
@@ -127,9 +127,8 @@ class AvroFile:
         if names is not None:
             others = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
             if self._n_items(others) > MIN_ITEMS_TO_SKIP:
-                fields = [field for field in self.schema["fields"] if field["name"] in names]
-                wanted = _array({**self.schema, "fields": fields})
-        written = _array(self.schema)
+                wanted = self.plain.array(names)
+        written = self.plain.array()
         for n_records, data in self.blocks:
             source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
             try:
@@ -144,7 +143,7 @@ class AvroFile:
                     found=f"{len(source.getbuffer()) - source.tell()} bytes more",
                 )
             for record in records:
-                yield record | self.constants if self.constants else record
+                yield record | self.plain.constants if self.plain.constants else record
 
     def _n_items(self, names: Iterable[str]) -> int:
         """The number of items in the named lists of the first record."""
@@ -152,15 +151,10 @@ class AvroFile:
         if data is None:
             return 0
         try:
-            first: Any = fastavro.schemaless_reader(BytesIO(data), self.schema, None)
+            first: Any = fastavro.schemaless_reader(BytesIO(data), self.plain.parsed, None)
         except Exception:  # `records` raises the error
             return 0
         return sum(len(value) for name in names if isinstance(value := first[name], list))
-
-
-def _array(schema: dict[str, Any]) -> Any:
-    """The schema of an array of records, with which all records of a block are decoded at once."""
-    return fastavro.parse_schema({"type": "array", "items": schema})
 
 
 def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
@@ -293,12 +287,10 @@ def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None)
         source = BytesIO(data)
         header: Any = fastavro.schemaless_reader(source, HEADER, None)
         metadata = {key: value.decode() for key, value in header["meta"].items()}
-        plain = PlainSchema(names)
-        schema = plain.root(json.loads(metadata["avro.schema"]))
-        fastavro.parse_schema(schema)
+        plain = _plain_schema(metadata["avro.schema"], names)
     except Exception as error:
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
-    start = source.tell()
+    start, n_fields = source.tell(), len(plain.record["fields"])
     blocks = read_blocks(
         memoryview(data)[start:],
         codec=metadata.get("avro.codec", "null"),
@@ -308,19 +300,24 @@ def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None)
         offset=start,
     )
     for n_records, content in blocks:
-        if n_records * max(len(schema["fields"]), 1) > len(content):
-            raise too_many_records(path, n_records, len(content), len(schema["fields"]))
-    return AvroFile(
-        path,
-        metadata,
-        tuple(plain.partition),
-        schema,
-        plain.constants,
-        tuple(blocks),
-        plain.branches,
-        len(data) - start,
-        len(data),
-    )
+        if n_records * max(n_fields, 1) > len(content):
+            raise too_many_records(path, n_records, len(content), n_fields)
+    return AvroFile(path, metadata, plain, tuple(blocks), len(data) - start, len(data))
+
+
+_MOST_CACHED = 1 << 16
+"""Number of characters of a schema up to which it is kept: those of manifests have a few thousand."""
+
+
+def _plain_schema(text: str, names: Mapping[int, str]) -> PlainSchema:
+    """Converts a writer's schema, once for all manifests that have it."""
+    convert = _converted if len(text) <= _MOST_CACHED else _converted.__wrapped__
+    return convert(text, tuple(names.items()))
+
+
+@lru_cache(maxsize=64)
+def _converted(text: str, names: tuple[tuple[int, str], ...]) -> PlainSchema:
+    return PlainSchema(json.loads(text), dict(names))
 
 
 def too_many_records(

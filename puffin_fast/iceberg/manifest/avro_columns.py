@@ -78,7 +78,7 @@ def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) 
         CorruptDataError: the bytes are not records of the schema.
         UnsupportedError: the codec is not supported.
     """
-    names = {*names, *file.branches}
+    names = {*names, *file.plain.branches}
     wanted = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
     found = _read_with_polars(file, wanted, lazy)
     if found is None:
@@ -87,12 +87,14 @@ def read_columns(file: AvroFile, names: Collection[str], *, lazy: bool = False) 
         for name, kind in wanted.items():
             if _is_map(kind):
                 found[name] = [_dict(pairs) for pairs in found[name]]
-    for name, branch in file.branches.items():
+    for name, branch in file.plain.branches.items():
         if not {branch}.issuperset(found.pop(name)):
             raise CorruptDataError(
                 "data_file of a manifest entry", path=file.path, expected="a record", found="null"
             )
-    constants = {name: [value] * file.n_records for name, value in file.constants.items() if name in names}
+    constants = {
+        name: [value] * file.n_records for name, value in file.plain.constants.items() if name in names
+    }
     return found | constants
 
 
@@ -141,13 +143,13 @@ def _polars() -> ModuleType | None:
 
 def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False) -> dict[str, Any] | None:
     """Reads columns with Polars; None if fastavro must read the file."""
-    fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in file.schema["fields"]]
-    columns = [field["name"] for field in fields if field["name"] in names]
-    if not columns or any(field["type"] is None for field in fields):
-        return None
     if file.n_bytes < MIN_POLARS_BYTES and "polars" not in sys.modules:
         return None
     if (polars := _polars()) is None:
+        return None
+    fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in file.schema["fields"]]
+    columns = [field["name"] for field in fields if field["name"] in names]
+    if not columns or any(field["type"] is None for field in fields):
         return None
     schema, n_records = {**file.schema, "fields": fields}, file.n_records
     program = array("q", [word for field in fields for word in _program(field["type"])])

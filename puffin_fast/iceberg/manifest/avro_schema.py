@@ -9,7 +9,10 @@ references to names are expanded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
+
+import fastavro
 
 from puffin_fast.limits import MAX_SCHEMA_DEPTH, MAX_SCHEMA_TYPES
 
@@ -47,20 +50,25 @@ def value_type(kind: Any) -> str:
 
 
 class PlainSchema:
-    """Converts the schema of one file.
+    """The converted schema of a file's records. It is not changed after it was made.
 
     Args:
+        node: the writer's schema.
         names: the canonical name of each field id.
 
     Attributes:
+        record: the plain schema of the records; each of its fields takes at least one byte.
+        parsed: the same, parsed by fastavro.
         partition: the fields of the partition struct.
-        constants: the fields of the root record that take no bytes, and their only value. The plain schema does
-            not have them.
+        constants: the fields that take no bytes (null, a fixed of size 0), and their only value.
         branches: added fields for the branch of a union that holds a flattened record, and the branch number that
             each record must have.
+
+    Raises:
+        Exception: the schema is not a record, is invalid, or is refused (see the module).
     """
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, node: Any, names: Mapping[int, str]) -> None:
         self._names = names
         self._known = frozenset(names.values())
         self._named: dict[
@@ -71,13 +79,6 @@ class PlainSchema:
         self.partition: list[PartitionColumn] = []
         self.constants: dict[str, bytes | None] = {}
         self.branches: dict[str, int] = {}
-
-    def root(self, node: Any) -> dict[str, Any]:
-        """Converts the schema of the file's records.
-
-        Raises:
-            Exception: the schema is not a record, is invalid, or is refused (see the module).
-        """
         plain = self._of(node)
         if not isinstance(plain, dict) or plain["type"] != "record":
             raise ValueError(
@@ -87,7 +88,28 @@ class PlainSchema:
             if self._may_be_empty(field["type"]):
                 self.constants[field["name"]] = None if field["type"] == "null" else b""
         fields = [field for field in plain["fields"] if field["name"] not in self.constants]
-        return {**plain, "fields": fields}
+        self.record: dict[str, Any] = {**plain, "fields": fields}
+        self._arrays: dict[frozenset[str] | None, Any] = {}
+        self.parsed = fastavro.parse_schema(self.record)
+
+    def array(self, names: Iterable[str] | None = None) -> Any:
+        """Returns the parsed schema of an array of records, with which all records of a block are decoded at once.
+
+        Args:
+            names: the fields of the records; None: all.
+        """
+        key = None if names is None else frozenset(names)
+        if key not in self._arrays:
+            fields = [field for field in self.record["fields"] if key is None or field["name"] in key]
+            self._arrays[key] = fastavro.parse_schema(
+                {"type": "array", "items": {**self.record, "fields": fields}}
+            )
+        return self._arrays[key]
+
+    @cached_property
+    def value_types(self) -> dict[str, str]:
+        """The `value_type` of each field of the records."""
+        return {field["name"]: value_type(field["type"]) for field in self.record["fields"]}
 
     def _of(self, node: Any, inside: str | None = None) -> Any:
         """Converts one schema node; `inside` is the canonical name of the field that contains it."""

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from pyiceberg.utils.decimal import bytes_to_decimal
 
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast._runtime import is_remote
+from puffin_fast._runtime.groups import filled_groups
+from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, read_avro
+from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, parse_avro, read_avro, read_bytes
 from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
-from puffin_fast.iceberg.manifest.avro_schema import value_type
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -63,6 +64,9 @@ TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 
 _REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _THREADS = 8
+_TOGETHER_BYTES = 1 << 20
+"""Local manifests are read up to 16 at a time, if they do not have more bytes."""
+
 _LIST_WANTED = frozenset(
     name for field_id, name in LIST_FIELD_NAMES.items() if field_id not in (508, 509, 510, 511, 518)
 )
@@ -108,8 +112,7 @@ def read_manifest_list(io: FileIO, path: str, snapshot_id: int | None = None) ->
 
 def _check_types(file: AvroFile, types: Mapping[str, str]) -> None:
     """Checks the types of the fields in the schema of a file."""
-    for field in file.schema["fields"]:
-        name, found = field["name"], value_type(field["type"])
+    for name, found in file.plain.value_types.items():
         if name in types and found != types[name]:
             raise CorruptDataError(
                 f"type of {name}", path=file.path, offset=0, expected=types[name], found=found
@@ -142,6 +145,7 @@ def read_manifest(
     manifest: ManifestFile,
     specs: Mapping[int, PartitionSpec] | None = None,
     *,
+    data: bytes | None = None,
     live_only: bool = True,
     metrics: bool = True,
     select: EntrySelector | None = None,
@@ -154,6 +158,7 @@ def read_manifest(
             the first row id.
         specs: the partition specs of the table, ``table.specs()``. Without them, partition values are in the
             order of the file.
+        data: the bytes of the manifest, if they were read already.
         live_only: whether entries with status deleted are omitted.
         metrics: whether the entries have the six maps of metrics. False is faster, but the entries must not be
             written back. They still have the maps that name a delete file's data file or that `select` needs.
@@ -165,7 +170,9 @@ def read_manifest(
             status differs from the manifest list.
         NotFoundError: there is no such file.
     """
-    file = read_avro(io, manifest.path, ENTRY_NAMES, manifest.length)
+    if data is None:
+        data = read_bytes(io, manifest.path, manifest.length)
+    file = parse_avro(data, manifest.path, ENTRY_NAMES, io)
     _check_types(file, ENTRY_TYPES)
     names = set(ENTRY_FIELDS)
     if not metrics:
@@ -174,7 +181,7 @@ def read_manifest(
             names |= set(BOUNDS)
         if manifest.content == DATA and select is not None:
             names |= set(TO_PRUNE)
-    partition = {column.name for column in file.partition}
+    partition = {column.name for column in file.plain.partition}
     columns: Columns = read_columns(file, names | partition, lazy=select is not None)
     try:
         _check(columns, manifest)
@@ -184,7 +191,7 @@ def read_manifest(
         _inherit(columns, manifest)
         columns["spec_id"] = repeat(manifest.spec_id)
         spec = None if specs is None else specs.get(manifest.spec_id)
-        columns["partition"] = _partitions(file.partition, spec, columns)
+        columns["partition"] = _partitions(file.plain.partition, spec, columns)
         if select is not None:
             columns = _selected(select(columns), columns)
         entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
@@ -364,9 +371,23 @@ def read_manifests(
     metrics: bool = True,
     select: EntrySelector | None = None,
 ) -> Iterator[tuple[ManifestFile, list[ManifestEntry]]]:
-    """Reads many manifests on threads; yields them in the given order. See `read_manifest`."""
+    """Reads many manifests, their bytes on threads; yields them in the given order. See `read_manifest`.
 
-    def read(manifest: ManifestFile) -> list[ManifestEntry]:
-        return read_manifest(io, manifest, specs, live_only=live_only, metrics=metrics, select=select)
+    They are decoded by the caller's thread: it is mostly Python, for which threads would wait for each other.
+    Memory: the bytes of 16 manifests, or of 16 MiB of small ones.
+    """
+    if not manifests:
+        return
+    enough = 1 if is_remote(manifests[0].path, io) else _TOGETHER_BYTES
 
-    yield from zip(manifests, on_threads(read, manifests, _THREADS), strict=True)
+    def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes]]:
+        yield [read_bytes(io, manifest.path, manifest.length) for manifest in group]
+
+    groups = [*filled_groups(manifests, enough, lambda manifest: max(manifest.length, _TOGETHER_BYTES // 16))]
+    threads = min(_THREADS, len(groups))
+    for group, parts in zip(groups, in_order(groups, fetch, threads, capacity=1), strict=True):
+        for manifest, data in zip(group, parts, strict=True):
+            entries = read_manifest(
+                io, manifest, specs, data=data, live_only=live_only, metrics=metrics, select=select
+            )
+            yield manifest, entries

@@ -16,6 +16,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import avro_columns
 from puffin_fast.iceberg.manifest.avro import AvroFile, read_avro
+from puffin_fast.iceberg.manifest.avro_schema import PlainSchema
 from puffin_fast.iceberg.manifest.avro_columns import read_columns
 
 IO = PyArrowFileIO()
@@ -111,7 +112,7 @@ def test_both_readers_read_equal_values(
     file = written(records, codec=codec)
     found = by_polars(monkeypatch, file)
     assert found is not None
-    found |= {name: [None] * n_records for name in file.constants}
+    found |= {name: [None] * n_records for name in file.plain.constants}
     assert found == by_fastavro(monkeypatch, file)
     assert set(found) == set(FLAT)
     assert found["path"] == [r["file"]["path"] for r in records]
@@ -264,7 +265,9 @@ def test_a_fixed_larger_than_the_file_allocates_no_memory(
     file = written([{"status": 1, "code": b"12345678"}], schema)
     assert by_polars(monkeypatch, file, ("status",)) == {"status": [1]}
     large = {**fixed, "size": 1 << 40}
-    file = replace(file, schema=record("r", ("status", "long"), ("code", large)))
+    file = replace(
+        file, plain=PlainSchema(record("r", ("status", "long"), ("code", large)), {1: "status", 2: "code"})
+    )
     assert by_polars(monkeypatch, file, ("status",)) is None
     with pytest.raises(CorruptDataError, match="EOFError"):
         read_columns(file, ("status",))
