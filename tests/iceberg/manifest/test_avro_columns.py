@@ -16,8 +16,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import avro_columns
 from puffin_fast.iceberg.manifest.avro import AvroFile, read_avro
-from puffin_fast.iceberg.manifest.avro_schema import PlainSchema
 from puffin_fast.iceberg.manifest.avro_columns import read_columns
+from puffin_fast.iceberg.manifest.avro_schema import PlainSchema
 
 IO = PyArrowFileIO()
 Outcome = dict[str, list[Any]] | None
