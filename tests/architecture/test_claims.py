@@ -61,6 +61,7 @@ PERFORMANCE = {
         (LINEITEM + "11 numeric columns", "DuckDB"),
         (LINEITEM + "2% filter", "DuckDB"),
     ],
+    "deleting what that filter selects of the same rows": [(LINEITEM + "delete by the 2% filter", "DuckDB")],
     "10M rows, 1M deleted, into Arrow: `scan`; PyIceberg's own scan under `accelerate()`": [
         ("scan, 1M deleted", "PyIceberg"),
         ("scan, 1M deleted", "PyIceberg, to accelerated"),
