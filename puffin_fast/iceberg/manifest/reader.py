@@ -100,6 +100,9 @@ def read_manifest_list(io: FileIO, path: str, snapshot_id: int | None = None) ->
             manifest = ManifestFile(**values)
         except TypeError as error:
             raise CorruptDataError(f"record of a manifest list: {error}", path=path) from error
+        for name, attribute in LIST_NAMES.items():
+            if getattr(manifest, attribute) is None:
+                raise CorruptDataError("record of a manifest list", path=path, expected=name, found="null")
         if manifest.content not in (DATA, DELETES):
             raise CorruptDataError(
                 "content of a manifest", path=path, expected="0 or 1", found=manifest.content

@@ -97,6 +97,20 @@ def test_a_stale_length_of_a_manifest_is_a_finding_and_no_reason_to_refuse(
     assert rows(table) == 96
 
 
+@pytest.mark.parametrize("name", ["manifest_path", "manifest_length", "partition_spec_id"])
+def test_null_in_a_required_field_of_a_manifest_list_is_refused(table: Table, name: str) -> None:
+    path = list_of(table)
+    with path.open("rb") as file:
+        reader: Any = fastavro.reader(file)
+        schema, records = reader.writer_schema, [{**record, name: None} for record in reader]
+        metadata = {key: value for key, value in reader.metadata.items() if not key.startswith("avro.")}
+    (field,) = (field for field in schema["fields"] if field["name"] == name)
+    field["type"] = ["null", field["type"]]
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, records, metadata=metadata)
+    refused(table, f"record of a manifest list: expected {name}, found null")
+
+
 COUNTS = ["added_files_count", "existing_files_count", "deleted_files_count"]
 
 
