@@ -53,7 +53,7 @@ cdef bytes NO_BITMAPS = b"\0" * COUNT_BYTES     # the empty set
 cdef tuple NOTHING = ()
 
 cdef enum:
-    KEPT_MAX = 1048576          # bytes of an encoder's memory that the next call may reuse
+    KEPT_MAX = 4194304          # bytes of an encoder's memory that the next call may reuse: for 100,000 sparse positions
     UNION_KEPT_MAX = 1024       # bitmaps for whose union the next call may reuse the memory
     BRIEF_POSITIONS = 8192      # see BRIEF
 
