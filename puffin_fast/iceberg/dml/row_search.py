@@ -88,15 +88,13 @@ class Finder:
             threads: number of threads; by default as many as `splits.threads_of` says.
         """
         workers = threads_of(self._io, tasks, threads)
-        searches: dict[int, _Search] = {}
+        jobs = [*jobs_of(tasks, workers)]
+        firsts = (split for job in jobs for split in job if split.number == 0)
+        searches = {id(split.task): _Search(self, split.task, split.count) for split in firsts}
 
-        def search_of(split: Split) -> _Search:
-            return searches.setdefault(id(split.task), _Search(self, split.task, split.count))
+        def work(job: Sequence[Split]) -> Iterator[list[NewDeletes]]:
+            yield [found for split in job for found in searches[id(split.task)].part(split.number)]
 
-        def work(job: Sequence[tuple[_Search, int]]) -> Iterator[list[NewDeletes]]:
-            yield [found for search, number in job for found in search.part(number)]
-
-        jobs = [[(search_of(split), split.number) for split in job] for job in jobs_of(tasks, workers)]
         for found in in_order(jobs, work, workers, label="searching data files"):
             yield from found
 

@@ -174,8 +174,9 @@ def read_manifest(
         NotFoundError: there is no such file.
     """
     if data is None:
-        data = read_bytes(io, manifest.path, manifest.length)
-    file = parse_avro(data, manifest.path, ENTRY_NAMES, io)
+        file = read_avro(io, manifest.path, ENTRY_NAMES, manifest.length)
+    else:
+        file = parse_avro(data, manifest.path, ENTRY_NAMES, io)
     _check_types(file, ENTRY_TYPES)
     names = set(ENTRY_FIELDS)
     if not metrics:

@@ -193,15 +193,15 @@ class RowFilter:
         rows: np.ndarray | None = None  # those that all conditions so far leave, if they are few
         mask: np.ndarray | None = None
         for condition, field_ids in self._conditions:
-            if rows is not None:
+            if mask is not None and rows is None and np.count_nonzero(mask) <= n_rows // FEW_ROWS:
+                rows = np.flatnonzero(mask)
+            if rows is None:
+                flags = _flags(visit(condition, ArrowEvaluator(columns)), n_rows)
+                mask = flags if mask is None else mask & flags
+            else:
                 taken = pa.array(rows)
                 some = {field_id: columns[field_id].take(taken) for field_id in field_ids}
                 rows = rows[_flags(visit(condition, ArrowEvaluator(some)), len(rows))]
-                continue
-            flags = _flags(visit(condition, ArrowEvaluator(columns)), n_rows)
-            mask = flags if mask is None else mask & flags
-            if condition is not self._conditions[-1][0] and np.count_nonzero(mask) <= n_rows // FEW_ROWS:
-                rows = np.flatnonzero(mask)
         assert mask is not None
         if rows is not None:
             mask = np.zeros(n_rows, np.bool_)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.plan.files import FileTask
     from puffin_fast.iceberg.scan.file_reader import OpenedDataFile
 
-__all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "splits_of", "threads_of"]
+__all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "threads_of"]
 
 LARGE_FILE = 256 << 20
 """Size in bytes from which on a data file is split, however many other files there are."""
@@ -126,7 +126,7 @@ def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
     return max(1, min(4 * threads, row_groups_of(task)))
 
 
-def splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
+def _splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
     """Returns the splits of a data file; their number is that of `parts_of`."""
     count = parts_of(task, n_tasks, threads)
     shared = _Shared(task, count)
@@ -148,7 +148,7 @@ def jobs_of(tasks: Sequence[FileTask], threads: int, *, together: bool = True) -
     job: list[Split] = []
     n_bytes = 0
     for task in tasks:
-        for split in splits_of(task, len(tasks), threads):
+        for split in _splits_of(task, len(tasks), threads):
             size = (task.data.file_size_in_bytes + _vector_bytes(task)) // split.count
             if job and (len(job) >= most or n_bytes + size > JOB_BYTES):
                 yield job
