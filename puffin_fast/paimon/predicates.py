@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.predicate.like import match_like
 
 __all__ = ["columns_of", "expression_of"]
 
@@ -29,7 +30,7 @@ _MATCH: dict[str, Callable[[Any, str], Any]] = {
     "startsWith": pc.starts_with,
     "endsWith": pc.ends_with,
     "contains": pc.match_substring,
-    "like": pc.match_like,
+    "like": match_like,
 }
 
 

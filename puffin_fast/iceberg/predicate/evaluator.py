@@ -21,7 +21,7 @@ from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 
-from puffin_fast.iceberg.predicate.like import BoundLike
+from puffin_fast.iceberg.predicate.like import BoundLike, match_like
 
 __all__ = ["ArrowEvaluator"]
 
@@ -47,7 +47,7 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
     def visit_bound_predicate(self, predicate: BoundPredicate) -> Any:
         if not isinstance(predicate, BoundLike):
             return super().visit_bound_predicate(predicate)
-        found = pc.match_like(self.column(predicate.term), predicate.pattern)
+        found = match_like(self.column(predicate.term), predicate.pattern)
         return pc.invert(found) if predicate.negated else found
 
     def _compare(self, name: str, term: BoundTerm, literal: Literal[Any]) -> Any:

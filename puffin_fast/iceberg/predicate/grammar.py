@@ -127,10 +127,11 @@ class _Parser:
             found = self._joined("or", Or, lambda: self._joined("and", And, self._negation))
             self._need(")")
             return found
-        if self._take("true"):
-            return AlwaysTrue()
-        if self._take("false"):
-            return AlwaysFalse()
+        kind, word, _ = self._tokens[self._at]
+        constant = kind == "word" and word.lower() in ("true", "false")
+        if constant and self._tokens[self._at + 1][1] not in _OPERATORS:
+            self._at += 1
+            return AlwaysTrue() if word.lower() == "true" else AlwaysFalse()
         return self._predicate()
 
     def _predicate(self) -> BooleanExpression:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pyarrow.compute as pc
 from pyiceberg.expressions import (
     BoundPredicate,
     BoundTerm,
@@ -18,9 +19,30 @@ from pyiceberg.expressions.literals import literal
 from pyiceberg.schema import Schema
 from pyiceberg.types import StringType
 
-__all__ = ["BoundLike", "Like"]
+__all__ = ["BoundLike", "Like", "match_like"]
 
 _PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>.)", re.DOTALL)
+
+
+def match_like(values: Any, pattern: str) -> Any:
+    """Returns whether each string matches a pattern, as `Like` has it.
+
+    Args:
+        values: an Arrow array of strings, or an expression.
+        pattern: ``%`` matches any text, ``_`` one character; a backslash escapes the next character.
+    """
+    if "\\\\" not in pattern:
+        return pc.match_like(values, pattern)
+    parts = []  # Arrow 26 takes `\\\\` of patterns such as `%a` and `a%%` for two backslashes
+    for part in _PART.finditer(pattern):
+        wildcard = {"%": ".*", "_": "."}.get(part["wildcard"] or "")
+        parts.append(wildcard or _quoted(part["escaped"] or part["plain"]))
+    return pc.match_substring_regex(values, f"(?s)^{''.join(parts)}$")
+
+
+def _quoted(character: str) -> str:
+    """A character as a regular expression of RE2."""
+    return f"\\{character}" if character in r"\.+*?()|[]{}^$" else character
 
 
 class Like(UnboundPredicate):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -214,7 +216,9 @@ def test_pyiceberg_selects_the_same_rows_with_nan(racing: RacingCatalog, seed: i
         ), text
 
 
-CODES = ["1", "A1", "_1", "A1x", "_1x", "11", "A_1", "%", "50%", None, "A\\1"]
+ONE_TEXT = Schema(NestedField(1, "s", StringType()))
+
+CODES = ["1", "A1", "_1", "A1x", "_1x", "11", "A_1", "%", "50%", None, "A\\1", "A\\", "A\\\\"]
 
 LIKES: list[tuple[str, Callable[[str], bool]]] = [
     ("code like '_1%'", lambda c: c[1:2] == "1"),
@@ -231,6 +235,10 @@ LIKES: list[tuple[str, Callable[[str], bool]]] = [
     (r"code like 'A\\1'", lambda c: c == "A\\1"),
     (r"code like 'A\1' escape '|'", lambda c: c == "A\\1"),
     ("code like ''", lambda c: c == ""),
+    (r"code like '%\\'", lambda c: c.endswith("\\")),
+    (r"code not like '%\\'", lambda c: not c.endswith("\\")),
+    (r"code like '%\' escape '|'", lambda c: c.endswith("\\")),
+    (r"code like 'A\\%%'", lambda c: c.startswith("A\\")),
 ]
 
 
@@ -246,6 +254,23 @@ def test_like_has_the_meaning_of_sql_in_scans_and_deletes(
     assert sorted(iceberg.scan(made, text).to_arrow()["code"].to_pylist()) == sorted(wanted)
     assert iceberg.delete(made, text).rows_deleted == len(wanted)
     assert set(made.scan().to_arrow()["code"].to_pylist()) == {c for c in CODES if c not in wanted}
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3])
+def test_every_short_pattern_matches_the_values_of_its_regular_expression(n_parts: int) -> None:
+    alphabet = ["a", "\\", "%", "_", "\n", "."]
+    values = ["".join(some) for n in range(4) for some in itertools.product(alphabet, repeat=n)]
+    column = {1: pa.array(values, pa.large_string())}
+    wildcards = {"%": "(?s:.*)", "_": "(?s:.)"}
+    for parts in itertools.product(["a", "\\\\", "\\%", "\\_", "%", "_", "\n", "."], repeat=n_parts):
+        wanted = re.compile("".join(wildcards.get(part) or re.escape(part[-1]) for part in parts))
+        found = RowFilter.bind(f"s like '{''.join(parts)}'", ONE_TEXT).mask(column, len(values))
+        assert found.tolist() == [wanted.fullmatch(value) is not None for value in values], parts
+
+
+def test_a_boolean_is_a_literal_on_the_left() -> None:
+    for left, right in (("true = ok", "ok = true"), ("FALSE <> ok and id = 1", "ok <> false and id = 1")):
+        assert parse_filter(left) == parse_filter(right)
 
 
 def test_texts_without_like_have_the_same_meaning_in_pyiceberg() -> None:
