@@ -16,6 +16,7 @@ import zstandard
 
 from puffin_fast.iceberg.manifest.avro_blocks import as_long
 from tests.hostile.conftest import HostileTable
+from tests.memory import MIB, peak_growth
 
 SYNC = bytes(range(16))
 LIST_FIELDS = [
@@ -114,6 +115,33 @@ def test_a_manifest_takes_memory_that_follows_from_its_bytes(
 ) -> None:
     hostile.manifest_list.write_bytes(BOMBS[bomb]())
     confined(READ, limit_mib=256, metadata=hostile.metadata, path=hostile.manifest_list.name)
+
+
+def test_manifests_that_are_longer_than_their_list_says_are_not_in_memory_together(tmp_path: Path) -> None:
+    setup = f"""
+import os
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from puffin_fast import errors, iceberg
+
+catalog = SqlCatalog("memory", uri="sqlite:///{tmp_path}/catalog.db", warehouse="file://{tmp_path}")
+catalog.create_namespace("n")
+rows = pa.table({{"id": [1]}})
+table = iceberg.create_table(catalog, "n.t", rows.schema)
+for _ in range(24):
+    iceberg.append(table, rows)
+for manifest in table.current_snapshot().manifests(table.io):
+    os.truncate(manifest.manifest_path.removeprefix("file://"), 24 << 20)
+"""
+    action = """
+try:
+    iceberg.scan(table).count()
+except errors.CorruptDataError:
+    pass
+else:
+    raise AssertionError("zeros after the last block were accepted")
+"""
+    assert peak_growth(setup, action) < 256 * MIB
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])

@@ -220,6 +220,17 @@ def write_avro(
     return buffer.tell()
 
 
+def read_together(io: FileIO, files: Sequence[tuple[str, int]], limit: int) -> list[bytes | None]:
+    """Reads files of stated sizes by `read_bytes`; None for those after `limit` bytes if files are longer than stated."""
+    found: list[bytes | None] = []
+    n_bytes = 0
+    for path, size in files:
+        data = read_bytes(io, path, size) if n_bytes <= limit else None
+        n_bytes += len(data or b"")
+        found.append(data)
+    return found
+
+
 def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
     """Reads all bytes of a manifest or a manifest list.
 

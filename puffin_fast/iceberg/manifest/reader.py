@@ -16,7 +16,7 @@ from puffin_fast._runtime import is_remote
 from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, parse_avro, read_avro, read_bytes
+from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, parse_avro, read_avro, read_together
 from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
@@ -384,8 +384,8 @@ def read_manifests(
         return
     enough = 1 if is_remote(manifests[0].path, io) else _TOGETHER_BYTES
 
-    def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes]]:
-        yield [read_bytes(io, manifest.path, manifest.length) for manifest in group]
+    def fetch(group: Sequence[ManifestFile]) -> Iterator[list[bytes | None]]:
+        yield read_together(io, [(manifest.path, manifest.length) for manifest in group], enough)
 
     groups = [*filled_groups(manifests, enough, lambda manifest: max(manifest.length, _TOGETHER_BYTES // 16))]
     threads = min(_THREADS, len(groups))
