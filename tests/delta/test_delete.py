@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.dml.changes import _wide
@@ -633,6 +635,19 @@ def test_enabling_vectors_names_what_older_protocols_implied(golden: Callable[[s
     assert delta.enable(table) is delta.enable(table, dry_run=True) is None
     assert delta.delete(table, "id < 5").rows_deleted == 5
     assert ids(table) == list(range(5, 1000))
+
+
+def test_a_table_that_deltalake_creates_with_vectors_enabled(
+    tmp_path: Path, duckdb_delta: DuckDBPyConnection
+) -> None:
+    path = str(tmp_path)
+    deltalake.write_deltalake(
+        path, pa.table({"id": range(100)}), configuration={"delta.enableDeletionVectors": "true"}
+    )
+    assert "variantType" in delta.snapshot(path).protocol.reader_features
+    assert delta.delete(path, "id >= 5 and id < 95").rows_deleted == 90
+    found = duckdb_delta.execute(f"SELECT id FROM delta_scan('{path}') ORDER BY id").fetchall()
+    assert [id for (id,) in found] == [*range(5), *range(95, 100)] == ids(tmp_path)
 
 
 def test_enabling_vectors_is_refused_where_they_are_forbidden(golden: Callable[[str], Path]) -> None:

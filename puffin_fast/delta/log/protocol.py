@@ -51,9 +51,14 @@ READER_FEATURES = frozenset(
         "typeWidening-preview",
         "v2Checkpoint",
         "vacuumProtocolCheck",
+        "variantType",
+        "variantType-preview",
     }
 )
-"""Reader features that scans support."""
+"""Reader features that scans support.
+
+deltalake lists `variantType` in tables without variants; a column of this type is refused by its name.
+"""
 
 WRITER_FEATURES = READER_FEATURES | {
     "allowColumnDefaults",
