@@ -12,6 +12,7 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = [
     "INFLATION_RATIO",
+    "KEY_BYTES",
     "LEAST_INFLATED",
     "MAX_METADATA_BYTES",
     "MAX_SCHEMA_DEPTH",
@@ -59,6 +60,9 @@ INFLATION_RATIO = Limit("puffin-fast.limit.inflation-ratio", 100)
 
 POSITION_DELETE_BYTES = Limit("puffin-fast.limit.position-delete-bytes", 1 << 28)
 """Bytes of all bitmaps that are made of the positions of one position-delete file."""
+
+KEY_BYTES = Limit("puffin-fast.limit.key-bytes", 4 << 30)
+"""Memory of given keys, and of given rows with their keys; more are divided among temporary files."""
 
 LEAST_INFLATED = 1 << 20
 """Decompressed bytes that are always allowed, for compressed input of any length."""

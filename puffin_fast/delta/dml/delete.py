@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,8 +23,9 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.delete import group_positions
-from puffin_fast.iceberg.dml.delete_keys import Keys
-from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
+from puffin_fast.iceberg.dml.key_parts import KeyParts, key_parts, search_parts
+from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.iceberg.predicate.keys import Keys
 
 __all__ = ["delete", "delete_keys", "delete_positions"]
 
@@ -72,14 +75,16 @@ def delete(
 
     check_flags(case_sensitive=case_sensitive)
 
-    def bind(base: DeltaTable) -> Matcher:
-        return RowFilter.bind(row_filter, base.schema.schema, case_sensitive=case_sensitive)
+    def find(base: DeltaTable) -> Iterable[NewDeletes]:
+        matcher = RowFilter.bind(row_filter, base.schema.schema, case_sensitive=case_sensitive)
+        plan = plan_files(base, matcher, case_sensitive=case_sensitive, metrics=True)
+        return base.finder(matcher, case_sensitive=case_sensitive).search(plan.tasks, threads)
 
-    return _delete_matching(
+    return _run(
         table,
-        bind,
+        find,
         predicate=row_filter if isinstance(row_filter, str) else str(row_filter),
-        case_sensitive=case_sensitive,
+        looks_at_rows=True,
         on_conflict=on_conflict,
         job=Job("delete", job_id),
         snapshot_properties=snapshot_properties,
@@ -124,18 +129,31 @@ def delete_keys(
     """
     check_flags(null_safe=null_safe)
     names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
-    return _delete_matching(
-        table,
-        _KeyBinding(keys, names, null_safe).bind,
-        predicate=f"key ({', '.join(names)}) in keys",
-        case_sensitive=True,
-        on_conflict=on_conflict,
-        job=Job("delete_keys", job_id),
-        snapshot_properties=snapshot_properties,
-        threads=threads,
-        dry_run=dry_run,
-        filesystem=filesystem,
-    )
+    with ExitStack() as held:
+        given: KeyParts[Keys] | None = None
+
+        def find(base: DeltaTable) -> Iterable[NewDeletes]:
+            nonlocal given
+            if given is None:  # bound to the first version, because a stream of keys can be read only once
+                storage = base.snapshot.storage
+                given = held.enter_context(
+                    key_parts(storage, base.metadata, keys, names, null_safe=null_safe)
+                )
+            plan = plan_files(base, given.bounds, metrics=True)
+            return search_parts(given.parts, plan.tasks, partial(base.finder, case_sensitive=True), threads)
+
+        return _run(
+            table,
+            find,
+            predicate=f"key ({', '.join(names)}) in keys",
+            looks_at_rows=True,
+            on_conflict=on_conflict,
+            job=Job("delete_keys", job_id),
+            snapshot_properties=snapshot_properties,
+            threads=threads,
+            dry_run=dry_run,
+            filesystem=filesystem,
+        )
 
 
 def delete_positions(
@@ -206,38 +224,6 @@ def delete_positions(
         dry_run=dry_run,
         filesystem=filesystem,
     )
-
-
-class _KeyBinding:
-    """Binds keys to the first version that a delete is planned on, because a stream of keys can be read only once."""
-
-    def __init__(self, keys: Any, join_cols: Sequence[str], null_safe: bool) -> None:
-        self._keys, self._join_cols, self._null_safe = keys, join_cols, null_safe
-        self._bound: Keys | None = None
-
-    def bind(self, base: DeltaTable) -> Keys:
-        if self._bound is None:
-            self._bound = Keys.bind(base.metadata, self._keys, self._join_cols, null_safe=self._null_safe)
-        return self._bound
-
-
-def _delete_matching(
-    table: Any,
-    bind: Callable[[DeltaTable], Matcher],
-    *,
-    predicate: str,
-    case_sensitive: bool,
-    threads: int | None,
-    **options: Any,
-) -> DeleteResult:
-    """Deletes the rows that a matcher selects."""
-
-    def find(base: DeltaTable) -> Iterable[NewDeletes]:
-        matcher = bind(base)
-        plan = plan_files(base, matcher, case_sensitive=case_sensitive, metrics=True)
-        return base.finder(matcher, case_sensitive=case_sensitive).search(plan.tasks, threads)
-
-    return _run(table, find, predicate=predicate, looks_at_rows=True, threads=threads, **options)
 
 
 def _run(

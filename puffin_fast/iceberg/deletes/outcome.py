@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.files import FileTask
 
-__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "replaced"]
+__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "replaced", "united"]
 
 
 class _Loader(Protocol):
@@ -60,6 +60,23 @@ class NewDeletes:
     def drops(self) -> bool:
         """Whether all rows of the data file are deleted."""
         return self.positions is None or len(self.positions) == self.task.data.record_count
+
+    def __or__(self, other: NewDeletes) -> NewDeletes:
+        """Returns the deletes of two parts of a job, which were found beside the same earlier deletes."""
+        if self.positions is None or other.positions is None:
+            return self if self.positions is None else other
+        positions = self.positions | other.positions
+        return replace(self, positions=positions, n_new=len(positions) - len(self.before or ()))
+
+
+def united(parts: Iterable[Iterable[NewDeletes]]) -> Iterator[NewDeletes]:
+    """Yields the deletes of each data file once, after all parts of a job were searched."""
+    found: dict[str, NewDeletes] = {}
+    for part in parts:
+        for new in part:
+            path = new.task.data.file_path
+            found[path] = found[path] | new if path in found else new
+    yield from found.values()
 
 
 def merge_rows(

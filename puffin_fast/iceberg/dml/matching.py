@@ -15,13 +15,13 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.plain_types import plain
+from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
 from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
-from puffin_fast.iceberg.dml.delete_keys import Keys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
+from puffin_fast.iceberg.predicate.keys import Keys
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.located_rows import joined, located_groups
 
@@ -35,6 +35,8 @@ __all__ = [
     "check_clauses",
     "find_matches",
     "fit",
+    "given_keys",
+    "plain_rows",
     "row_ids",
     "same_values",
     "written_schema",
@@ -104,12 +106,11 @@ class Source:
         """
         schema = metadata.schema()
         fields = key_fields(schema, join_cols)
-        keyed = written_schema(schema, fields, ())
         wanted = written_schema(schema, fields, columns)
         n_superseded, deleted = 0, None
         if feed:
-            rows = _plain(rows)
-            given = _key_arrays(fit(keyed, schema, feed.without(rows, schema)), fields)
+            rows = plain_rows(rows)
+            given = given_keys(schema, rows, fields, feed)
             by_id = {f.field_id: column for (_, f), column in zip(fields, given, strict=True)}
             numbers = Keys.of(metadata, fields, given).set.index(by_id).to_numpy(zero_copy_only=False)
             last = feed.last(rows, numbers.astype(np.int64))
@@ -185,12 +186,32 @@ def _key_arrays(rows: pa.Table, fields: Sequence[tuple[str, NestedField]]) -> li
     return columns
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """The rows in Arrow's plain layouts: PyArrow does not take rows of views."""
-    batches = rows.to_batches() or [_no_rows(rows.schema)]
-    return pa.concat_tables(
-        pa.Table.from_arrays([plain(column) for column in batch.columns], names=batch.schema.names)
-        for batch in batches
+def given_keys(
+    schema: Schema, rows: pa.Table, fields: Sequence[tuple[str, NestedField]], feed: ChangeFeed
+) -> list[pa.Array]:
+    """Returns the keys of given rows, a column each, in the types that keys are compared in.
+
+    Args:
+        schema: of the table.
+        rows: of the caller.
+        fields: the key columns.
+        feed: columns of the rows that are no data.
+
+    Raises:
+        InvalidInputError: the rows do not fit, or a key has a null.
+    """
+    return _key_arrays(fit(written_schema(schema, fields, ()), schema, feed.without(rows, schema)), fields)
+
+
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Returns the rows in Arrow's plain layouts: PyArrow does not take rows of views."""
+    schema = plain_schema(rows.schema)
+    return pa.Table.from_batches(
+        (
+            pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], schema=schema)
+            for batch in rows.to_batches()
+        ),
+        schema,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
 
-__all__ = ["Replaced", "Replacement", "write_new_rows"]
+__all__ = ["Replaced", "Replacement", "write_new_rows", "write_parts"]
 
 ROW_ID = METADATA_COLUMNS["_row_id"]
 
@@ -101,6 +101,36 @@ class Replacement:
         terms = ChangeTerms(conflict_filter=self.conflict_filter)
         written = WrittenDeletes.of(table, write_deletes(table, self.deletes), terms)
         return Replaced.of(written, write_new_rows(table, self.rows, self.row_ids), self.required_data_files)
+
+
+def write_parts(
+    table: Table, parts: Iterable[Replacement], conflict_filter: ConflictFilter, *, dry_run: bool = False
+) -> Replaced:
+    """Writes a replacement in parts: the rows of each part, then the deletes of all parts, one for each data file.
+
+    Args:
+        table: of the job.
+        parts: made one after another; their conflict filters are ignored.
+        conflict_filter: as in `Changes`.
+        dry_run: as in `Replacement.write`.
+    """
+    entries: list[ManifestEntry] = []
+    required: set[str] = set()
+
+    def deletes() -> Iterator[Iterable[NewDeletes]]:
+        for part in parts:
+            yield part.deletes
+            required.update(part.required_data_files)
+            if not dry_run:
+                entries.extend(write_new_rows(table, part.rows, part.row_ids))
+            del part  # the next part needs the memory
+
+    found = united(deletes())
+    if dry_run:
+        return Replaced(WrittenDeletes.counted(found))
+    terms = ChangeTerms(conflict_filter=conflict_filter)
+    written = WrittenDeletes.of(table, write_deletes(table, found), terms)
+    return Replaced.of(written, entries, frozenset(required))
 
 
 def write_new_rows(table: Table, rows: pa.Table, row_ids: pa.Array | pa.ChunkedArray) -> list[ManifestEntry]:

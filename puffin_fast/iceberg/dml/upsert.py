@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
+from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
@@ -23,7 +24,8 @@ from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
 from puffin_fast.iceberg.dml.delete_job import OnConflict, start
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
-from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
+from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
+from puffin_fast.iceberg.dml.source_parts import source_parts
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import key_fields
 from puffin_fast.iceberg.scan.file_reader import reader_factory
@@ -103,8 +105,9 @@ def upsert(
     Args:
         table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata
             afterwards.
-        data: Arrow rows with all columns of the table, because whole rows are replaced (but see `update_columns`). Held
-            in memory.
+        data: Arrow rows with all columns of the table, because whole rows are replaced (but see `update_columns`). Rows
+            that would take more than 4 GiB with their keys are divided among temporary files (see "Many keys" in the
+            guide).
         join_cols: the key column or columns; by default the identifier fields of the table's schema. Keys are
             compared as in `delete_keys`.
         when_matched_update_all: whether existing rows are replaced.
@@ -132,6 +135,7 @@ def upsert(
             `update_columns` has a key column or an identifier field, or nothing is to be done:
             `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off.
         NotFoundError: a column or the branch does not exist.
+        PuffinFastError: a temporary file could not be written.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
@@ -139,18 +143,17 @@ def upsert(
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert, delete_column)
     feed = ChangeFeed(delete_column, order_column)
-    rows = arrow_rows(data, "data", streamed=False)
+    rows = arrow_reader(data, "data")
     request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
     job = start(table, request, oldest=2)
     table = job.table
     metadata = table.metadata
     columns = columns_to_set(metadata.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
-    source = Source.of(metadata, rows, join_cols, columns=needed, feed=feed)
 
-    def plan(base: Snapshot | None) -> _Planned:
+    def replacement(base: Snapshot | None, source: Source) -> tuple[Counts, Replacement]:
         if columns is not None:
-            counts, replacement = set_columns(
+            return set_columns(
                 table,
                 base,
                 source,
@@ -159,7 +162,6 @@ def upsert(
                 skip_unchanged=skip_unchanged,
                 threads=threads,
             )
-            return _Planned(counts, replacement.write(table, dry_run=dry_run))
         matches = Matches()
         if base is not None and source.n_keys:
             compared = update and skip_unchanged
@@ -171,20 +173,29 @@ def upsert(
             insert=insert,
             n_deletes=source.n_keys - source.rows.num_rows,
         )
-        replacement = _replace(table, source, matches, counts, threads)
-        return _Planned(counts, replacement.write(table, dry_run=dry_run))
+        return counts, _replace(table, source, matches, counts, threads)
 
-    planned, committed = job.commit(plan, on_conflict)
+    with source_parts(table.io, metadata, rows, join_cols, columns=needed, feed=feed) as given:
+
+        def plan(base: Snapshot | None) -> _Planned:
+            found = _Planned()
+
+            def counted() -> Iterator[Replacement]:
+                for source in given.parts:
+                    counts, part = replacement(base, source)
+                    found.add(counts, source.n_superseded)
+                    yield part
+                    del source, part  # the next part needs the memory
+
+            conflict_filter = given.bounds.may_match(table.schema())
+            found.replaced = write_parts(table, counted(), conflict_filter, dry_run=dry_run)
+            return found
+
+        planned, committed = job.commit(plan, on_conflict)
     planned = planned or _Planned()
-    counts, result = planned.counts, job.result(planned.replaced.written, committed)
+    result = job.result(planned.replaced.written, committed)
     return UpsertResult(
-        rows_updated=counts.updated,
-        rows_inserted=counts.inserted,
-        rows_unchanged=counts.unchanged,
-        rows_deleted=result.rows_deleted,
-        keys_deleted=counts.deleted,
-        rows_superseded=0 if result.repeated else source.n_superseded,
-        **planned.replaced.facts(result),
+        rows_deleted=result.rows_deleted, **dict[str, Any](planned.rows), **planned.replaced.facts(result)
     )
 
 
@@ -214,12 +225,22 @@ def columns_to_set(
     return columns
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Planned:
-    """An upsert planned on one head: the counts of given rows, and what was written."""
+    """An upsert planned on one head: counts of given rows by attribute of the result, and what was written."""
 
-    counts: Counts = field(default_factory=Counts)
+    rows: Counter[str] = field(default_factory=Counter)
     replaced: Replaced = field(default_factory=Replaced)
+
+    def add(self, counts: Counts, n_superseded: int) -> None:
+        """Adds the counts of a part."""
+        self.rows += Counter(
+            rows_updated=counts.updated,
+            rows_inserted=counts.inserted,
+            rows_unchanged=counts.unchanged,
+            keys_deleted=counts.deleted,
+            rows_superseded=n_superseded,
+        )
 
     @property
     def changes(self) -> Changes:

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
+
 if TYPE_CHECKING:
     from puffin_fast.iceberg.maintenance.row_order import RowOrder
 
@@ -123,10 +125,9 @@ class _Run:
     def write(cls, path: Path, rows: pa.Table) -> _Run:
         row_bytes = max(1, rows.nbytes // max(rows.num_rows, 1))
         n_rows = max(1, min(BATCH_ROWS, (RUN_BYTES >> 7) // row_bytes))
-        options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, rows.schema, options=options) as out:
+        with rows_writer(path, rows.schema) as out:
             out.write_table(rows, max_chunksize=n_rows)
-        return cls(_read(path), rows.schema.empty_table())
+        return cls(read_rows(path), rows.schema.empty_table())
 
     def fill(self, limit: int) -> None:
         """Reads on until there are some bytes of rows, or at least one."""
@@ -142,11 +143,6 @@ class _Run:
             found.append(pa.Table.from_batches([batch]))
             n_bytes += max(1, batch.nbytes)
         self.rows = pa.concat_tables(found)
-
-
-def _read(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as batches:
-        yield from batches
 
 
 def _collected(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

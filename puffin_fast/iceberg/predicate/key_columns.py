@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,10 @@ __all__ = [
     "to_key_type",
     "column_of",
     "distinct_keys",
+    "distinct_rows",
     "key_fields",
     "key_schema",
+    "key_tables",
     "keys_of_batch",
     "normalize_floats",
 ]
@@ -96,18 +98,16 @@ def _has_one_value_per_row(schema: Schema, field_id: int) -> bool:
 def distinct_keys(
     keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool
 ) -> list[pa.ChunkedArray]:
-    """The distinct keys in the table's storage types. A stream is read batch by batch."""
+    """The distinct keys in the table's storage types, in memory."""
+    return list(distinct_rows(pa.concat_tables(key_tables(keys, fields, null_safe=null_safe))).columns)
+
+
+def key_tables(keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> Iterator[pa.Table]:
+    """Yields the keys of each batch as `keys_of_batch`; at least one table."""
     reader = arrow_reader(keys, "keys")
-    parts: list[pa.Table] = []
-    waiting, kept = 0, 0
-    parts.append(keys_of_batch(_empty(reader.schema), fields, null_safe=null_safe))
+    yield keys_of_batch(_empty(reader.schema), fields, null_safe=null_safe)
     for batch in reader:
-        parts.append(keys_of_batch(batch, fields, null_safe=null_safe))
-        waiting += parts[-1].num_rows
-        if waiting > max(kept, 1 << 20):  # drop duplicates early to bound the memory
-            parts = [_unique(parts)]
-            waiting, kept = 0, parts[0].num_rows
-    return list(_unique(parts).columns)
+        yield keys_of_batch(batch, fields, null_safe=null_safe)
 
 
 def keys_of_batch(
@@ -139,8 +139,8 @@ def key_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
     return pa.schema([(f"k{at}", storage_type(field.field_type)) for at, (_, field) in enumerate(fields)])
 
 
-def _unique(parts: list[pa.Table]) -> pa.Table:
-    rows = pa.concat_tables(parts)
+def distinct_rows(rows: pa.Table) -> pa.Table:
+    """The distinct rows of a table of key columns, in any order."""
     if rows.num_columns == 1:
         if is_integral(rows.schema.types[0]):
             return pa.Table.from_arrays([sorted_distinct(rows.column(0))], schema=rows.schema)

@@ -21,7 +21,7 @@ from puffin_fast.spark.worker.rows import partial_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.dml.delete_keys import KeyBounds
+    from puffin_fast.iceberg.predicate.keys import KeyBounds
 
 __all__ = ["MORE", "candidates", "for_spark", "from_spark", "matched", "normalised", "spark_type", "up_to"]
 

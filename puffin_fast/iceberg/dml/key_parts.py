@@ -1,0 +1,104 @@
+"""Given keys, and given rows with their keys, in parts that fit in memory.
+
+The memory of work with rows is estimated from their size; docs/tables.md has what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from puffin_fast._runtime.row_parts import Parted, RowParts, in_parts
+from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
+from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.predicate.integers import is_integral
+from puffin_fast.iceberg.predicate.key_columns import distinct_rows, key_fields, key_tables
+from puffin_fast.iceberg.predicate.key_hash import key_hashes
+from puffin_fast.iceberg.predicate.keys import KeyBounds, KeyEnds, Keys
+from puffin_fast.limits import KEY_BYTES
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["KeyParts", "key_parts", "search_parts"]
+
+Part = TypeVar("Part")
+
+INTEGER_KEY = 40
+"""Bytes of memory for a key of one column of integers, dates or times."""
+
+KEY_COLUMN = 150
+"""Bytes of memory for each column of another key, beside its values."""
+
+KEY_COPIES = 3
+"""Number of copies of the values of another key that are held at a time."""
+
+
+@dataclass(frozen=True)
+class KeyParts(Generic[Part]):
+    """Given keys, or given rows with their keys.
+
+    Attributes:
+        parts: with the keys of each part.
+        bounds: of all keys: the keys themselves if they fit in memory.
+    """
+
+    parts: RowParts[Part]
+    bounds: KeyBounds
+
+
+def search_parts(
+    parts: RowParts[Keys], tasks: Sequence[FileTask], finder: Callable[[Keys], Finder], threads: int | None
+) -> Iterator[NewDeletes]:
+    """Yields the deletes of data files, each file once. With several parts, the files are read once for each.
+
+    Args:
+        parts: the keys.
+        tasks, threads: as `Finder.search`.
+        finder: of the rows with some keys.
+    """
+    found = (finder(keys).search(tasks, threads) for keys in parts)
+    return next(found) if len(parts) == 1 else united(found)
+
+
+@contextmanager
+def key_parts(
+    io: FileIO, metadata: TableMetadata, keys: Any, join_cols: str | Sequence[str] | None, *, null_safe: bool
+) -> Iterator[KeyParts[Keys]]:
+    """Binds keys to the current schema of a table; keys that memory does not hold are in temporary files until the end.
+
+    Args:
+        io: of the table; a property of it is the limit of the memory.
+        metadata: of the table.
+        keys, join_cols, null_safe: as `delete_keys`.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `delete_keys`.
+        PuffinFastError: a temporary file could not be written.
+    """
+    fields = key_fields(metadata.schema(), join_cols)
+    ends = KeyEnds()
+
+    def hashes(rows: pa.Table) -> Any:
+        columns = [column.combine_chunks() for column in rows.columns]
+        ends.add(columns)
+        return key_hashes(columns)
+
+    terms = Parted(hashes, _size, KEY_BYTES.of(io), distinct_rows)
+    tables = key_tables(keys, fields, null_safe=null_safe)
+    with in_parts(tables, terms, lambda rows: Keys.of(metadata, fields, rows.columns), "keys") as parts:
+        bounds = ends.bounds(metadata, fields) if len(parts) > 1 else next(iter(parts))
+        yield KeyParts(parts, bounds)
+
+
+def _size(rows: pa.Table) -> int:
+    """Bytes of memory that a search for keys takes."""
+    if rows.num_columns == 1 and is_integral(rows.schema.types[0]):
+        return INTEGER_KEY * int(rows.num_rows)
+    return KEY_COPIES * int(rows.nbytes) + KEY_COLUMN * int(rows.num_columns * rows.num_rows)
