@@ -221,7 +221,7 @@ def write_avro(
 
 
 def read_together(io: FileIO, files: Sequence[tuple[str, int]], limit: int) -> list[bytes | None]:
-    """Reads files of stated sizes by `read_bytes`; None for those after `limit` bytes if files are longer than stated."""
+    """Reads files of stated sizes by `read_bytes`; None for those after `limit` bytes if there are more than stated."""
     found: list[bytes | None] = []
     n_bytes = 0
     for path, size in files:
