@@ -28,6 +28,9 @@ CASES: dict[str, Callable[[SparkSession, Path], None]] = {}
 HEAP = "-XX:MetaspaceSize=400m -Xmn500m"
 """Fewer collections: Delta loads and generates many classes, and each growth of their space would be a full one."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Else each task generates the Java source for rows of Delta's log again, which takes longer than to read a small log."""
+
 FEATURES = (
     "'delta.enableDeletionVectors'='true', 'delta.enableRowTracking'='true', "
     "'delta.enableInCommitTimestamps'='true', 'delta.enableChangeDataFeed'='true'"
@@ -42,6 +45,7 @@ def case(function: Callable[[SparkSession, Path], None]) -> Callable[[SparkSessi
 def session(scratch: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]")
     for key, value in {
+        **INTERPRETED,
         "spark.jars": ",".join(map(str, jars.find("delta"))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
