@@ -60,6 +60,7 @@ IN_CI = os.environ.get("CI", "").lower() in ("1", "true")
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM)  # for sessions of other processes too
 
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
 hypothesis.settings.register_profile("fast", max_examples=60, deadline=None)
