@@ -137,10 +137,12 @@ $(VENV)/.built: $(VENV)/.installed $(KERNELS)
 	$(PY) setup.py -q build_ext --inplace
 	touch $@
 
+# The newest PySpark on top of .venv's packages, which its Python finds too.
 $(NEWEST)/.installed: pyproject.toml $(VENV)/.built
-	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
-	$(NEWEST)/bin/python -m pip install -q --upgrade pip "setuptools>=77" "cython>=3.1"
-	$(EDITABLE) $(NEWEST)/bin/python -m pip install -q --upgrade --no-build-isolation -e ".[iceberg,fast,demo,test]" "pyspark[sql,connect]"
+	test -d $(NEWEST) || $(PYTHON) -m venv --without-pip $(NEWEST)
+	site() { "$$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }; \
+	echo "import site; site.addsitedir('$$(site $(PY))')" > "$$(site $(NEWEST)/bin/python)/base.pth"
+	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
 	touch $@
 
 $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
