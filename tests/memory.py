@@ -1,13 +1,18 @@
-"""Measures the memory that a piece of code needs, in a separate process."""
+"""Measures the memory that a piece of code needs, in a separate process or in a fork of a prepared one."""
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
-__all__ = ["MIB", "Cost", "cost", "peak_growth"]
+__all__ = ["MIB", "Cost", "cost", "forks", "peak_growth"]
 
 MIB = 1 << 20
 
@@ -38,7 +43,15 @@ def cost(setup: str, action: str, limit_mib: int | None = None, timeout_s: float
         limit_mib: bound of the address space from then on, beyond what is in use.
         timeout_s: a process that takes longer fails.
     """
-    program = f"""
+    program = _measured(setup, action, limit_mib)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=timeout_s
+    )
+    return _cost(done.returncode, done.stdout, done.stderr)
+
+
+def _measured(setup: str, action: str, limit_mib: int | None) -> str:
+    return f"""
 import resource, time
 def status(key):
     for line in open("/proc/self/status"):
@@ -54,9 +67,61 @@ before, start = status("VmRSS"), time.monotonic()
 {textwrap.dedent(action)}
 print(max(0, status("VmHWM") - before), time.monotonic() - start)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=timeout_s
-    )
-    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-4000:]}"
-    n_bytes, seconds = done.stdout.split()[-2:]
+
+
+def _cost(status: int, output: str, errors: str) -> Cost:
+    assert status == 0, f"exit status {status}: {errors[-4000:]}"
+    n_bytes, seconds = output.split()[-2:]
     return Cost(int(n_bytes), float(seconds))
+
+
+_FORKS = """
+import gc, json, os, signal, sys, traceback
+names = {}
+exec(sys.argv[1], names)
+gc.freeze()
+for line in sys.stdin:
+    program, output, timeout_s = json.loads(line)
+    child = os.fork()
+    if not child:
+        signal.alarm(timeout_s)
+        opened = os.open(output, os.O_WRONLY)
+        os.dup2(opened, 1)
+        os.dup2(opened, 2)
+        try:
+            exec(program, names)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        names.clear()
+        sys.stdout.flush()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@contextmanager
+def forks(imports: str) -> Iterator[Callable[[str, str, int, int], Cost]]:
+    """`cost` in forks of one process that has run `imports`, which must leave no threads that an action needs.
+
+    A fork that takes longer than its seconds is killed by SIGALRM.
+    """
+    command = [sys.executable, "-c", _FORKS, imports]
+    with (
+        tempfile.NamedTemporaryFile("r") as output,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
+    ):
+        assert server.stdin is not None
+        assert server.stdout is not None
+
+        def run(setup: str, action: str, limit_mib: int, timeout_s: int) -> Cost:
+            program = _measured(setup, action, limit_mib)
+            print(json.dumps([program, output.name, timeout_s]), file=server.stdin, flush=True)
+            status = server.stdout.readline()
+            assert status, "the process that forks has ended"
+            output.seek(0)
+            found = output.read()
+            os.truncate(output.name, 0)
+            return _cost(int(status), found, found)
+
+        yield run

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +15,15 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import puffin_fast as pf
-from tests.memory import MIB, cost
+from tests.memory import MIB, Cost, forks
 
 TIMEOUT_S = 60
 N_ROWS = 1_000
 
-SETUP = """
+IMPORTS = """
 import pyarrow as pa, pyarrow.parquet, pyarrow.compute
 import puffin_fast as pf
+import puffin_fast.delta, puffin_fast.paimon
 from puffin_fast import arrow, errors, iceberg, files, puffin
 from puffin_fast.bitmap import PositionBitmap
 import polars, fastavro, zstandard
@@ -101,13 +102,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"{n_bytes // MIB:>6} {seconds:>8.2f}  {case}")
 
 
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[Callable[[str, str, int, int], Cost]]:
+    """A process that has imported what the cases need; each case is a fork of it."""
+    with forks(IMPORTS) as run:
+        yield run
+
+
 @pytest.fixture
-def confined(request: pytest.FixtureRequest) -> Callable[..., int]:
+def confined(
+    request: pytest.FixtureRequest, prepared: Callable[[str, str, int, int], Cost]
+) -> Callable[..., int]:
     """Runs statements in a process with a bound on its address space, beyond what its imports use."""
 
     def run(action: str, *, limit_mib: int, setup: str = "", **values: Any) -> int:
         given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-        found = cost(f"{SETUP}\n{given}\n{setup}", action, limit_mib, TIMEOUT_S)
+        found = prepared(f"{given}\n{setup}", action, limit_mib, TIMEOUT_S)
         request.node.user_properties.append(("cost", tuple(found)))
         return found.n_bytes // MIB
 
