@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,7 @@ from puffin_fast import arrow, errors, iceberg, files, puffin
 from puffin_fast.bitmap import PositionBitmap
 import polars, fastavro, zstandard
 from pyiceberg.table import StaticTable
+from pyiceberg.catalog.sql import SqlCatalog
 import pyiceberg.io.pyarrow
 
 polars.read_avro  # imports what it needs lazily
@@ -47,10 +50,12 @@ class HostileTable(NamedTuple):
     """The files of a table with one data file of `N_ROWS` rows, some of them deleted.
 
     Attributes:
+        folder: of its catalog ``c.db`` and its warehouse ``wh``.
         metadata: location of its metadata.
         manifest_list, data_manifest, delete_manifest, data_file, delete_file: paths.
     """
 
+    folder: Path
     metadata: str
     manifest_list: Path
     data_manifest: Path
@@ -63,16 +68,14 @@ def _path(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
-@pytest.fixture(params=["3"])
-def hostile(tmp_path: Path, request: pytest.FixtureRequest) -> HostileTable:
-    """A table of format version 3; parametrize indirectly with "2" for position-delete files."""
-    catalog = SqlCatalog("hostile", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+def _create(folder: Path, version: str) -> HostileTable:
+    catalog = SqlCatalog("hostile", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
     catalog.create_namespace("n")
     rows = pa.table({"id": pa.array(range(N_ROWS), pa.int64())})
-    if request.param == "3":
+    if version == "3":
         table = pf.iceberg.create_table(catalog, "n.t", rows.schema)
     else:
-        table = catalog.create_table("n.t", rows.schema, properties={"format-version": request.param})
+        table = catalog.create_table("n.t", rows.schema, properties={"format-version": version})
     pf.iceberg.append(table, rows)
     pf.iceberg.delete(table, "id >= 10 and id < 20")
     table.refresh()
@@ -82,11 +85,36 @@ def hostile(tmp_path: Path, request: pytest.FixtureRequest) -> HostileTable:
     entries = {kind: manifest.fetch_manifest_entry(table.io)[0] for kind, manifest in by_content.items()}
     catalog.engine.dispose()
     return HostileTable(
+        folder,
         table.metadata_location,
         _path(snapshot.manifest_list),
         *(_path(by_content[kind].manifest_path) for kind in (0, 1)),
         *(_path(entries[kind].data_file.file_path) for kind in (0, 1)),
     )
+
+
+@pytest.fixture(scope="session")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[HostileTable, Path]]:
+    """Returns the table of a format version, made once, and a copy of its folder."""
+
+    @cache
+    def make(version: str) -> tuple[HostileTable, Path]:
+        folder = tmp_path_factory.mktemp("hostile")
+        table = _create(folder, version)
+        return table, shutil.copytree(folder, tmp_path_factory.mktemp("intact") / "copy")
+
+    return make
+
+
+@pytest.fixture(params=["3"])
+def hostile(
+    intact: Callable[[str], tuple[HostileTable, Path]], request: pytest.FixtureRequest
+) -> HostileTable:
+    """A table of format version 3; parametrize indirectly with "2" for position-delete files."""
+    table, copy = intact(request.param)
+    shutil.rmtree(table.folder)  # what the test before damaged
+    shutil.copytree(copy, table.folder)
+    return table
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

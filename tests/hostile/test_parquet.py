@@ -253,7 +253,6 @@ def test_mutated_parquet_files_give_an_error_with_their_path_or_rows(target: str
 FOOTERS = """
 import random
 from pathlib import Path
-from pyiceberg.catalog.sql import SqlCatalog
 from tests.fuzz.mutations import mutated
 
 catalog = SqlCatalog("x", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
