@@ -18,6 +18,8 @@ workers ?= 2
 # Files stay whole, because what a module prepares is made once, and in the order of tests/conftest.py.
 PARALLEL = -n $(workers) --dist loadfile --no-loadscope-reorder
 
+# Python compiles the modules that it imports; pip would compile all.
+export PIP_NO_COMPILE := 1
 # An editable install is meant here, so that pip need not warn of it.
 EDITABLE = PYTHONWARNINGS="ignore:Editable installation"
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.matching import Counts, Source, same_values
+from puffin_fast.iceberg.dml.matching import Counts, Source
 from puffin_fast.iceberg.dml.replacement import Replacement
+from puffin_fast.iceberg.dml.same_values import same_values
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
 from puffin_fast.iceberg.predicate.key_columns import column_of, to_key_type
 from puffin_fast.iceberg.scan.file_reader import reader_factory

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
-from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.iceberg.dml.same_values import same_values
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.iceberg.predicate.keys import Keys
@@ -38,7 +37,6 @@ __all__ = [
     "given_keys",
     "plain_rows",
     "row_ids",
-    "same_values",
     "written_schema",
 ]
 
@@ -296,25 +294,6 @@ def find_matches(
     columns = list(zip(*found, strict=True))[::-1]
     del found
     return Matches(tasks, *(np.concatenate(columns.pop()) for _ in range(len(columns))))
-
-
-def same_values(left: Any, right: Any) -> Any:
-    """A mask of the rows where two arrays are equal; null equals null, and floats are compared by their bits."""
-    if isinstance(right.type, pa.BaseExtensionType):
-        left, right = left.storage, right.storage
-    if pa.types.is_null(right.type):
-        return np.ones(len(right), np.bool_)
-    if pa.types.is_nested(right.type):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        return np.array([a == b for a, b in pairs], np.bool_)
-    if pa.types.is_floating(right.type):
-        bits = pa.int32() if right.type.bit_width == 32 else pa.int64()
-        left, right = left.view(bits), right.view(bits)
-    equal = pc.equal(left, right)
-    if equal.null_count:
-        both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-        equal = pc.or_(pc.fill_null(equal, False), both_null)
-    return flags_of(equal)
 
 
 @dataclass(frozen=True)

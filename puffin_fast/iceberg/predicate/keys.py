@@ -29,7 +29,9 @@ from pyiceberg.expressions import (
     Or,
     Reference,
 )
+from pyiceberg.expressions.literals import FloatLiteral
 from pyiceberg.types import (
+    FloatType,
     NestedField,
     TimestampNanoType,
     TimestamptzNanoType,
@@ -249,20 +251,24 @@ def _pruned(
         return _Column(field, None, has_null), AlwaysTrue()  # bounds do not include NaN
     ordered, term = sort(), Reference(name)
     column = _Column(field, ordered, has_null)
+    # a required field is null where its struct is; IS NULL of a required field would be false
     if has_null and ("." in name or field.required):
-        return (
-            column,
-            AlwaysTrue(),
-        )  # a required field is null where its struct is; IS NULL of a required field would be false
+        return column, AlwaysTrue()
     if not len(values):
         return column, IsNull(term=term) if has_null else AlwaysFalse()
     if isinstance(field.field_type, TimestampNanoType | TimestamptzNanoType):
         return column, AlwaysTrue()  # PyIceberg has no literals of integers for nanosecond timestamps
-    literals = literal_values(values) if len(values) <= many else list(ordered.ends())
+    each = len(values) <= many
+    literals = literal_values(values) if each else list(ordered.ends())
     if isinstance(field.field_type, UUIDType):
         literals = [uuid.UUID(bytes=value) for value in literals]
-    expression: BooleanExpression = In(term=term, values=literals)  # type: ignore[arg-type]
-    if len(values) > many:
+    elif isinstance(field.field_type, FloatType):
+        literals = [
+            FloatLiteral(value) for value in literals
+        ]  # a double may be out of its range: infinity is
+    if each:
+        expression: BooleanExpression = In(term=term, values=literals)  # type: ignore[arg-type]
+    else:
         low, high = literals
         expression = And(GreaterThanOrEqual(term=term, value=low), LessThanOrEqual(term=term, value=high))
     return column, Or(IsNull(term=term), expression) if has_null else expression

@@ -10,18 +10,18 @@ between two of them is replaced by the lower one, `below`:
     x > literal, x >= literal    x > below               x = literal, x in (literal)     false
     x < literal, x <= literal    x <= below              x <> literal                    x is not null
 
-A literal beyond the type's range makes a comparison true of all values or of none.
+A literal beyond the type's range makes a comparison true of all values or of none; infinity is in the range of floats.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_FLOOR, Context, Decimal
-from math import isinf
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -127,7 +127,10 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
         value = None if grid is None else _exact(predicate.literal, kind)
         if grid is not None and value is not None:
             return grid.compared(predicate, value)
-        return type(predicate)(predicate.term, _convert_literal(predicate.literal, kind))
+        literal = _convert_literal(predicate.literal, kind)
+        if isinstance(kind, FloatType) and _is_out_of_range(literal.to(kind)):
+            return _beyond_floats(predicate, literal)
+        return type(predicate)(predicate.term, literal)
     if not isinstance(predicate, SetPredicate):
         return predicate
     within: list[Literal[Any]] = []
@@ -307,7 +310,7 @@ def _since_1970(second: str, fraction: str | None) -> int:
 
 def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     found, value = literal.to(kind), literal.value
-    if isinstance(kind, FloatType) and (isinf(value := float(value)) or not _is_out_of_range(found)):
+    if isinstance(kind, FloatType) and (math.isinf(value := float(value)) or not _is_out_of_range(found)):
         return FloatLiteral(*struct.unpack("<f", struct.pack("<f", value)))
     if _is_out_of_range(found):
         return literal
@@ -319,6 +322,20 @@ def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
         same = False
     if not same:
         raise ValueError(f"{literal!r} is not a value of type {kind}")
+    return found
+
+
+def _beyond_floats(predicate: Any, literal: Literal[Any]) -> BooleanExpression:
+    """A comparison of a 32-bit float column with a finite literal that only infinity is beyond."""
+    infinity = FloatLiteral(math.copysign(math.inf, literal.value))
+    above = literal.value > 0
+    if isinstance(predicate, LessThan | LessThanOrEqual):
+        of: type[Any] = LessThan if above else LessThanOrEqual
+    elif isinstance(predicate, GreaterThan | GreaterThanOrEqual):
+        of = GreaterThanOrEqual if above else GreaterThan
+    else:
+        return AlwaysFalse() if isinstance(predicate, EqualTo) else NotNull(term=predicate.term)
+    found: BooleanExpression = of(term=predicate.term, value=infinity)
     return found
 
 

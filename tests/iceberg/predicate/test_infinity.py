@@ -1,0 +1,77 @@
+"""Infinity in columns of floats: PyIceberg takes it for a value beyond the range of 32 bits."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    NotEqualTo,
+    NotIn,
+)
+from pyiceberg.table import Table
+
+from puffin_fast import iceberg
+
+VALUES = [inf, -inf, 1.0, 3.4e38, None, nan]
+COMPARISONS: list[tuple[Any, Callable[[float, float], bool]]] = [
+    (EqualTo, operator.eq),
+    (NotEqualTo, operator.ne),
+    (LessThan, operator.lt),
+    (LessThanOrEqual, operator.le),
+    (GreaterThan, operator.gt),
+    (GreaterThanOrEqual, operator.ge),
+    (lambda name, value: In(name, [value, 2.0]), operator.eq),
+    (lambda name, value: NotIn(name, [value, 2.0]), operator.ne),
+]
+
+
+@pytest.fixture(params=[(), ("k",)], ids=["flat", "partitioned"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
+    """Each value in a row group of its own, of 32 and of 64 bits."""
+    catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    schema = pa.schema([("i", pa.int64()), ("k", pa.float32()), ("d", pa.float64())])
+    properties = {"write.parquet.row-group-limit": "1"}
+    found = iceberg.create_table(catalog, "n.t", schema, partition_spec=request.param, properties=properties)
+    iceberg.append(found, pa.table([range(len(VALUES)), VALUES, VALUES], schema=schema))
+    yield found
+    catalog.close()
+
+
+@pytest.mark.parametrize("literal", [inf, -inf, 1e300, -1e300])
+def test_comparisons_have_the_rows_of_python(table: Table, literal: float) -> None:
+    for column, width in (("k", np.float32), ("d", np.float64)):
+        for make, holds in COMPARISONS:
+            found = iceberg.scan(table, make(column, literal)).to_arrow()["i"].to_pylist()
+            expected = [
+                at
+                for at, value in enumerate(VALUES)
+                if value is not None and not isnan(value) and holds(float(width(value)), literal)
+            ]
+            assert sorted(at for at in found if at != 5) == expected, (column, make, literal)
+
+
+@pytest.mark.parametrize("keys", [[inf], [-inf], [inf, -inf], [1.0, inf], [inf, nan], [inf, None]])
+def test_infinity_is_a_key(table: Table, keys: list[float | None]) -> None:
+    for column in ("k", "d"):
+        given = pa.table({column: pa.array(keys, table.schema().as_arrow().field(column).type)})
+        counted = iceberg.delete_keys(table, given, column, null_safe=True, dry_run=True)
+        assert counted.rows_deleted == len(keys), column
+    rows = pa.table({"i": [7] * len(keys), "k": pa.array(keys, pa.float32()), "d": keys})
+    if None not in keys:
+        result = iceberg.upsert(table, rows, "k")
+        assert (result.rows_updated, result.rows_inserted) == (len(keys), 0)
