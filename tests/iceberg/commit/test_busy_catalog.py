@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sqlite3
 import subprocess
@@ -240,16 +241,11 @@ from pathlib import Path
 import pyarrow as pa
 from puffin_fast import iceberg
 from puffin_fast.errors import PuffinFastError
+from tests.iceberg.commit.test_busy_catalog import VERBS
 from tests.iceberg.conftest import RacingCatalog
 from sqlalchemy import text
 
-disk, folder, verb = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-catalog = RacingCatalog("full", uri=f"sqlite:///{disk}/catalog.db", warehouse=f"file://{folder}/wh")
-with catalog.engine.connect() as connection:
-    connection.execute(text("PRAGMA journal_mode=WAL"))  # COMMIT is what writes then
-catalog.create_namespace("n")
-table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
-iceberg.append(table, pa.table({"id": range(100)}))
+disk, folder = Path(sys.argv[1]), sys.argv[2]
 
 def fill():
     with open(disk / "ballast", "wb", buffering=0) as ballast:
@@ -260,47 +256,53 @@ def fill():
                 assert error.errno == errno.ENOSPC
                 return
 
-from tests.iceberg.commit.test_busy_catalog import VERBS
-catalog.before.append(fill)
-try:
-    print("COMMITTED", VERBS[verb](table))
-except PuffinFastError as error:
-    print(type(error).__name__, error)
-(disk / "ballast").unlink()
-other = RacingCatalog("full", uri=f"sqlite:///{disk}/catalog.db", warehouse=f"file://{folder}/wh")
-print("rows", len(other.load_table("n.t").scan().to_arrow()), len(table.refresh().scan().to_arrow()))
-print("again", VERBS[verb](table) is not None, other.load_table("n.t").metadata == table.metadata)
+for verb, work in VERBS.items():
+    where = {"uri": f"sqlite:///{disk}/{verb}.db", "warehouse": f"file://{folder}/{verb}"}
+    catalog = RacingCatalog("full", **where)
+    with catalog.engine.connect() as connection:
+        connection.execute(text("PRAGMA journal_mode=WAL"))  # COMMIT is what writes then
+    catalog.create_namespace("n")
+    table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]))
+    iceberg.append(table, pa.table({"id": range(100)}))
+    catalog.before.append(fill)
+    try:
+        said = f"COMMITTED {work(table)}"
+    except PuffinFastError as error:
+        said = f"{type(error).__name__} {error}"
+    (disk / "ballast").unlink()
+    other = RacingCatalog("full", **where)
+    rows = len(other.load_table("n.t").scan().to_arrow()), len(table.refresh().scan().to_arrow())
+    again = work(table) is not None, other.load_table("n.t").metadata == table.metadata
+    print(repr((verb, said, rows, again)))
+    for one in (catalog, other):
+        one.engine.dispose()
+    for file in disk.iterdir():
+        file.unlink()
 """
 
 
 @pytest.mark.skipif(not may_mount(), reason="needs unshare and user namespaces to mount a small disk")
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_commit_for_which_the_catalog_has_no_space_is_reported_as_not_committed(
-    tmp_path: Path, verb: str
-) -> None:
+def test_a_commit_for_which_the_catalog_has_no_space_is_reported_as_not_committed(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     script = tmp_path / "full.py"
     script.write_text(FULL)
-    command = (
-        f"mount -t tmpfs -o size=512k none {disk} && exec {sys.executable} {script} {disk} {tmp_path} {verb}"
-    )
+    command = f"mount -t tmpfs -o size=512k none {disk} && exec {sys.executable} {script} {disk} {tmp_path}"
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", command],
         capture_output=True,
         text=True,
         timeout=60,
-        env=_environment(),
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
     )
-    lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
-    assert lines[0].startswith("PuffinFastError n.t: the catalog refused the commit"), lines
-    assert "full" in lines[0]
-    assert lines[-2:] == ["rows 100 100", "again True True"]
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    found = [ast.literal_eval(line) for line in done.stdout.splitlines()]
+    assert [verb for verb, *_ in found] == list(VERBS)
+    for verb, said, rows, again in found:
+        assert said.startswith("PuffinFastError n.t: the catalog refused the commit"), (verb, said)
+        assert "full" in said, verb
+        assert rows == (100, 100), verb
+        assert again == (True, True), verb
 
 
 def attempt(table: Table) -> tuple[iceberg.DeleteResult | None, PuffinFastError | None]:
@@ -317,13 +319,14 @@ def attempt(table: Table) -> tuple[iceberg.DeleteResult | None, PuffinFastError 
 def test_a_lock_of_some_timeouts_delays_a_commit_or_prevents_it(
     tmp_path: Path, kind: str, timeouts: float
 ) -> None:
-    """A lock that ends within SQLite's timeout, within that of a retry, or after the last of the default retries."""
-    timeout_s = 0.5
+    """A lock that ends within SQLite's timeout, within that of a retry, or after the last retry."""
+    timeout_s = 0.2
     seconds = timeouts * timeout_s
     database = Database(tmp_path)
     catalog = database.catalog(timeout_s=timeout_s)
     catalog.create_namespace("n")
-    table = iceberg.create_table(catalog, "n.t", ROWS.schema)
+    quick = {f"commit.retry.{name}-wait-ms": "50" for name in ("min", "max")}
+    table = iceberg.create_table(catalog, "n.t", ROWS.schema, properties=quick)
     iceberg.append(table, ROWS)
     timers: list[threading.Timer] = []
 
