@@ -39,13 +39,17 @@ def check(holds: bool, what: str) -> None:
 
 def runs_of(values: Sequence[int]) -> list[tuple[int, int]]:
     """Maximal runs of sorted distinct integers as (first, last)."""
-    runs: list[tuple[int, int]] = []
+    breaks = [(a, b) for a, b in itertools.pairwise(values) if b != a + 1]
+    lasts, firsts = [a for a, _ in breaks], [b for _, b in breaks]
+    return list(zip([*values[:1], *firsts], [*lasts, *values[-1:]], strict=True))
+
+
+def bits_of(values: Iterable[int]) -> bytes:
+    """The bytes of a bitmap container."""
+    found = bytearray(BITMAP_BYTES)
     for value in values:
-        if runs and runs[-1][1] + 1 == value:
-            runs[-1] = (runs[-1][0], value)
-        else:
-            runs.append((value, value))
-    return runs
+        found[value >> 3] |= 1 << (value & 7)
+    return bytes(found)
 
 
 def encode_container(lows: Sequence[int]) -> tuple[bool, bytes]:
@@ -57,7 +61,7 @@ def encode_container(lows: Sequence[int]) -> tuple[bool, bytes]:
         return True, struct.pack("<H", len(runs)) + b"".join(pairs)
     if len(lows) <= ARRAY_MAX:
         return False, struct.pack(f"<{len(lows)}H", *lows)
-    return False, sum(1 << low for low in lows).to_bytes(BITMAP_BYTES, "little")
+    return False, bits_of(lows)
 
 
 def encode32(values: Sequence[int]) -> bytes:
@@ -82,7 +86,7 @@ def encode32(values: Sequence[int]) -> bytes:
 
 def encode(positions: Iterable[int]) -> bytes:
     """Portable 64-bit Roaring of any positions, in any order, repeated or not."""
-    groups = itertools.groupby(sorted({int(p) for p in positions}), lambda p: p >> 32)
+    groups = itertools.groupby(sorted(set(map(int, positions))), lambda p: p >> 32)
     parts = [struct.pack("<I", key) + encode32([p & 0xFFFFFFFF for p in group]) for key, group in groups]
     return struct.pack("<Q", len(parts)) + b"".join(parts)
 

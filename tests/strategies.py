@@ -121,8 +121,7 @@ def array(key: int, lows: Sequence[int], cardinality: int | None = None) -> Cont
 
 def bits(key: int, lows: Iterable[int], cardinality: int | None = None) -> Container:
     wanted = sorted(lows)
-    payload = sum(1 << low for low in wanted).to_bytes(oracle.BITMAP_BYTES, "little")
-    return Container(key, len(wanted) if cardinality is None else cardinality, payload)
+    return Container(key, len(wanted) if cardinality is None else cardinality, oracle.bits_of(wanted))
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections.abc import Callable
@@ -55,51 +54,23 @@ def test_operations_are_those_of_python_sets(name: str, sets: Three) -> None:
     result = OPERATIONS[name](a, b)
     assert result.to_numpy().tolist() == sorted(expected)
     assert len(result) == len(expected)
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-@strategies.costly
-@given(overlapping)
-def test_results_have_the_bytes_of_a_set_built_point_by_point(name: str, sets: Three) -> None:
-    a, b, _ = bitmaps(sets)
-    expected = OPERATIONS[name](set(sets[0].tolist()), set(sets[1].tolist()))
-    assert OPERATIONS[name](a, b).to_bytes() == oracle.encode(expected)
+    assert result.to_bytes() == oracle.encode(expected)
 
 
 @given(overlapping)
-def test_union_is_commutative(sets: Three) -> None:
+def test_operations_are_commutative(sets: Three) -> None:
     a, b, _ = bitmaps(sets)
     assert a | b == b | a
     assert (a | b).to_bytes() == (b | a).to_bytes()
-
-
-@given(overlapping)
-def test_intersection_is_commutative(sets: Three) -> None:
-    a, b, _ = bitmaps(sets)
     assert a & b == b & a
-
-
-@given(overlapping)
-def test_symmetric_difference_is_commutative(sets: Three) -> None:
-    a, b, _ = bitmaps(sets)
     assert a ^ b == b ^ a
 
 
 @given(overlapping)
-def test_union_is_associative(sets: Three) -> None:
+def test_operations_are_associative(sets: Three) -> None:
     a, b, c = bitmaps(sets)
     assert (a | b) | c == a | (b | c)
-
-
-@given(overlapping)
-def test_intersection_is_associative(sets: Three) -> None:
-    a, b, c = bitmaps(sets)
     assert (a & b) & c == a & (b & c)
-
-
-@given(overlapping)
-def test_symmetric_difference_is_associative(sets: Three) -> None:
-    a, b, c = bitmaps(sets)
     assert (a ^ b) ^ c == a ^ (b ^ c)
 
 
@@ -255,24 +226,28 @@ KINDS = {
 """One container of each kind, and of kinds whose results change kind."""
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(KINDS, KINDS)))
-def test_every_pair_of_container_kinds(name: str, left: str, right: str) -> None:
-    for high in (0, 3 << 32):
-        a, b = KINDS[left] + high, KINDS[right] + high
-        result = OPERATIONS[name](PositionBitmap.from_positions(a), PositionBitmap.from_positions(b))
-        expected = OPERATIONS[name](set(a.tolist()), set(b.tolist()))
-        np.testing.assert_array_equal(result.to_numpy(), sorted(expected))
-        assert result == PositionBitmap.from_positions(sorted(expected))
+def distinct(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`np.unique`, which puts them into a hash table and takes longer."""
+    found = np.sort(positions)
+    return found[np.diff(found, prepend=-1) != 0]
 
 
 def agree(a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
     """Asserts that every operation on two sets, which are read from bytes with and without run containers, gives what
     NumPy gives.
     """
-    common = np.intersect1d(a, b)
-    expected = [encoded(f(a, b)) for f in (np.intersect1d, np.union1d, np.setxor1d, np.setdiff1d)]
-    expected.append(encoded(np.setdiff1d(b, a)))
+    left, right = distinct(a), distinct(b)
+    common = np.intersect1d(left, right, assume_unique=True)
+    expected = [
+        encoded(members)
+        for members in (
+            common,
+            distinct(np.concatenate([left, right])),
+            np.setxor1d(left, right, assume_unique=True),
+            np.setdiff1d(left, right, assume_unique=True),
+            np.setdiff1d(right, left, assume_unique=True),
+        )
+    ]
     one, other = (
         [
             PositionBitmap.from_positions(members),
@@ -293,7 +268,8 @@ def agree(a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
     ("left", "right"), list(itertools.combinations_with_replacement(KINDS, 2)), ids=readable
 )
 def test_every_pair_of_container_kinds_agrees(left: str, right: str) -> None:
-    agree(KINDS[left], KINDS[right])
+    for high in (0, 3 << 32):
+        agree(KINDS[left] + high, KINDS[right] + high)
 
 
 def encoded(positions: NDArray[np.int64]) -> bytes:
@@ -333,21 +309,24 @@ def test_sets_of_very_different_sizes_agree(few: int, shape: str) -> None:
 @given(overlapping, overlapping, st.permutations(range(6)))
 def test_intersection_of_many_is_that_of_python_sets(first: Three, second: Three, order: list[int]) -> None:
     sets = [*first, *second]
-    with_core = [np.union1d(positions, first[0]) for positions in sets]
+    with_core = [distinct(np.append(positions, first[0])) for positions in sets]
     for parts in (sets, with_core):
         every = [PositionBitmap.from_positions(parts[i]) for i in order]
         expected = oracle.encode(set.intersection(*(set(part.tolist()) for part in parts)))
         assert PositionBitmap.intersection(every).to_bytes() == expected
 
 
-@pytest.mark.parametrize("kinds", list(itertools.combinations(KINDS, 3)), ids="-".join)
-def test_intersection_of_three_container_kinds(kinds: tuple[str, str, str]) -> None:
-    sets = [KINDS[kind] for kind in kinds]
-    common = functools.reduce(np.intersect1d, sets)
-    for other in (0, 7 << 16, 3 << 32):  # and a container that only two have
-        every = [PositionBitmap.from_positions(np.append(part, 1 << 33) + other) for part in sets[:2]]
-        every.append(PositionBitmap.from_positions(sets[2] + other))
-        assert PositionBitmap.intersection(every).to_bytes() == encoded(common + other)
+@pytest.mark.parametrize("kinds", list(itertools.combinations(KINDS, 2)), ids="-".join)
+def test_intersection_of_three_container_kinds(kinds: tuple[str, str]) -> None:
+    """The third is each kind after the two."""
+    two = [KINDS[kind] for kind in kinds]
+    in_both = np.intersect1d(*two, assume_unique=True)
+    for kind in list(KINDS)[list(KINDS).index(kinds[1]) + 1 :]:
+        common = np.intersect1d(in_both, KINDS[kind], assume_unique=True)
+        for other in (0, 7 << 16, 3 << 32):  # and a container that only two have
+            every = [PositionBitmap.from_positions(np.append(part, 1 << 33) + other) for part in two]
+            every.append(PositionBitmap.from_positions(KINDS[kind] + other))
+            assert PositionBitmap.intersection(every).to_bytes() == encoded(common + other), kind
 
 
 def test_intersection_of_bitmaps_where_one_ends_early() -> None:
