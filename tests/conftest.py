@@ -42,7 +42,10 @@ JAVA = 17
 
 REST_START_S = 60
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=300m"
+JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=300m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 """For JVMs that do little: the optimising compiler would take longer than the work.
 
 Without it, Java reserves 48 MB for compiled code, which Spark fills: code was dropped and compiled again (a sixth of
