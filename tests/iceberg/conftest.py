@@ -83,7 +83,9 @@ def rows_of(table: Table, *, order: str = "id") -> pa.Table:
     return table.scan().to_arrow().sort_by(order)
 
 
-def rows_of_duckdb(connection: DuckDBPyConnection, table: Table, *, order: str = "id") -> pa.Table:
+def rows_of_duckdb(
+    connection: DuckDBPyConnection, table: Table, *, columns: str = "*", order: str = "id"
+) -> pa.Table:
     """The table's rows as DuckDB reads them from the metadata file."""
-    query = f"SELECT * FROM iceberg_scan('{table.metadata_location}') ORDER BY {order}"
+    query = f"SELECT {columns} FROM iceberg_scan('{table.metadata_location}') ORDER BY {order}"
     return connection.execute(query).to_arrow_table()
