@@ -101,12 +101,12 @@ for line in sys.stdin:
 
 
 @contextmanager
-def forks(imports: str) -> Iterator[Callable[[str, str, int, int], Cost]]:
-    """`cost` in forks of one process that has run `imports`, which must leave no threads that an action needs.
+def forks(prepare: str) -> Iterator[Callable[..., Cost]]:
+    """`cost` in forks of one process that has run `prepare`, which must leave no threads that an action needs.
 
     A fork that takes longer than its seconds is killed by SIGALRM.
     """
-    command = [sys.executable, "-c", _FORKS, imports]
+    command = [sys.executable, "-c", _FORKS, textwrap.dedent(prepare)]
     with (
         tempfile.NamedTemporaryFile("r") as output,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server,
@@ -114,7 +114,7 @@ def forks(imports: str) -> Iterator[Callable[[str, str, int, int], Cost]]:
         assert server.stdin is not None
         assert server.stdout is not None
 
-        def run(setup: str, action: str, limit_mib: int, timeout_s: int) -> Cost:
+        def run(setup: str, action: str, limit_mib: int | None = None, timeout_s: int = 0) -> Cost:
             program = _measured(setup, action, limit_mib)
             print(json.dumps([program, output.name, timeout_s]), file=server.stdin, flush=True)
             status = server.stdout.readline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,8 +88,13 @@ def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
         yield from runtime_nodes(child)
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Yields pairs of module and imported name ('' for a plain import) that are executed at any time."""
+@cache
+def imports(path: Path) -> tuple[tuple[str, str], ...]:
+    """Returns pairs of module and imported name ('' for a plain import) that are executed at any time."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[tuple[str, str]]:
     for node in runtime_nodes(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)

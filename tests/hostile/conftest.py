@@ -131,16 +131,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def prepared() -> Iterator[Callable[[str, str, int, int], Cost]]:
+def prepared() -> Iterator[Callable[..., Cost]]:
     """A process that has imported what the cases need; each case is a fork of it."""
     with forks(IMPORTS) as run:
         yield run
 
 
 @pytest.fixture
-def confined(
-    request: pytest.FixtureRequest, prepared: Callable[[str, str, int, int], Cost]
-) -> Callable[..., int]:
+def confined(request: pytest.FixtureRequest, prepared: Callable[..., Cost]) -> Callable[..., int]:
     """Runs statements in a process with a bound on its address space, beyond what its imports use."""
 
     def run(action: str, *, limit_mib: int, setup: str = "", **values: Any) -> int:
