@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +68,13 @@ def pages_of_small_row_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "MIN_CELLS", 0)
         yield
+
+
+def processes(n: int) -> ProcessPoolExecutor:
+    """Processes that are forked from one that has imported this package: they start at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "puffin_fast.iceberg.dml.upsert", "pyiceberg.io.pyarrow"])
+    return ProcessPoolExecutor(n, context)
 
 
 def local(location: str) -> Path:

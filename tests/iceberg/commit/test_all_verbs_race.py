@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from pyiceberg.table import Table
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, NotFoundError
-from tests.iceberg.conftest import files_of
+from tests.iceberg.conftest import files_of, processes
 
 ROUNDS = int(os.environ.get("PUFFIN_FAST_ROUNDS", "5"))
 WRITERS = 4
@@ -233,7 +231,7 @@ def test_all_verbs_at_once_lose_nothing(tmp_path: Path) -> None:
         iceberg.append(table, pa.table(given, SCHEMA))
     conflicts: Counter[str] = Counter()
     expected: dict[int, int] = {}
-    with ProcessPoolExecutor(WRITERS, multiprocessing.get_context("spawn")) as pool:
+    with processes(WRITERS) as pool:
         for writer in [pool.submit(write, str(tmp_path), number) for number in range(WRITERS)]:
             rows, mine = writer.result()
             expected |= rows

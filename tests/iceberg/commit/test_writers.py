@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -27,7 +26,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.dml.delete import OnConflict
-from tests.iceberg.conftest import RacingCatalog
+from tests.iceberg.conftest import RacingCatalog, processes
 from tests.interop.conftest import attached, only_totals_are_wrong
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def elsewhere(kind: type[Catalog], properties: dict[str, str], name: str, on_con
 @pytest.fixture(scope="module")
 def process() -> Iterator[ProcessPoolExecutor]:
     """Another process, up and ready."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    with processes(1) as pool:
         pool.submit(sharing, 0, 0).result()  # imports this module
         yield pool
 

@@ -6,10 +6,8 @@ commits in progress stay young. ``PUFFIN_FAST_ROUNDS`` says how many rounds each
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +21,7 @@ from pyiceberg.table import Table
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError, NotFoundError
 from puffin_fast.iceberg.maintenance.orphan_files import needed_files
-from tests.iceberg.conftest import local
+from tests.iceberg.conftest import local, processes
 
 ROUNDS = int(os.environ.get("PUFFIN_FAST_ROUNDS", "3"))
 
@@ -101,7 +99,7 @@ def test_beside_four_writing_processes_no_live_file_is_removed(tmp_path: Path) -
     (tmp_path / "wh" / "n" / "t" / "data").mkdir(parents=True, exist_ok=True)
     orphan = tmp_path / "wh" / "n" / "t" / "data" / "orphan.parquet"
     expired = removed = 0
-    with ProcessPoolExecutor(4, multiprocessing.get_context("spawn")) as pool:
+    with processes(4) as pool:
         writers = [pool.submit(write, str(tmp_path), worker) for worker in range(4)]
         while not all(writer.done() for writer in writers):
             done = remove(table, orphan)
