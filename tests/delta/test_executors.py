@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from puffin_fast import delta, dv, errors
 from puffin_fast import spark as on_spark
 from puffin_fast.spark.session.sessions import own_errors
 from tests.conftest import require_module
-from tests.delta.conftest import TABLES
+from tests.delta.conftest import GOLDEN, TABLES
 from tests.spark.faults.injection import wait
 
 if TYPE_CHECKING:
@@ -289,40 +290,52 @@ from pyspark.sql import SparkSession
 from puffin_fast import spark as on_spark
 from puffin_fast.delta.log.storage import TableStorage
 
-step, table = sys.argv[1:]
 put = TableStorage.put
 
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def watch():
+def watch(table):
     while not any(Path(table).glob("nightly-*/*")):
         pass
     kill()
 
 session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-if step == "while_vectors_are_written":
-    threading.Thread(target=watch, daemon=True).start()
-elif step == "before_the_commit":
-    TableStorage.put = kill
-else:
-    TableStorage.put = lambda *arguments: (put(*arguments), kill())
-on_spark.delete(session, table, "id < 30", job_id="nightly")
+for step, table in zip(sys.argv[1::2], sys.argv[2::2]):
+    if step == "while_vectors_are_written":  # the last one: all of the session ends
+        threading.Thread(target=watch, args=(table,), daemon=True).start()
+    elif child := os.fork():
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+        continue
+    elif step == "before_the_commit":
+        TableStorage.put = kill
+    else:
+        TableStorage.put = lambda *arguments: (put(*arguments), kill())
+    on_spark.delete(session, table, "id < 30", job_id="nightly")
+    os._exit(1)
 """
+STEPS = ["before_the_commit", "after_the_commit", "while_vectors_are_written"]
+
+
+@pytest.fixture(scope="module")
+def died(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with a table for each step at which its driver died; all drivers used one session."""
+    folder = tmp_path_factory.mktemp("died")
+    tables = {step: shutil.copytree(GOLDEN / "spark_partitioned", folder / step) for step in STEPS}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with (folder / "log").open(
+        "wb"
+    ) as log:  # a file: processes that outlive the driver would keep a pipe open
+        command = [sys.executable, "-c", KILLED, *(str(part) for pair in tables.items() for part in pair)]
+        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=300)
+    assert done.returncode == -signal.SIGKILL, (folder / "log").read_text()[-3000:]
+    return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", ["while_vectors_are_written", "before_the_commit", "after_the_commit"])
-def test_a_killed_driver_leaves_all_or_nothing(step: str, golden: Callable[[str], Path]) -> None:
-    table = golden("spark_partitioned")
-    before = ids(table)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    with (table.parent / "log").open(
-        "wb"
-    ) as log:  # a file: processes that outlive the driver would keep a pipe open
-        command = [sys.executable, "-c", KILLED, step, str(table)]
-        done = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False, timeout=300)
-    assert done.returncode == -signal.SIGKILL, (table.parent / "log").read_text()[-3000:]
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_driver_leaves_all_or_nothing(step: str, died: Path) -> None:
+    table, before = died / step, ids(GOLDEN / "spark_partitioned")
     happened = step == "after_the_commit"
     assert ids(table) == ([i for i in before if i >= 30] if happened else before)
     assert delta.verify(table) == []
