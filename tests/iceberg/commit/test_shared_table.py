@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
-from tests.iceberg.conftest import RacingCatalog, files_of, rows_of_duckdb
+from tests.iceberg.conftest import RacingCatalog, files_of, processes, rows_of_duckdb
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -130,11 +128,13 @@ def agree(table: Table, expected: Rows, duckdb: DuckDBPyConnection) -> None:
     assert times == sorted(times)
 
 
+def opened(folder: Path) -> SqlCatalog:
+    return SqlCatalog("one", uri=f"sqlite:///{folder}/catalog.db?timeout=60", warehouse=f"file://{folder}/wh")
+
+
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
-    catalog = SqlCatalog(
-        "one", uri=f"sqlite:///{tmp_path}/catalog.db?timeout=60", warehouse=f"file://{tmp_path}/wh"
-    )
+    catalog = opened(tmp_path)
     catalog.create_namespace("n")
     yield catalog
     catalog.engine.dispose()
@@ -200,54 +200,29 @@ def test_what_threads_are_refused_did_not_happen(
     agree(table, rows, duckdb_iceberg)
 
 
-PROCESS = """
-import json, sys
-from pyiceberg.catalog.sql import SqlCatalog
-from tests.iceberg.commit.test_shared_table import Place, change
-
-uri, warehouse, worker, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-where = {int(id): Place(*place) for id, place in json.load(sys.stdin).items()}
-table = SqlCatalog("one", uri=uri, warehouse=warehouse).load_table("n.t")
-before = dict.fromkeys(where, 0)
-rows = dict(before)
-done = [change(table, worker, step, where, rows) for step in range(steps)]
-assert all(done), done
-gone = [id for id in before if id not in rows]
-print(json.dumps([gone, {id: v for id, v in rows.items() if before.get(id) != v}]))
-"""
+def changes(folder: Path, worker: int, steps: int, where: dict[int, Place]) -> tuple[list[int], Rows]:
+    """One process: the ids that it deleted, and the rows that it changed."""
+    table = opened(folder).load_table("n.t")
+    before = dict.fromkeys(where, 0)
+    rows = dict(before)
+    done = [change(table, worker, step, where, rows) for step in range(steps)]
+    assert all(done), done
+    return [id for id in before if id not in rows], {id: v for id, v in rows.items() if before.get(id) != v}
 
 
 @pytest.mark.slow
 def test_processes_that_share_a_table_lose_nothing(
-    catalog: SqlCatalog, duckdb_iceberg: DuckDBPyConnection
+    catalog: SqlCatalog, tmp_path: Path, duckdb_iceberg: DuckDBPyConnection
 ) -> None:
-    import json
-
-    table, steps = made(catalog), 3
+    table = made(catalog)
     where = places(table)
-    given = json.dumps({id: (place.file_path, place.pos) for id, place in where.items()})
-    command = [sys.executable, "-c", PROCESS, catalog.properties["uri"], catalog.properties["warehouse"]]
-    started = [
-        subprocess.Popen(
-            [*command, str(worker), str(steps)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
-        for worker in range(4)
-    ]
     rows = dict.fromkeys(where, 0)
-    with ThreadPoolExecutor(4) as pool:
-        for process, (out, err) in zip(
-            started, pool.map(lambda process: process.communicate(given, timeout=120), started), strict=True
-        ):
-            assert process.returncode == 0, err
-            gone, changed = json.loads(out)
+    with processes(4) as pool:
+        for done in [pool.submit(changes, tmp_path, worker, 3, where) for worker in range(4)]:
+            gone, changed = done.result()
             for id in gone:
                 del rows[id]
-            rows |= {int(id): v for id, v in changed.items()}
+            rows |= changed
     agree(table.refresh(), rows, duckdb_iceberg)
 
 
