@@ -18,6 +18,8 @@ from tests.spark.test_convert import copy_of
 from tests.spark.test_updates import counts, lineage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
@@ -69,15 +71,9 @@ def test_the_rows_and_lineage_of_the_single_machine(
     given = frame(spark, NEW)
 
     def agree(**options: Any) -> None:
-        planned = ps.upsert(given, table, "id", dry_run=True, **options)
         found = ps.upsert(given, table, "id", **options)
         expected = iceberg.upsert(single, of(NEW), "id", **options)
         assert counts(found) == counts(expected)
-        assert (planned.rows_updated, planned.rows_inserted, planned.rows_unchanged) == (
-            found.rows_updated,
-            found.rows_inserted,
-            found.rows_unchanged,
-        )
         assert rows_of(table).sort_by([("id", "ascending"), ("g", "ascending")]) == rows_of(single).sort_by(
             [("id", "ascending"), ("g", "ascending")]
         )
@@ -87,6 +83,12 @@ def test_the_rows_and_lineage_of_the_single_machine(
             every = [r["_row_id"] for r in lineage(table)]
             assert len(every) == len(set(every))
 
+    told = ("rows_updated", "rows_inserted", "rows_unchanged")
+    ours, theirs = (
+        ps.upsert(given, table, "id", dry_run=True),
+        iceberg.upsert(single, of(NEW), "id", dry_run=True),
+    )
+    assert [getattr(ours, name) for name in told] == [getattr(theirs, name) for name in told]
     agree(when_not_matched_insert_all=False)
     agree(when_matched_update_all=False)
     agree()
@@ -127,14 +129,19 @@ FEEDS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(("version", "feeds"), [(2, (0, 3, 6)), (3, range(len(FEEDS)))], ids=["2", "3"])
 def test_change_feeds_and_single_columns_as_on_the_single_machine(
-    spark: SparkSession, racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, version: int
+    spark: SparkSession,
+    racing: RacingCatalog,
+    duckdb_iceberg: DuckDBPyConnection,
+    version: int,
+    feeds: Sequence[int],
 ) -> None:
     table = made(racing, "n", version=version, spec=("g",))
     iceberg.append(table, of([row(25, "twice"), row(8, "twice")]))
     kinds = pa.schema([*SCHEMA, pa.field("gone", pa.bool_()), pa.field("at", pa.int32())])
-    for number, (rows, options) in enumerate(FEEDS):
+    for number in feeds:
+        rows, options = FEEDS[number]
         single, ours = (copy_of(racing, table, f"n.{who}{number}") for who in ("single", "ours"))
         given = pa.Table.from_pylist(rows, kinds).select(
             [name for name in kinds.names if name in SCHEMA.names or name in options.values()]
