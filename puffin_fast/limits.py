@@ -1,4 +1,4 @@
-"""Limits on the memory that reading a file may take.
+"""Limits on the memory that files, keys and rows may take.
 
 docs/limits.md lists them. A `Limit` is adjusted by a property of the FileIO, which takes the properties of the
 catalog: ``load_catalog(name, **{"puffin-fast.limit.inflation-ratio": "1000"})``.

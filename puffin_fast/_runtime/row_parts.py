@@ -3,12 +3,14 @@
 ```
 rows up to the limit     -> memory                                    one part, if these are all rows
     and all other rows   -> by the hash of the key, 128 temporary files -> adjacent files up to the limit: a part
+                              a file above the limit                      -> again 128 files, by the next bits
 ```
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -21,193 +23,217 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from puffin_fast._runtime.even_tables import cut
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["Parted", "RowParts", "in_parts"]
+__all__ = ["Division", "RowParts", "in_parts"]
 
 _LOG = logging.getLogger(__name__)
 
 FILE_BITS = 7
-"""Upper bits of a hash that are the number of a file."""
+"""Bits of a hash that are the number of a file, the upper bits first."""
 
-CHUNK_BYTES = 64 << 20
-"""Bytes of rows that are divided at a time."""
+HASH_BITS = 64
+
+CHUNK_BYTES = (1 << 20, 64 << 20)
+"""Least and greatest number of bytes of the rows that are divided at a time."""
 
 LEAST_BYTES = 64 << 20
 """Bytes from which on repeated rows are dropped while rows are collected."""
 
-Made = TypeVar("Made")
-
-
-def _same(rows: pa.Table) -> pa.Table:
-    return rows
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Parted:
+class Division:
     """How rows are divided.
 
     Attributes:
         hashes: returns a hash for each row; rows of one key have the same.
-        size: returns the bytes of memory that work with some rows takes, these included.
+        size: returns the estimated memory, in bytes, that is needed to process some rows, including the rows.
         limit: of the size of a part. A key with more rows is in a part above the limit.
         distinct: drops repeated rows.
-        movable: converts rows to types that PyArrow can take rows of, before they are divided.
     """
 
     hashes: Callable[[pa.Table], npt.NDArray[np.uint64]]
     size: Callable[[pa.Table], int]
     limit: int
-    distinct: Callable[[pa.Table], pa.Table] = _same
-    movable: Callable[[pa.Table], pa.Table] = _same
+    distinct: Callable[[pa.Table], pa.Table] | None = None
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of the rows that are divided at a time."""
+        return int(np.clip(self.limit, *CHUNK_BYTES))
 
     def joined(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Returns the distinct rows of some tables."""
-        return self.distinct(pa.concat_tables(tables))
+        """Returns the rows of some tables, distinct if repeated rows are dropped."""
+        rows = pa.concat_tables(tables)
+        return rows if self.distinct is None else self.distinct(rows)
 
 
-class RowParts(Generic[Made]):
-    """What is made of each part; parts in files are read again each time. `len` is their number."""
+class RowParts(Generic[T]):
+    """Parts, each opened when it is reached; iterating again reads the temporary files again. `len` is their number.
 
-    def __init__(self, parts: Sequence[Callable[[], Made]]) -> None:
+    Attributes:
+        in_memory: whether there is one part, in memory.
+    """
+
+    def __init__(self, parts: Sequence[Callable[[], T]], *, in_memory: bool = False) -> None:
         self._parts = parts
+        self.in_memory = in_memory
 
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __iter__(self) -> Iterator[Made]:
+    def __iter__(self) -> Iterator[T]:
         return (part() for part in self._parts)
 
 
 @contextmanager
 def in_parts(
-    rows: Iterable[pa.Table], terms: Parted, make: Callable[[pa.Table], Made], what: str
-) -> Iterator[RowParts[Made]]:
+    rows: Iterable[pa.Table], division: Division, open_part: Callable[[pa.Table], T], argument: str
+) -> Iterator[RowParts[T]]:
     """Reads a stream, and yields its parts. Temporary files are removed at the end.
 
     Args:
         rows: at least one table; all have one schema.
-        terms: how the rows are divided.
-        make: what is made of a part; called once if all rows fit in memory, else whenever a part is read.
-        what: the rows, for errors.
+        division: how the rows are divided.
+        open_part: makes an item from the rows of a part; called once if all rows fit in memory, else whenever a part
+            is reached.
+        argument: name of the rows in errors.
 
     Raises:
-        PuffinFastError: a temporary file could not be written.
+        PuffinFastError: a temporary file could not be written or read.
     """
     rows = iter(rows)
-    found, complete = _collected(rows, terms)
+    found, complete = _collected(rows, division, division.limit)
     if complete:
-        made = make(terms.joined(found))
+        part = open_part(division.joined(found))
         del found
-        yield RowParts([lambda: made])
+        yield RowParts([lambda: part], in_memory=True)
         return
     with ExitStack() as held:
-        with _temporary(what):
+        with _temporary(argument, "written to"):
             folder = Path(held.enter_context(TemporaryDirectory(prefix="puffin_fast-keys-")))
-        files = _Files(folder, terms, terms.movable(found[0][:0]).schema, what)
-        files.write(_chunks(map(terms.movable, _batches(chain(_taken(found), rows)))))
+        files = _Files(folder, division, found[0].schema, argument)
+        files.write(chain(_drained(found), rows))
         parts = files.parts()
+        largest = max(sum(size for _, size in part) for part in parts)
         _LOG.info(
-            "%s: %d parts in temporary files, each of at most %d bytes in memory",
-            what,
-            len(parts),
-            terms.limit,
+            "%s: %d parts in temporary files, the largest needs %d bytes", argument, len(parts), largest
         )
-        yield RowParts([lambda part=part: make(files.read(part)) for part in parts])  # type: ignore[misc]
+        yield RowParts([lambda part=part: open_part(files.read(part)) for part in parts])  # type: ignore[misc]
 
 
-def _collected(rows: Iterator[pa.Table], terms: Parted) -> tuple[list[pa.Table], bool]:
-    """Takes rows up to the limit; returns them, and whether they are all."""
+def _collected(rows: Iterator[pa.Table], division: Division, limit: int) -> tuple[list[pa.Table], bool]:
+    """Takes rows up to a limit; returns them, and whether they are all."""
     found: list[pa.Table] = []
-    size, checked = 0, min(LEAST_BYTES, terms.limit)
+    size, checked = 0, min(LEAST_BYTES, limit)
     for table in rows:
         found.append(table)
-        size += terms.size(table)
+        size += division.size(table)
         if size <= checked:
             continue
-        if terms.distinct is not _same:
-            found = [terms.joined(found)]
-            size = terms.size(found[0])
-        if size > terms.limit - (terms.limit >> 4):
+        if division.distinct is not None:
+            found = [division.joined(found)]
+            size = division.size(found[0])
+        if size > limit - (limit >> 4):
             return found, False
-        checked = min(max(2 * size, LEAST_BYTES), terms.limit)
+        checked = min(max(2 * size, LEAST_BYTES), limit)
     return found, True
 
 
 @contextmanager
-def _temporary(what: str) -> Iterator[None]:
-    """Around what is done with temporary files; errors of the caller's stream are not of them."""
+def _temporary(argument: str, how: str) -> Iterator[None]:
+    """Names errors of temporary files; errors of the caller's stream are not of them."""
     try:
         yield
-    except OSError as error:
-        raise PuffinFastError(f"{what}: could not be written to temporary files: {error}") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise PuffinFastError(f"{argument}: could not be {how} temporary files: {error}") from error
 
 
-def _taken(tables: list[pa.Table]) -> Iterator[pa.Table]:
+def _drained(tables: list[pa.Table]) -> Iterator[pa.Table]:
     """Yields the items of a list, which is emptied."""
     while tables:
         yield tables.pop(0)
 
 
-def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yields the rows in tables of one batch of at most `CHUNK_BYTES`."""
-    for table in tables:
-        n_rows = max(1, CHUNK_BYTES * table.num_rows // max(table.nbytes, 1))
-        for batch in table.to_batches(max_chunksize=n_rows):
-            yield pa.Table.from_batches([batch])
-
-
-def _chunks(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yields the rows in tables of at most `CHUNK_BYTES`, or of a single table."""
-    for group in split_by_size(tables, CHUNK_BYTES, lambda table: table.nbytes):
-        yield pa.concat_tables(group)
-
-
 @dataclass
 class _Files:
-    """Rows by the upper bits of their hashes."""
+    """Rows in files, by some bits of their hashes."""
 
     folder: Path
-    terms: Parted
+    division: Division
     schema: pa.Schema
-    what: str
-    sizes: dict[int, int] = field(default_factory=dict)
+    argument: str
+    bit: int = 0
+    sizes: dict[Path, int] = field(default_factory=dict)
+    ends: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
-    def path(self, number: int) -> Path:
-        return self.folder / str(number)
-
-    def write(self, chunks: Iterable[pa.Table]) -> None:
-        writers: dict[int, pa.RecordBatchStreamWriter] = {}
+    def write(self, tables: Iterable[pa.Table]) -> None:
+        """Divides rows among the files."""
+        most = self.division.chunk_bytes
+        pieces = (piece for table in tables for piece in cut(table, most))
         with ExitStack() as opened:
-            for chunk in chunks:
-                for number, rows in self._divided(chunk):
-                    self.sizes[number] = self.sizes.get(number, 0) + self.terms.size(rows)
-                    with _temporary(self.what):
-                        if number not in writers:
-                            writers[number] = opened.enter_context(
-                                rows_writer(self.path(number), self.schema)
-                            )
-                        writers[number].write_table(rows)
-            with _temporary(self.what):
+            writers: dict[Path, pa.RecordBatchStreamWriter] = {}
+            for group in split_by_size(pieces, most, lambda table: table.nbytes):
+                for path, rows in self._divided(pa.concat_tables(group)):
+                    with _temporary(self.argument, "written to"):
+                        if path not in writers:
+                            writers[path] = opened.enter_context(rows_writer(path, self.schema))
+                        writers[path].write_table(rows)
+            with _temporary(self.argument, "written to"):
                 opened.close()
 
-    def _divided(self, chunk: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Yields numbers of files, and the rows of a chunk that belong there."""
-        numbers = (self.terms.hashes(chunk) >> np.uint64(64 - FILE_BITS)).astype(np.uint8)
+    def _divided(self, rows: pa.Table) -> Iterator[tuple[Path, pa.Table]]:
+        """Yields files, and the rows that belong there."""
+        hashes = self.division.hashes(rows)
+        numbers = (hashes << np.uint64(self.bit) >> np.uint64(HASH_BITS - FILE_BITS)).astype(np.uint8)
         order = np.argsort(numbers, kind="stable")
-        chunk, numbers = chunk.take(pa.array(order)), numbers[order]
+        rows, numbers, hashes = rows.take(pa.array(order)), numbers[order], hashes[order]
         starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
         for start, stop in pairwise([*starts.tolist(), len(order)]):
-            yield int(numbers[start]), chunk.slice(start, stop - start)
+            path, part, of_part = (
+                self.folder / str(numbers[start]),
+                rows.slice(start, stop - start),
+                hashes[start:stop],
+            )
+            low, high = self.ends.get(path, (of_part[0], of_part[0]))
+            self.ends[path] = min(low, of_part.min()), max(high, of_part.max())
+            self.sizes[path] = self.sizes.get(path, 0) + self.division.size(part)
+            yield path, part
 
-    def parts(self) -> list[list[int]]:
-        """Returns the numbers of the files of each part."""
-        groups = split_by_size(sorted(self.sizes), self.terms.limit, self.sizes.__getitem__)
-        return [list(group) for group in groups]
+    def parts(self) -> list[list[tuple[Path, int]]]:
+        """Returns the files of each part, with their sizes; divides files above the limit that have several keys."""
+        limit, last = self.division.limit, self.bit + FILE_BITS >= HASH_BITS
+        whole, parts = [], []
+        for path, size in sorted(self.sizes.items()):
+            low, high = self.ends[path]
+            if size > limit and low != high and not last:
+                parts += self._again(path)
+            else:
+                whole.append((path, size))
+        groups = split_by_size(whole, limit, lambda file: file[1])
+        return [list(group) for group in groups] + parts
 
-    def read(self, part: list[int]) -> pa.Table:
-        """Returns the distinct rows of a part."""
-        batches = [batch for number in part for batch in read_rows(self.path(number))]
-        return self.terms.joined([pa.Table.from_batches(batches, self.schema)])
+    def _again(self, path: Path) -> list[list[tuple[Path, int]]]:
+        folder = path.with_name(f"{path.name}-divided")
+        with _temporary(self.argument, "written to"):
+            folder.mkdir()
+        files = _Files(folder, self.division, self.schema, self.argument, self.bit + FILE_BITS)
+        files.write(self._rows(path))
+        path.unlink()
+        return files.parts()
+
+    def _rows(self, path: Path) -> Iterator[pa.Table]:
+        with _temporary(self.argument, "read from"):
+            for batch in read_rows(path):
+                yield pa.Table.from_batches([batch], self.schema)
+
+    def read(self, part: list[tuple[Path, int]]) -> pa.Table:
+        """Returns the rows of a part, distinct if repeated rows are dropped."""
+        rows = chain.from_iterable(self._rows(path) for path, _ in part)
+        found, _ = _collected(rows, self.division, sys.maxsize)
+        return self.division.joined(found)

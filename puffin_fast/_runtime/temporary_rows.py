@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,10 +11,14 @@ import pyarrow as pa
 __all__ = ["read_rows", "rows_writer"]
 
 
-def rows_writer(path: Path, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-    """Returns a writer of a new file, as a context manager."""
+@contextmanager
+def rows_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchStreamWriter]:
+    """Opens a new file for writing. After an error it is closed as it is, without an end."""
     options = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
-    return pa.ipc.new_stream(str(path), schema, options=options)
+    with pa.OSFile(str(path), "wb") as sink:
+        writer = pa.ipc.new_stream(sink, schema, options=options)
+        yield writer
+        writer.close()
 
 
 def read_rows(path: Path) -> Iterator[pa.RecordBatch]:

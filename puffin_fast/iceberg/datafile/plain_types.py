@@ -7,6 +7,7 @@ Arrow has no filter, no cast or a wrong cast for some layouts of files and data 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["list_parts", "map_parts", "null_mask", "is_view", "plain", "plain_schema", "plain_type"]
+__all__ = [
+    "decoder",
+    "is_view",
+    "list_parts",
+    "map_parts",
+    "null_mask",
+    "plain",
+    "plain_rows",
+    "plain_schema",
+    "plain_type",
+]
 
 _PLAIN_IDS = frozenset(
     kind.id
@@ -94,6 +105,23 @@ def plain(array: pa.Array) -> pa.Array:
             pa.array(offsets), plain(values), type=wanted, mask=null_mask(array)
         )
     return array.cast(wanted)
+
+
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Returns the rows in columns of plain types."""
+    schema = plain_schema(rows.schema)
+    return pa.Table.from_batches(
+        (
+            pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], schema=schema)
+            for batch in rows.to_batches()
+        ),
+        schema,
+    )
+
+
+def decoder(schema: pa.Schema) -> Callable[[pa.Table], pa.Table] | None:
+    """Returns `plain_rows` for rows with a column that is not of a plain type, else None."""
+    return None if plain_schema(schema) == schema else plain_rows
 
 
 def is_view(kind: pa.DataType) -> bool:

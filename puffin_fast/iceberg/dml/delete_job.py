@@ -136,17 +136,25 @@ class DeleteJob:
     ) -> DeleteResult:
         """Runs a delete by a row filter; `work` searches the data files that pruning leaves, and writes the deletes."""
         bound = RowFilter.bind(row_filter, self.table.schema(), case_sensitive=case_sensitive)
-        return self.run_matcher(bound, work, on_conflict, case_sensitive=case_sensitive)
 
-    def run_matcher(
+        def search(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+            return work(tasks, self.finder(bound, case_sensitive=case_sensitive), conflict_filter)
+
+        return self.run_pruned(bound, search, on_conflict, case_sensitive=case_sensitive)
+
+    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+        """Returns the finder of the rows that match."""
+        return Finder(self.table.io, self.table.metadata, matcher, case_sensitive)
+
+    def run_pruned(
         self,
         bound: Matcher,
-        work: Work,
+        work: Callable[[list[FileTask], ConflictFilter], WrittenDeletes],
         on_conflict: OnConflict,
         *,
         case_sensitive: bool = True,
     ) -> DeleteResult:
-        """Runs a delete by a matcher that is bound to the table's schema; as `run_filter`."""
+        """Runs a delete of rows of the data files that a matcher, bound to the table's schema, does not exclude."""
         table = self.table
         schema = table.schema()
         conflict_filter = self.conflict_filter(bound, case_sensitive=case_sensitive)
@@ -155,8 +163,7 @@ class DeleteJob:
             if base is None:
                 return WrittenDeletes()
             files = plan_snapshot(table, base, schema, bound, case_sensitive=case_sensitive, metrics=True)
-            finder = Finder(table.io, table.metadata, bound, case_sensitive)
-            return work(files.tasks, finder, conflict_filter)
+            return work(files.tasks, conflict_filter)
 
         return self.run(plan, on_conflict)
 

@@ -11,9 +11,14 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult, OnConflict, start
+from puffin_fast.iceberg.dml.delete_job import (
+    ConflictFilter,
+    DeleteResult,
+    OnConflict,
+    check_on_conflict,
+    start,
+)
 from puffin_fast.iceberg.dml.key_parts import key_parts, search_parts
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
 
 if TYPE_CHECKING:
@@ -62,10 +67,11 @@ def delete_keys(
         NotFoundError: the table or the keys do not have a column.
         InvalidInputError: there are no key columns, a column cannot be a key, or the type of the keys cannot
             be compared with that of the column.
-        PuffinFastError: a temporary file could not be written.
+        PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
+    check_on_conflict(on_conflict)
     check_flags(null_safe=null_safe, dry_run=dry_run)
     request = Request(
         verb="delete_keys", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
@@ -74,13 +80,8 @@ def delete_keys(
     table = job.table
     with key_parts(table.io, table.metadata, keys, join_cols, null_safe=null_safe) as given:
 
-        def work(tasks: list[FileTask], _: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-            found = search_parts(
-                given.parts,
-                tasks,
-                lambda part: Finder(table.io, table.metadata, part, case_sensitive=True),
-                threads,
-            )
+        def work(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+            found = search_parts(given.parts, tasks, job.finder, threads)
             return job.write(found, conflict_filter, dry_run=dry_run)
 
-        return job.run_matcher(given.bounds, work, on_conflict)
+        return job.run_pruned(given.bounds, work, on_conflict)

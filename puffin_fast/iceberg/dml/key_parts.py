@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._runtime.row_parts import Parted, RowParts, in_parts
+from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["KeyParts", "key_parts", "search_parts"]
+__all__ = ["KeyHashes", "KeyParts", "key_parts", "search_parts"]
 
 Part = TypeVar("Part")
 
@@ -53,6 +55,23 @@ class KeyParts(Generic[Part]):
     bounds: KeyBounds
 
 
+class KeyHashes:
+    """Hashes of the keys of rows; the lowest and the highest keys are kept.
+
+    Attributes:
+        ends: of all keys that were hashed.
+    """
+
+    def __init__(self, columns: Callable[[pa.Table], Sequence[pa.Array]]) -> None:
+        self._columns = columns
+        self.ends = KeyEnds()
+
+    def __call__(self, rows: pa.Table) -> npt.NDArray[np.uint64]:
+        columns = self._columns(rows)
+        self.ends.add(columns)
+        return key_hashes(columns)
+
+
 def search_parts(
     parts: RowParts[Keys], tasks: Sequence[FileTask], finder: Callable[[Keys], Finder], threads: int | None
 ) -> Iterator[NewDeletes]:
@@ -63,8 +82,15 @@ def search_parts(
         tasks, threads: as `Finder.search`.
         finder: of the rows with some keys.
     """
-    found = (finder(keys).search(tasks, threads) for keys in parts)
-    return next(found) if len(parts) == 1 else united(found)
+    if parts.in_memory:
+        return finder(next(iter(parts))).search(tasks, threads)
+
+    def searches() -> Iterator[Iterator[NewDeletes]]:
+        for keys in parts:
+            yield finder(keys).search(tasks, threads)
+            del keys  # the next part needs the memory
+
+    return united(searches())
 
 
 @contextmanager
@@ -80,25 +106,19 @@ def key_parts(
 
     Raises:
         NotFoundError, InvalidInputError: as `delete_keys`.
-        PuffinFastError: a temporary file could not be written.
+        PuffinFastError: a temporary file could not be written or read.
     """
     fields = key_fields(metadata.schema(), join_cols)
-    ends = KeyEnds()
-
-    def hashes(rows: pa.Table) -> Any:
-        columns = [column.combine_chunks() for column in rows.columns]
-        ends.add(columns)
-        return key_hashes(columns)
-
-    terms = Parted(hashes, _size, KEY_BYTES.of(io), distinct_rows)
+    hashes = KeyHashes(lambda rows: [column.combine_chunks() for column in rows.columns])
+    division = Division(hashes, _size, KEY_BYTES.of(io), distinct_rows)
     tables = key_tables(keys, fields, null_safe=null_safe)
-    with in_parts(tables, terms, lambda rows: Keys.of(metadata, fields, rows.columns), "keys") as parts:
-        bounds = ends.bounds(metadata, fields) if len(parts) > 1 else next(iter(parts))
+    with in_parts(tables, division, lambda rows: Keys.of(metadata, fields, rows.columns), "keys") as parts:
+        bounds = next(iter(parts)) if parts.in_memory else hashes.ends.bounds(metadata, fields)
         yield KeyParts(parts, bounds)
 
 
 def _size(rows: pa.Table) -> int:
-    """Bytes of memory that a search for keys takes."""
+    """Estimated bytes of memory for a search for keys."""
     if rows.num_columns == 1 and is_integral(rows.schema.types[0]):
         return INTEGER_KEY * int(rows.num_rows)
     return KEY_COPIES * int(rows.nbytes) + KEY_COLUMN * int(rows.num_columns * rows.num_rows)

@@ -14,7 +14,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.plain_types import plain, plain_schema
+from puffin_fast.iceberg.datafile.plain_types import plain_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.same_values import same_values
@@ -35,7 +35,6 @@ __all__ = [
     "find_matches",
     "fit",
     "given_keys",
-    "plain_rows",
     "row_ids",
     "written_schema",
 ]
@@ -199,18 +198,6 @@ def given_keys(
         InvalidInputError: the rows do not fit, or a key has a null.
     """
     return _key_arrays(fit(written_schema(schema, fields, ()), schema, feed.without(rows, schema)), fields)
-
-
-def plain_rows(rows: pa.Table) -> pa.Table:
-    """Returns the rows in Arrow's plain layouts: PyArrow does not take rows of views."""
-    schema = plain_schema(rows.schema)
-    return pa.Table.from_batches(
-        (
-            pa.RecordBatch.from_arrays([plain(column) for column in batch.columns], schema=schema)
-            for batch in rows.to_batches()
-        ),
-        schema,
-    )
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

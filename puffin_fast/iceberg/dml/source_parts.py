@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast._runtime.row_parts import Parted, in_parts
+from puffin_fast._runtime.even_tables import even_tables
+from puffin_fast._runtime.row_parts import Division, in_parts
+from puffin_fast.iceberg.datafile.plain_types import decoder, plain_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
-from puffin_fast.iceberg.dml.key_parts import KeyParts
-from puffin_fast.iceberg.dml.matching import Source, given_keys, plain_rows
+from puffin_fast.iceberg.dml.key_parts import KeyHashes, KeyParts
+from puffin_fast.iceberg.dml.matching import Source, given_keys
 from puffin_fast.iceberg.predicate.key_columns import key_fields
-from puffin_fast.iceberg.predicate.key_hash import key_hashes
-from puffin_fast.iceberg.predicate.keys import KeyEnds
 from puffin_fast.limits import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -49,32 +50,25 @@ def source_parts(
 
     Raises:
         NotFoundError, InvalidInputError: as `Source.of`.
-        PuffinFastError: a temporary file could not be written.
+        PuffinFastError: a temporary file could not be written or read.
     """
     schema = metadata.schema()
     fields = key_fields(schema, join_cols)
-    ends = KeyEnds()
+    hashes = KeyHashes(lambda some: given_keys(schema, some, fields, feed))
+    division = Division(hashes, _size, KEY_BYTES.of(io))
 
-    def hashes(some: pa.Table) -> Any:
-        keys = given_keys(schema, some, fields, feed)
-        ends.add(keys)
-        return key_hashes(keys)
-
-    def made(some: pa.Table) -> Source:
+    def source(some: pa.Table) -> Source:
         return Source.of(metadata, some, join_cols, columns=columns, feed=feed)
 
-    terms = Parted(hashes, _size, KEY_BYTES.of(io), movable=plain_rows)
-    with in_parts(_tables(rows), terms, made, "data") as parts:
-        bounds = ends.bounds(metadata, fields) if len(parts) > 1 else next(iter(parts)).keys
+    decode = decoder(rows.schema)
+    empty = plain_rows(pa.Table.from_batches([], rows.schema))
+    source(empty)  # the columns are checked before a row is read
+    tables = chain([empty], even_tables(rows, division.chunk_bytes, decode))
+    with in_parts(tables, division, source, "data") as parts:
+        bounds = next(iter(parts)).keys if parts.in_memory else hashes.ends.bounds(metadata, fields)
         yield KeyParts(parts, bounds)
 
 
-def _tables(rows: pa.RecordBatchReader) -> Iterable[pa.Table]:
-    yield pa.Table.from_batches([], rows.schema)
-    for batch in rows:
-        yield pa.Table.from_batches([batch])
-
-
 def _size(rows: pa.Table) -> int:
-    """Bytes of memory that an upsert of rows takes."""
-    return ROW_COPIES * int(plain_rows(rows).nbytes) + ROW_BYTES * int(rows.num_rows)
+    """Estimated bytes of memory for an upsert of rows."""
+    return ROW_COPIES * int(rows.nbytes) + ROW_BYTES * int(rows.num_rows)

@@ -22,7 +22,7 @@ from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
-from puffin_fast.iceberg.dml.delete_job import OnConflict, start
+from puffin_fast.iceberg.dml.delete_job import OnConflict, check_on_conflict, start
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
 from puffin_fast.iceberg.dml.source_parts import source_parts
@@ -135,10 +135,11 @@ def upsert(
             `update_columns` has a key column or an identifier field, or nothing is to be done:
             `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off.
         NotFoundError: a column or the branch does not exist.
-        PuffinFastError: a temporary file could not be written.
+        PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
+    check_on_conflict(on_conflict)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert, delete_column)

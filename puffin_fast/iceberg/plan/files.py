@@ -9,16 +9,13 @@ Planning takes linear time, because delete files are found by path or by partiti
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
-from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -29,12 +26,9 @@ from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundErro
 from puffin_fast.iceberg.manifest import (
     DATA,
     ManifestEntry,
-    ManifestFile,
-    partition_type,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.avro_columns import Nested
-from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
+from puffin_fast.iceberg.manifest.reader import Columns, EntrySelector
 from puffin_fast.iceberg.plan.delete_index import (
     FILE_PATH_ID,
     DeleteIndex,
@@ -42,14 +36,13 @@ from puffin_fast.iceberg.plan.delete_index import (
     single_data_file,
     unused,
 )
-from puffin_fast.iceberg.plan.pruning import BoundsPruner
+from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
 from puffin_fast.iceberg.plan.times import milliseconds_of
 from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
@@ -267,7 +260,7 @@ def plan_snapshot(
     plan = Plan(snapshot, schema)
     if snapshot is None or row_filter.always_false:
         return plan
-    pruning = _Pruning(metadata, schema, row_filter, case_sensitive)
+    pruning = SnapshotPruning(metadata, schema, row_filter, case_sensitive)
     files = files_of(snapshot)
     manifests = [
         manifest
@@ -309,85 +302,3 @@ def _referencing(paths: set[str]) -> EntrySelector:
         return np.fromiter((path is None or path in paths for path in named), np.bool_, len(named))
 
     return select
-
-
-class _Pruning:
-    """The evaluators of a filter on manifests and files, made once for each partition spec."""
-
-    def __init__(
-        self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
-    ) -> None:
-        expression = row_filter.expression
-        self.filters = not isinstance(expression, AlwaysTrue)
-        self._metadata, self._schema = metadata, schema
-        self._expression, self._case_sensitive = expression, case_sensitive
-        self._specs = metadata.specs()
-        self._projection = cache(self._project)
-        self._manifest = cache(self._manifest_evaluator)
-        self._partition = cache(self._partition_evaluator)
-        self._pruner = BoundsPruner(schema, expression, case_sensitive) if self.filters else None
-        self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
-
-    def _spec(self, spec_id: int) -> PartitionSpec:
-        try:
-            return self._specs[spec_id]
-        except KeyError:
-            raise CorruptDataError(
-                "partition spec of a manifest",
-                path=self._metadata.location,
-                expected=sorted(self._specs),
-                found=spec_id,
-            ) from None
-
-    def _project(self, spec_id: int) -> BooleanExpression:
-        project = inclusive_projection(self._schema, self._spec(spec_id), self._case_sensitive)
-        try:
-            return project(self._expression)
-        except ArithmeticError:  # a date before the first or after the last date of Python
-            return AlwaysTrue()
-
-    def _manifest_evaluator(self, spec_id: int) -> Callable[[Any], bool]:
-        return manifest_evaluator(
-            self._spec(spec_id), self._schema, self._projection(spec_id), self._case_sensitive
-        )
-
-    def _partition_evaluator(self, spec_id: int) -> Callable[[Any], bool] | None:
-        projected = self._projection(spec_id)
-        if isinstance(projected, AlwaysTrue):
-            return None
-        struct = Schema(*partition_type(self._metadata, self._spec(spec_id)).fields)
-        evaluate = expression_evaluator(struct, projected, self._case_sensitive)
-        return cache(evaluate)
-
-    def may_match_manifest(self, manifest: ManifestFile) -> bool:
-        self._spec(manifest.spec_id)
-        return not self.filters or self._manifest(manifest.spec_id)(manifest)
-
-    @property
-    def select_by_bounds(self) -> EntrySelector | None:
-        """A selector of data files by their bounds, if the manifest was read by columns; None without a filter."""
-        pruner = self._pruner
-        if pruner is None:
-            return None
-
-        def select(columns: Columns) -> np.ndarray:
-            lower, upper = (columns.get(name) for name in BOUNDS)
-            if isinstance(lower, Nested) and isinstance(upper, Nested):
-                return pruner.may_match(lower, upper)
-            return np.ones(len(columns["status"]), np.bool_)
-
-        return select
-
-    def delete_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
-        """A test of delete files by partition only: their metrics describe deleted rows, not live rows."""
-        by_partition = self._partition(spec_id) if self.filters else None
-        return None if by_partition is None else lambda entry: by_partition(entry.partition)
-
-    def data_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
-        by_metrics = self._metrics
-        if by_metrics is None:
-            return None
-        by_partition = self._partition(spec_id)
-        if by_partition is None:
-            return by_metrics
-        return lambda entry: by_partition(entry.partition) and by_metrics(entry)

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType, UUIDType
 
 from puffin_fast._runtime.arguments import check_texts
+from puffin_fast._runtime.even_tables import even_tables
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
 from puffin_fast.iceberg.datafile.conversion import storage_type
+from puffin_fast.iceberg.datafile.plain_types import decoder, plain
 from puffin_fast.iceberg.datafile.uuid_text import is_uuid_text, uuids_of_text
 from puffin_fast.iceberg.predicate.integers import is_integral, sorted_distinct
 
@@ -31,6 +33,10 @@ __all__ = [
     "keys_of_batch",
     "normalize_floats",
 ]
+
+
+KEY_TABLE_BYTES = 64 << 20
+"""About the greatest size of the keys that are converted at a time."""
 
 
 def normalize_floats(columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
@@ -103,11 +109,19 @@ def distinct_keys(
 
 
 def key_tables(keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> Iterator[pa.Table]:
-    """Yields the keys of each batch as `keys_of_batch`; at least one table."""
+    """Yields the keys as `keys_of_batch`, in tables of at most about 64 MiB; at least one table."""
     reader = arrow_reader(keys, "keys")
-    yield keys_of_batch(_empty(reader.schema), fields, null_safe=null_safe)
-    for batch in reader:
-        yield keys_of_batch(batch, fields, null_safe=null_safe)
+    empty = _key_columns(_empty(reader.schema), fields)
+    yield keys_of_batch(empty, fields, null_safe=null_safe)
+    batches = (_key_columns(batch, fields) for batch in reader)
+    for table in even_tables(batches, KEY_TABLE_BYTES, decoder(empty.schema)):
+        for batch in table.to_batches():
+            yield keys_of_batch(batch, fields, null_safe=null_safe)
+
+
+def _key_columns(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]]) -> pa.RecordBatch:
+    names = [name for name, _ in fields]
+    return pa.RecordBatch.from_arrays([column_of(batch, name) for name in names], names)
 
 
 def keys_of_batch(
@@ -178,10 +192,7 @@ def to_key_type(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Arr
         InvalidInputError: the types are not comparable.
     """
     wanted = storage_type(field.field_type)
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = plain(column)
     if column.type == wanted:
         return _normalize_float(column), None
     if isinstance(field.field_type, UUIDType) and _is_text(column.type):

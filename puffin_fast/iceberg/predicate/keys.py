@@ -85,7 +85,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """Bounds of keys that are not in memory: a `Matcher` that prunes files, but does not select rows.
+    """Bounds of keys that are not in memory: a `Matcher` of all rows of the files that it does not exclude.
 
     Attributes:
         expression: prunes manifests and partitions.
@@ -140,8 +140,10 @@ class KeyEnds:
 
     def add(self, columns: Sequence[pa.Array]) -> None:
         """Adds rows, whose columns `to_key_type` returned."""
-        known = self._ends or [column[:0] for column in columns]
-        self._ends = [_ends(pa.concat_arrays(pair)) for pair in zip(known, columns, strict=True)]
+        found = [_ends(column) for column in columns]
+        if self._ends:
+            found = [_ends(pa.concat_arrays(pair)) for pair in zip(self._ends, found, strict=True)]
+        self._ends = found
 
     def bounds(self, metadata: TableMetadata, fields: list[tuple[str, NestedField]]) -> KeyBounds:
         """Returns the bounds of the keys of a table."""
@@ -164,7 +166,7 @@ class Keys(KeyBounds):
     """Distinct keys bound to a table: a `Matcher`.
 
     Attributes:
-        set: the keys, in the order of their first occurrence.
+        set: the keys.
     """
 
     set: KeySet

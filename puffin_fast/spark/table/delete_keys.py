@@ -16,7 +16,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict
+from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, OnConflict
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.iceberg.predicate.keys import KeyBounds, Keys
@@ -117,23 +117,23 @@ def delete_keys(
 
     few = _collected(rows, fields, broadcast_keys, null_safe=null_safe)
     if few is not None:
-
-        def search(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-            part = job.part(dry_run=dry_run)
-            return part.changes(searched(session, part, tasks, finder), conflict_filter)
-
         keys = Keys.of(job.metadata, fields, few)
-        return job.run_matcher(keys, search, on_conflict)
+
+        def search(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
+            part = job.part(dry_run=dry_run)
+            return part.changes(searched(session, part, tasks, job.finder(keys)), conflict_filter)
+
+        return job.run_pruned(keys, search, on_conflict)
 
     with _cached(rows, fields, null_safe=null_safe) as cached:
         bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
 
-        def join(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
+        def join(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
             found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, conflict_filter)
 
-        return job.run_matcher(bounds, join, on_conflict)
+        return job.run_pruned(bounds, join, on_conflict)
 
 
 def _selected(keys_df: DataFrame, fields: Fields, *, null_safe: bool) -> DataFrame:

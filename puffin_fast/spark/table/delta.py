@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
+    from puffin_fast.iceberg.dml.row_search import Finder
+
 __all__ = ["DeltaDelete", "DeltaDeleteResult", "DeltaJob"]
 
 
@@ -140,9 +142,18 @@ class DeltaDelete:
         """Runs a delete by a row filter; as `DeleteJob.run_filter`."""
         bound = RowFilter.bind(row_filter, self.schema(), case_sensitive=case_sensitive)
         self.predicate = str(row_filter)
-        return self.run_matcher(bound, work, on_conflict, case_sensitive=case_sensitive)
 
-    def run_matcher(
+        def search(tasks: list[FileTask], conflict_filter: Any) -> DeletePlan:
+            finder = self.finder(bound, case_sensitive=case_sensitive)
+            return work(tasks, finder, conflict_filter)  # type: ignore[no-any-return]
+
+        return self.run_pruned(bound, search, on_conflict, case_sensitive=case_sensitive)
+
+    def finder(self, matcher: Matcher, *, case_sensitive: bool = True) -> Finder:
+        """Returns the finder of the rows of the current attempt that match."""
+        return self.base.finder(matcher, case_sensitive=case_sensitive)
+
+    def run_pruned(
         self,
         bound: Matcher,
         work: Any,
@@ -150,7 +161,7 @@ class DeltaDelete:
         *,
         case_sensitive: bool = True,
     ) -> DeltaDeleteResult:
-        """Runs a delete by a matcher that is bound to the table's schema; as `DeleteJob.run_matcher`."""
+        """Runs a delete of rows of the data files that a matcher does not exclude; as `DeleteJob.run_pruned`."""
         schema = self.schema()
 
         def plan(base: Snapshot) -> DeletePlan:
@@ -159,8 +170,7 @@ class DeltaDelete:
                     f"{base.root}: version {base.version} changed the columns; run it again"
                 )
             self._tasks = plan_files(self.base, bound, case_sensitive=case_sensitive, metrics=True).tasks
-            finder = self.base.finder(bound, case_sensitive=case_sensitive)
-            return work(list(self._tasks), finder, self.conflict_filter(bound))  # type: ignore[no-any-return]
+            return work(list(self._tasks), self.conflict_filter(bound))  # type: ignore[no-any-return]
 
         return self.run(plan, on_conflict)
 

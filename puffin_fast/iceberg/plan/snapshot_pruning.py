@@ -1,0 +1,118 @@
+"""Which manifests and files of a snapshot a filter excludes (table specification, "Scan Planning")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
+from pyiceberg.schema import Schema
+
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
+from puffin_fast.iceberg.manifest.avro_columns import Nested
+from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
+from puffin_fast.iceberg.plan.pruning import BoundsPruner
+
+if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
+    from puffin_fast.iceberg.predicate.filters import Matcher
+
+__all__ = ["SnapshotPruning"]
+
+
+@dataclass(frozen=True)
+class _SpecPruning:
+    """The evaluators of a filter for one partition spec, made when they are needed."""
+
+    spec: PartitionSpec
+    metadata: TableMetadata
+    schema: Schema
+    expression: BooleanExpression
+    case_sensitive: bool
+
+    @cached_property
+    def projection(self) -> BooleanExpression:
+        project = inclusive_projection(self.schema, self.spec, self.case_sensitive)
+        try:
+            return project(self.expression)
+        except ArithmeticError:  # a date before the first or after the last date of Python
+            return AlwaysTrue()
+
+    @cached_property
+    def manifest(self) -> Callable[[Any], bool]:
+        return manifest_evaluator(self.spec, self.schema, self.projection, self.case_sensitive)
+
+    @cached_property
+    def partition(self) -> Callable[[Any], bool] | None:
+        if isinstance(self.projection, AlwaysTrue):
+            return None
+        struct = Schema(*partition_type(self.metadata, self.spec).fields)
+        return cache(expression_evaluator(struct, self.projection, self.case_sensitive))
+
+
+class SnapshotPruning:
+    """The evaluators of a filter on manifests and files, made once for each partition spec."""
+
+    def __init__(
+        self, metadata: TableMetadata, schema: Schema, row_filter: Matcher, case_sensitive: bool
+    ) -> None:
+        expression = row_filter.expression
+        self.filters = not isinstance(expression, AlwaysTrue)
+        self._location = metadata.location
+        self._specs = {
+            spec_id: _SpecPruning(spec, metadata, schema, expression, case_sensitive)
+            for spec_id, spec in metadata.specs().items()
+        }
+        self._pruner = BoundsPruner(schema, expression, case_sensitive) if self.filters else None
+        self._metrics = row_filter.may_match(schema, case_sensitive=case_sensitive) if self.filters else None
+
+    def _spec(self, spec_id: int) -> _SpecPruning:
+        try:
+            return self._specs[spec_id]
+        except KeyError:
+            raise CorruptDataError(
+                "partition spec of a manifest",
+                path=self._location,
+                expected=sorted(self._specs),
+                found=spec_id,
+            ) from None
+
+    def may_match_manifest(self, manifest: ManifestFile) -> bool:
+        spec = self._spec(manifest.spec_id)
+        return not self.filters or spec.manifest(manifest)
+
+    @property
+    def select_by_bounds(self) -> EntrySelector | None:
+        """A selector of data files by their bounds, if the manifest was read by columns; None without a filter."""
+        pruner = self._pruner
+        if pruner is None:
+            return None
+
+        def select(columns: Columns) -> np.ndarray:
+            lower, upper = (columns.get(name) for name in BOUNDS)
+            if isinstance(lower, Nested) and isinstance(upper, Nested):
+                return pruner.may_match(lower, upper)
+            return np.ones(len(columns["status"]), np.bool_)
+
+        return select
+
+    def delete_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+        """A test of delete files by partition only: their metrics describe deleted rows, not live rows."""
+        by_partition = self._spec(spec_id).partition if self.filters else None
+        return None if by_partition is None else lambda entry: by_partition(entry.partition)
+
+    def data_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
+        by_metrics = self._metrics
+        if by_metrics is None:
+            return None
+        by_partition = self._spec(spec_id).partition
+        if by_partition is None:
+            return by_metrics
+        return lambda entry: by_partition(entry.partition) and by_metrics(entry)
