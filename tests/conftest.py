@@ -160,6 +160,20 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 # The shared catalog -----------------------------------------------------------------------------------
 
 
+def _commit_without_waiting_for_the_disk(connection: Any, _: object) -> None:
+    """Only a loss of power could tell: a process that is killed leaves its writes to the system.
+
+    A commit waited for the disk for longer than it worked.
+    """
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+if importlib.util.find_spec("sqlalchemy"):
+    importlib.import_module("sqlalchemy.event").listen(
+        importlib.import_module("sqlalchemy.engine").Engine, "connect", _commit_without_waiting_for_the_disk
+    )
+
+
 class Warehouse(NamedTuple):
     """One SQLite file and one folder that PyIceberg and Iceberg's Java runtime share."""
 
@@ -217,6 +231,7 @@ def _iceberg_settings(warehouse: Warehouse) -> dict[str, str]:
         f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
         f"{catalog}.uri": f"jdbc:sqlite:{warehouse.database}",
         f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.jdbc.synchronous": "OFF",
         f"{catalog}.warehouse": f"file://{warehouse.folder}",
         f"{catalog}.cache-enabled": "false",  # other clients commit too: load the table for each query
     }
@@ -303,6 +318,7 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
         "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
         "CATALOG_URI": f"jdbc:sqlite:{root}/catalog.db",
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
+        "CATALOG_JDBC_SYNCHRONOUS": "OFF",
     }
     command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={root}", "-cp", f"{jars.folder('rest')}/*"]
     # the shell ends the server when its standard input closes, so also when this process is killed

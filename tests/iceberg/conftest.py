@@ -11,20 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from sqlalchemy import Engine, event
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.table import CommitTableResponse, Table
-
-
-@event.listens_for(Engine, "connect")
-def _commit_without_waiting_for_the_disk(connection: Any, _: object) -> None:
-    """Only a loss of power could tell: a process that is killed leaves its writes to the system.
-
-    A commit waited for the disk for longer than it worked.
-    """
-    connection.execute("PRAGMA synchronous = OFF")
 
 
 class RacingCatalog(SqlCatalog):
