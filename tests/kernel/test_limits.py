@@ -115,11 +115,11 @@ def test_decoding_and_masks_take_their_result_only() -> None:
     blob = dv.iceberg.encode(PositionBitmap.from_mask(np.random.default_rng(0).random({N}) < 0.1))
     bitmap = dv.iceberg.decode(blob)
     n = len(bitmap)
-    bitmap.to_numpy(); bitmap.mask(10); bitmap.mask_packed(10)
     out = np.empty(n, np.uint64); out[:] = 1
     flags = np.empty({N}, np.bool_); flags[:] = True
     """
     )
+    warm = "bitmap.to_numpy(); bitmap.mask(10); bitmap.mask_packed(10)"  # a fork maps the pages of libraries again
     cardinality = int((np.random.default_rng(0).random(N) < 0.1).sum())
     with forks(setup) as run:
         for action, result in (
@@ -129,7 +129,7 @@ def test_decoding_and_masks_take_their_result_only() -> None:
             (f"found = bitmap.mask({N})", N),
             (f"found = bitmap.mask_packed({N})", N // 8),
         ):
-            assert run("", action).n_bytes < result + 2 * MIB, action
+            assert run(warm, action).n_bytes < result + 2 * MIB, action
 
 
 def test_nothing_leaks() -> None:
