@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
@@ -20,6 +22,7 @@ from pyiceberg.table import Table
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.dml import key_parts
+from puffin_fast.iceberg.predicate.key_set import KeySet
 from puffin_fast.limits import Limit
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
@@ -268,3 +271,31 @@ def test_an_error_of_the_stream_is_raised_as_it_is(
     with pytest.raises(OSError, match="the line is cut"):
         iceberg.upsert(table, pa.RecordBatchReader.from_batches(of([]).schema, batches()), "id")
     assert rows_of(table).num_rows == len(START)
+
+
+@pytest.mark.parametrize("verb", ["delete_keys", "upsert"])
+def test_the_keys_of_one_part_are_in_memory_at_a_time(
+    few: RacingCatalog, n_parts: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Also where Python's collector of cycles does not run: it knows nothing of the bytes of arrays."""
+    alive: weakref.WeakSet[KeySet] = weakref.WeakSet()
+    most, make = [0], KeySet.of.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[KeySet], *arguments: Any) -> KeySet:
+        made: KeySet = make(cls, *arguments)
+        alive.add(made)
+        most.append(len(alive))
+        return made
+
+    rows = pa.table({"id": range(300), "v": [0] * 300})
+    table = iceberg.create_table(few, "n.t", rows.schema)
+    iceberg.append(table, rows)
+    monkeypatch.setattr(KeySet, "of", classmethod(counted))
+    gc.disable()
+    try:
+        getattr(iceberg, verb)(table, rows.set_column(1, "v", pa.array([1] * 300)), "id")
+    finally:
+        gc.enable()
+    assert n_parts()[0] > 3
+    assert len(most) > 4
+    assert max(most) == 1
