@@ -109,7 +109,8 @@ def delete_keys(
 ) -> DeleteResult:
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
-    Only the key columns are read, from data files and row groups whose bounds include a key.
+    Only the key columns are read, from data files and row groups whose bounds include a key. Keys that would take more
+    than 4 GiB are divided among temporary files, as by `puffin_fast.iceberg.delete_keys`.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -125,6 +126,7 @@ def delete_keys(
     Raises:
         NotFoundError: the table or the keys do not have a column.
         InvalidInputError: a column cannot be a key, or the type of the keys cannot be compared with that of the column.
+        PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_flags(null_safe=null_safe)

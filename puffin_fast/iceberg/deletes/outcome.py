@@ -62,7 +62,7 @@ class NewDeletes:
         return self.positions is None or len(self.positions) == self.task.data.record_count
 
     def __or__(self, other: NewDeletes) -> NewDeletes:
-        """Returns the deletes of two parts of a job, which were found beside the same earlier deletes."""
+        """Returns the union of the deletes that two parts of a job found for one task."""
         if self.positions is None or other.positions is None:
             return self if self.positions is None else other
         positions = self.positions | other.positions
