@@ -106,7 +106,7 @@ format: $(VENV)/.installed  ## apply ruff's formatting and safe fixes
 
 types: build  ## mypy on the package, stubtest on the kernels
 	$(PY) -m mypy
-	$(if $(STUBS),$(PY) -m mypy.stubtest --mypy-config-file pyproject.toml --allowlist tests/stubtest.txt --ignore-unused-allowlist $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
+	$(if $(STUBS),$(PY) -m mypy.stubtest --mypy-config-file tests/stubtest.ini --allowlist tests/stubtest.txt --ignore-unused-allowlist $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
 
 jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the user's cache
 	@$(PY) tests/jars.py || { [ "$${CI:-}" != true ] && echo "going on without: tests that need jars say so" >&2; }
@@ -139,20 +139,23 @@ $(VENV)/.built: $(VENV)/.installed $(KERNELS)
 	$(PY) setup.py -q build_ext --inplace
 	touch $@
 
-# The newest PySpark on top of .venv's packages, which its Python finds too.
-$(NEWEST)/.installed: pyproject.toml $(VENV)/.built
-	test -d $(NEWEST) || $(PYTHON) -m venv --without-pip $(NEWEST)
+# Environments with other versions of some packages; all else they find in .venv.
+define on_top_of_venv
+	test -d $(@D) || $(PYTHON) -m venv --without-pip $(@D)
 	site() { "$$1" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }; \
-	echo "import site; site.addsitedir('$$(site $(PY))')" > "$$(site $(NEWEST)/bin/python)/base.pth"
-	$(NEWEST)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
+	echo "import site; site.addsitedir('$$(site $(PY))')" > "$$(site $(@D)/bin/python)/base.pth"
+endef
+
+$(NEWEST)/.installed: pyproject.toml $(VENV)/.built
+	$(on_top_of_venv)
+	$(@D)/bin/python -m pip install -q --upgrade "pyspark[sql,connect]"
 	touch $@
 
+# What .venv's packages require of others, which pypaimon takes in older versions, does not matter there.
 $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
-	test -x $(PAIMON)/bin/python || $(PYTHON) -m venv $(PAIMON)
-	$(PAIMON)/bin/python -m pip install -q pytest hypothesis -r <($(PY) -c 'import tomllib; \
-		project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-		extras = project["optional-dependencies"]; pypaimon = extras["pypaimon"][0]; \
-		print(*project["dependencies"], *extras["iceberg"], pypaimon, sep="\n")')
+	$(on_top_of_venv)
+	$(@D)/bin/python -m pip install -q --no-warn-conflicts "$$($(PY) -c 'import tomllib; \
+		print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["pypaimon"][0])')"
 	touch $@
 
 clean:  ## remove what was built (environments and the jar cache stay)

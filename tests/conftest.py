@@ -135,13 +135,35 @@ def jars_fit() -> bool:
     return str(importlib.import_module("pyspark.version").__version__).startswith(f"{jars.SPARK_SERIES}.")
 
 
+@cache
+def uses_the_session(file: Path) -> bool:
+    """Whether a file has tests of the classic session."""
+    return "spark: SparkSession" in file.read_text(encoding="utf-8")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of slow tests come first, then those that start Spark: none of them is left to one process at the end."""
-    first = {item.path: 2 for item in items}
-    for item in items:
-        marked = [2, *(rank for rank, mark in enumerate(("slow", "spark")) if item.get_closest_marker(mark))]
-        first[item.path] = min(first[item.path], *marked)
-    items.sort(key=lambda item: first[item.path])
+    """Files of the classic session come first, then slow ones, then those that start another."""
+
+    def marked(name: str) -> set[Path]:
+        return {item.path for item in items if item.get_closest_marker(name)}
+
+    slow, spark = marked("slow"), marked("spark")
+    items.sort(key=lambda i: (not uses_the_session(i.path), i.path not in slow, i.path not in spark))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keeps files whole, and those of the classic session in one process: a second JVM would have to warm up, too."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "the classic session" if uses_the_session(config.rootpath / file) else file
+
+    return OneSession(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -320,7 +342,14 @@ def rest_catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatal
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
         "CATALOG_JDBC_SYNCHRONOUS": "OFF",
     }
-    command = ["java", "-Xmx512m", f"-Djava.io.tmpdir={root}", "-cp", f"{jars.folder('rest')}/*"]
+    command = [
+        "java",
+        *JVM.split(),
+        "-Xmx512m",
+        f"-Djava.io.tmpdir={root}",
+        "-cp",
+        f"{jars.folder('rest')}/*",
+    ]
     # the shell ends the server when its standard input closes, so also when this process is killed
     until_closed = ["sh", "-c", '"$@" & read -r _; kill $!', "sh", *command]
     log = root / "server.log"

@@ -14,6 +14,9 @@ from pathlib import Path
 EXECUTORS = ["pandas>=2.2", "venv-pack"]
 """What executors need beside the wheel with its extra `iceberg`; Spark brings its own Python files."""
 
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For the driver and the executors, which do little: the optimising compiler would take longer than the work."""
+
 JOBS = """
 import os, sys
 from pathlib import Path
@@ -35,7 +38,7 @@ settings = {
     "spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "OFF",
     "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2",
-    "spark.archives": f"{archive}#environment",
+    "spark.archives": f"{archive}#environment", "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
 }
 os.environ["PYSPARK_PYTHON"] = "./environment/bin/python"
 builder = SparkSession.builder.master("local-cluster[2,1,1024]")
@@ -80,9 +83,10 @@ def main(dist: Path, scratch: Path) -> None:
     venv.create(environment, with_pip=True)
     python = environment / "bin" / "python"
     step("install", [python, "-m", "pip", "install", "-q", f"{wheel}[iceberg]", *EXECUTORS])
-    step("pack", [environment / "bin" / "venv-pack", "-q", "-p", environment, "-o", archive])
+    pack = [environment / "bin" / "venv-pack", "-q", "-p", environment, "-o", archive]
+    step("pack", [*pack, "--compress-level", "1"])  # it stays on this machine
     print(f"{archive.stat().st_size / 1e6:.0f} MB")
-    clean["SPARK_LOCAL_IP"] = "127.0.0.1"
+    clean |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": JVM}
     shutil.rmtree(environment)
     step("jobs on the archive", [sys.executable, "-c", JOBS, scratch, archive])
 
