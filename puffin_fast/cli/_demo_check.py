@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
 
-__all__ = ["DisagreementError", "position_delete_bytes", "check_rows", "duckdb_with_iceberg"]
+__all__ = [
+    "DisagreementError",
+    "check_rows",
+    "duckdb_with_iceberg",
+    "extension_packages",
+    "position_delete_bytes",
+]
 
 EXTENSIONS = ("avro", "httpfs", "iceberg")
 """DuckDB's extensions for Iceberg, in the order of their dependencies."""
@@ -27,6 +33,11 @@ EXTENSIONS = ("avro", "httpfs", "iceberg")
 
 class DisagreementError(PuffinFastError):
     """The rows that another engine reads are not those of the plain filter."""
+
+
+def extension_packages() -> list[str]:
+    """The modules of the packages that hold DuckDB's extensions, in the order of `EXTENSIONS`."""
+    return [f"duckdb_extension_{name}" for name in EXTENSIONS]
 
 
 @contextmanager
@@ -38,8 +49,8 @@ def duckdb_with_iceberg(folder: Path) -> Iterator[DuckDBPyConnection]:
     """
     settings = {"temp_directory": str(folder / "duckdb"), "memory_limit": "3GB"}
     with import_optional("duckdb", extra="demo").connect(config=settings) as connection:
-        for name in EXTENSIONS:
-            package = Path(import_optional(f"duckdb_extension_{name}", extra="demo").__file__).parent
+        for name, module in zip(EXTENSIONS, extension_packages(), strict=True):
+            package = Path(import_optional(module, extra="demo").__file__).parent
             (extension,) = package.glob(f"extensions/*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{extension}'")
         yield connection

