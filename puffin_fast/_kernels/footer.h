@@ -1,7 +1,12 @@
-/* Column chunks of a Parquet footer, compared with the leaf columns of its schema: Thrift, compact protocol.
+/* Row groups and column chunks of a Parquet footer, compared with the leaf columns of its schema: Thrift, compact
+ * protocol.
  *
- *     FileMetaData 4: row groups -> RowGroup 1: columns -> ColumnChunk 3: ColumnMetaData, 8: encryption
- *     ColumnMetaData 1: type, 4: codec, 12: Statistics 1, 2, 5, 6: bounds, 16: SizeStatistics
+ *     FileMetaData 3: number of rows, 4: row groups
+ *     RowGroup 1: columns, 3: number of rows
+ *     ColumnChunk 3: ColumnMetaData, 8: encryption
+ *     ColumnMetaData 1: type, 2: encodings, 4: codec, 5: number of values, 6: bytes without compression, 7: bytes,
+ *         9: offset of the first data page, 11: of the dictionary page, 12: Statistics 1, 2, 5, 6: bounds,
+ *         16: SizeStatistics
  *     SizeStatistics 1: bytes of values, 2: repetition levels, 3: definition levels
  *
  * As in Thrift's own readers, the last of several fields of one id counts, and a field of another kind is skipped. A
@@ -16,6 +21,22 @@ enum { PF_CONTRADICTION = -2, PF_ENCRYPTED = -3 };
 enum { PF_LEAF_TYPE, PF_LEAF_REPETITION, PF_LEAF_DEFINITION, PF_LEAF_WIDTH, PF_LEAF_WORDS };
 
 enum { PF_BYTE_ARRAY = 6, PF_CODECS = 8 };
+
+/* What is read of a column chunk. The encodings are bits; those that the format does not have share the last one. */
+enum { PF_CHUNK_CODEC, PF_CHUNK_ENCODINGS, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES, PF_CHUNK_BYTES, PF_CHUNK_DATA,
+       PF_CHUNK_DICTIONARY, PF_CHUNK_WORDS, PF_OTHER_ENCODING = 62 };
+
+/* The words of row groups: of each its number of rows, and those of its column chunks; -1: absent. Counted beyond the
+ * capacity, not written. */
+typedef struct {
+    int64_t *at;
+    size_t count, capacity;
+    int64_t n_rows, n_groups; /* of the file; -1: absent */
+} pf_groups;
+
+static inline void pf_put(pf_groups *out, size_t place, int64_t word) {
+    if (place < out->capacity) out->at[place] = word;
+}
 
 /* The number of items of a list: each takes one byte at least. */
 static int pf_items(pf_thrift *from, uint64_t *n, int *kind) {
@@ -95,14 +116,32 @@ static int pf_bounds(pf_thrift *from, const int32_t *leaf) {
     return more ? more : status;
 }
 
-static int pf_column_metadata(pf_thrift *from, const int32_t *leaf) {
-    int64_t id = 0, type = -1, codec = -1;
+static int pf_encodings(pf_thrift *from, int64_t *bits) {
+    uint64_t n;
+    int64_t encoding;
+    int kind;
+    *bits = 0;
+    if (pf_items(from, &n, &kind) || (n && kind != PF_I32)) return PF_BAD_PAGE;
+    while (n--) {
+        if (pf_integer(from, &encoding)) return PF_BAD_PAGE;
+        *bits |= (int64_t)1 << (0 <= encoding && encoding < PF_OTHER_ENCODING ? encoding : PF_OTHER_ENCODING);
+    }
+    return 0;
+}
+
+static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *words) {
+    static const int64_t absent[PF_CHUNK_WORDS] = {-1, 0, -1, -1, -1, -1, -1};
+    static const int8_t place_of[12] = {-1, -1, -1, -1, PF_CHUNK_CODEC, PF_CHUNK_VALUES, PF_CHUNK_RAW_BYTES,
+                                        PF_CHUNK_BYTES, -1, PF_CHUNK_DATA, -1, PF_CHUNK_DICTIONARY};
+    int64_t id = 0, type = -1;
     int kind = 0, more, status, size_status = 0, bounds_status = 0;
+    memcpy(words, absent, sizeof(absent));
     while ((more = pf_field(from, &id, &kind)) > 0) {
         status = 0;
         if (id == 1 && kind == PF_I32) status = pf_integer(from, &type);
-        else if (id == 4 && kind == PF_I32) status = pf_integer(from, &codec);
-        else if (id == 2 && kind == PF_LIST) status = pf_skip_list(from, PF_I32) < 0;
+        else if (id < 12 && place_of[id] >= 0 && kind == (id == 4 ? PF_I32 : PF_I64))
+            status = pf_integer(from, words + place_of[id]);
+        else if (id == 2 && kind == PF_LIST) status = pf_encodings(from, words + PF_CHUNK_ENCODINGS);
         else if (id == 3 && kind == PF_LIST) status = pf_skip_list(from, PF_BINARY) < 0;
         else if ((id == 8 || id == 13) && kind == PF_LIST) status = pf_skip_list(from, PF_STRUCT) < 0;
         else if (id == 12 && kind == PF_STRUCT) {
@@ -115,57 +154,91 @@ static int pf_column_metadata(pf_thrift *from, const int32_t *leaf) {
         if (status) return PF_BAD_PAGE;
     }
     if (more) return more;
-    if (type != leaf[PF_LEAF_TYPE] || codec < 0 || codec >= PF_CODECS) return PF_CONTRADICTION;
+    if (type != leaf[PF_LEAF_TYPE] || words[PF_CHUNK_CODEC] < 0 || words[PF_CHUNK_CODEC] >= PF_CODECS)
+        return PF_CONTRADICTION;
     return bounds_status ? bounds_status : size_status;
 }
 
-static int pf_column_chunk(pf_thrift *from, const int32_t *leaf) {
-    int64_t id = 0;
+static int pf_column_chunk(pf_thrift *from, const int32_t *leaf, pf_groups *out) {
+    int64_t id = 0, words[PF_CHUNK_WORDS];
     int kind = 0, more, status = PF_CONTRADICTION, encrypted = 0;
     while ((more = pf_field(from, &id, &kind)) > 0) {
         if (id == 3 && kind == PF_STRUCT) {
-            if ((status = pf_column_metadata(from, leaf)) == PF_BAD_PAGE) return PF_BAD_PAGE;
+            if ((status = pf_column_metadata(from, leaf, words)) == PF_BAD_PAGE) return PF_BAD_PAGE;
         } else {
             encrypted |= id == 8 && kind == PF_STRUCT;
             if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
         }
     }
-    return more ? more : encrypted ? PF_ENCRYPTED : status;
+    if (more || encrypted || status) return more ? more : encrypted ? PF_ENCRYPTED : status;
+    for (int i = 0; i < PF_CHUNK_WORDS; i++) pf_put(out, out->count++, words[i]);
+    return 0;
 }
 
-static int pf_row_group(pf_thrift *from, const int32_t *leaves, size_t n_leaves) {
-    int64_t id = 0;
+static int pf_row_group(pf_thrift *from, const int32_t *leaves, size_t n_leaves, pf_groups *out) {
+    int64_t id = 0, n_rows = -1;
     uint64_t n = 0;
     int kind = 0, more, status;
+    const size_t start = out->count++;
     while ((more = pf_field(from, &id, &kind)) > 0) {
         if (id == 1 && kind == PF_LIST) {
             if (pf_items(from, &n, &kind) || (n && kind != PF_STRUCT)) return PF_BAD_PAGE;
             if (n != n_leaves) return PF_CONTRADICTION;
+            out->count = start + 1; /* the last of several lists counts */
             for (size_t i = 0; i < n_leaves; i++)
-                if ((status = pf_column_chunk(from, leaves + PF_LEAF_WORDS * i))) return status;
+                if ((status = pf_column_chunk(from, leaves + PF_LEAF_WORDS * i, out))) return status;
+        } else if (id == 3 && kind == PF_I64) {
+            if (pf_integer(from, &n_rows)) return PF_BAD_PAGE;
         } else if (id == 4 && kind == PF_LIST) {
             if (pf_skip_list(from, PF_STRUCT) < 0) return PF_BAD_PAGE;
         } else if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
     }
+    pf_put(out, start, n_rows);
     return more ? more : n == n_leaves ? 0 : PF_CONTRADICTION;
 }
 
-/* 0 if the column chunks of all row groups agree with the leaves of the schema. */
-static int pf_check_chunks(const uint8_t *data, size_t size, const int32_t *leaves, size_t n_leaves) {
+/* Reads the row groups; 0 if the column chunks of all agree with the leaves of the schema. */
+static int pf_read_groups(const uint8_t *data, size_t size, const int32_t *leaves, size_t n_leaves, pf_groups *out) {
     pf_thrift from = {data, data + size};
     int64_t id = 0;
     uint64_t n;
     int kind = 0, more, status;
+    out->count = 0;
+    out->n_rows = out->n_groups = -1;
     while ((more = pf_field(&from, &id, &kind)) > 0) {
-        if (id == 4 && kind == PF_LIST) {
+        if (id == 3 && kind == PF_I64) {
+            if (pf_integer(&from, &out->n_rows)) return PF_BAD_PAGE;
+        } else if (id == 4 && kind == PF_LIST) {
             if (pf_items(&from, &n, &kind) || (n && kind != PF_STRUCT)) return PF_BAD_PAGE;
+            out->count = 0;
+            out->n_groups = (int64_t)n;
             while (n--)
-                if ((status = pf_row_group(&from, leaves, n_leaves))) return status;
+                if ((status = pf_row_group(&from, leaves, n_leaves, out))) return status;
         } else if ((id == 2 || id == 5 || id == 7) && kind == PF_LIST) {
             if (pf_skip_list(&from, PF_STRUCT) < 0) return PF_BAD_PAGE;
         } else if (pf_skip_value(&from, kind, 0)) return PF_BAD_PAGE;
     }
     return more;
+}
+
+/* Where the number of rows and the row groups begin and end. The bytes before and after them are about the schema and
+ * the writer. Negative if the row groups do not follow the number of rows. */
+static int pf_find_groups(const uint8_t *data, size_t size, int64_t *start, int64_t *stop) {
+    pf_thrift from = {data, data + size};
+    int64_t id = 0, last = 0, at = 0;
+    int kind = 0, more, seen = 0;
+    while ((more = pf_field(&from, &id, &kind)) > 0) {
+        if (kind == PF_LIST ? pf_skip_list(&from, PF_STRUCT) < 0 : pf_skip_value(&from, kind, 0)) return PF_BAD_PAGE;
+        if (id == 3) *start = at;
+        if (id == 4) {
+            if (last != 3) return PF_BAD_PAGE;
+            *stop = from.at - data;
+            seen++;
+        }
+        last = id;
+        at = from.at - data;
+    }
+    return more ? more : seen == 1 ? 0 : PF_BAD_PAGE;
 }
 
 #endif

@@ -11,8 +11,13 @@ BIG_ENDIAN_TO_INT128: int
 OTHER: int
 UNCOMPRESSED: int
 SNAPPY: int
+ZSTD: int
 
+def use_zstd(create: int, release: int, decompress: int) -> None: ...
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
+
+@final
+class PageMemory: ...
 
 @final
 class PageDecoder:

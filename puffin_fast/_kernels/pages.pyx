@@ -7,7 +7,7 @@ More than 400 lines because `PageDecoder`, which reads a column chunk, is one cl
 Source: Parquet format specification, "Data Pages", "Encodings" (plain, RLE / bit-packing hybrid, dictionary).
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
@@ -16,8 +16,22 @@ from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
 
-cdef extern from "snappy.h" nogil:
-    int pf_snappy_grown(const uint8_t* data, size_t size, size_t n_raw, uint8_t** out, size_t* capacity)
+cdef extern from "page_memory.h" nogil:
+    enum:
+        PF_CODEC_OTHER
+        PF_CODEC_NONE
+        PF_CODEC_SNAPPY
+        PF_CODEC_ZSTD
+    ctypedef struct pf_grown:
+        uint8_t* data
+        size_t capacity
+    ctypedef struct pf_page_memory:
+        pf_grown page
+        pf_grown dictionary
+    void pf_use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress)
+    int pf_decompress(int codec, pf_page_memory* memory, const uint8_t* data, size_t size, size_t n_raw, pf_grown* out)
+    void pf_keep_small(pf_page_memory* memory)
+    void pf_free_memory(pf_page_memory* memory)
 
 cdef extern from "column_page.h" nogil:
     enum:
@@ -38,6 +52,7 @@ cdef extern from "column_page.h" nogil:
         PF_PLAIN
         PF_PLAIN_DICTIONARY
         PF_RLE
+        PF_BIG_ENDIAN_TO_INT128
     ctypedef struct pf_dictionary:
         const uint8_t* data
         size_t count
@@ -80,12 +95,35 @@ cdef extern from "column_page.h" nogil:
 
 SAME, INT32_TO_INT128, INT64_TO_INT128, BIG_ENDIAN_TO_INT128 = range(4)
 
-OTHER, UNCOMPRESSED, SNAPPY = range(3)
+OTHER, UNCOMPRESSED, SNAPPY, ZSTD = PF_CODEC_OTHER, PF_CODEC_NONE, PF_CODEC_SNAPPY, PF_CODEC_ZSTD
 
 cdef enum:
-    CODEC_OTHER
-    CODEC_NONE
-    CODEC_SNAPPY
+    MOST_IDLE = 16  # page memories, each of at most 1 MiB and the tables of zstd
+
+
+cdef class PageMemory:
+    """Buffers and tables that decoders use one after the other."""
+
+    cdef pf_page_memory of
+
+    def __dealloc__(self):
+        pf_free_memory(&self.of)
+
+
+cdef list idle = []  # page memories that no decoder uses
+
+
+cdef PageMemory free_memory():
+    return idle.pop() if idle else PageMemory()
+
+
+def use_zstd(uintptr_t create, uintptr_t release, uintptr_t decompress):
+    """Sets the functions that decompress pages without the interpreter's lock; to be called once, before any page.
+
+    Args:
+        create, release, decompress: addresses of `ZSTD_createDCtx`, `ZSTD_freeDCtx` and `ZSTD_decompressDCtx`.
+    """
+    pf_use_zstd(create, release, decompress)
 
 
 cdef Buffer output_of(object out, size_t count, size_t width):
@@ -133,8 +171,9 @@ cdef class PageDecoder:
         width: bytes of a cell: 16 for byte strings, which become views, 1 for booleans.
         conversion: of a stored value: `SAME`, or to a little-endian integer of 16 bytes.
         is_optional: whether values may be null.
-        codec: of the pages: `UNCOMPRESSED` or `SNAPPY`; pages of numbers are then loaded without `decompress`, and
-            all pages of a call share one release of the interpreter's lock. `OTHER`: call `decompress` for each page.
+        codec: of the pages: `UNCOMPRESSED`, `SNAPPY`, or `ZSTD` after a call of `use_zstd`; pages of numbers are then
+            loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
+            call `decompress` for each page.
 
     What `decompress` raises is passed on; everything else that is wrong is a ValueError.
     """
@@ -147,8 +186,7 @@ cdef class PageDecoder:
     cdef bint _is_loaded              # whether the page was decompressed
     cdef size_t _at, _body            # where the next header starts, and the stored bytes of the page
     cdef int _codec
-    cdef uint8_t* _raw                # a page that `try_load` decompressed
-    cdef size_t _raw_bytes
+    cdef PageMemory _memory           # what `try_load` decompressed
     cdef const uint8_t* _chunk        # belongs to _source
     cdef size_t _chunk_bytes
     cdef Buffer _source, _entries, _values
@@ -164,11 +202,13 @@ cdef class PageDecoder:
         self._source, self._bytes, self._decompress = buffer_of(data), memoryview(data), decompress
         self._chunk, self._chunk_bytes, self._codec = self._source.data, self._source.size, codec
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
-        self._is_loaded = True
+        self._is_loaded, self._memory = True, free_memory()
 
     def __dealloc__(self):
         pf_close_page(&self._page)
-        free(self._raw)
+        if self._memory is not None and len(idle) < MOST_IDLE:
+            pf_keep_small(&self._memory.of)
+            idle.append(self._memory)
 
     def read_into(self, int64_t first, int64_t n_rows, rows, out):
         """Writes the cells of rows. Calls must be in the order of the rows; rows in between are skipped.
@@ -254,20 +294,51 @@ cdef class PageDecoder:
                 return 0
 
     cdef bint try_load(self, int64_t row) noexcept nogil:
-        """Loads the page of a row; False leaves it to `load_page_of`: dictionaries, texts, pages of other codecs, and
-        pages that are not as expected."""
+        """Loads the page of a row; False leaves it to `load_page_of`: texts, pages of other codecs, and pages that are
+        not as expected."""
         cdef int64_t header[PF_HEADER_WORDS]
         cdef size_t body
-        if self._codec == CODEC_OTHER or self._column.is_text:
+        if self._codec == PF_CODEC_OTHER or self._column.is_text:
             return False
         while row >= self._first + self._page.n_rows:
             if pf_page_header(self._chunk + self._at, self._chunk_bytes - self._at, header) < 0:
                 return False
             body = self._at + <size_t>header[PF_HEADER_BYTES]
-            if not self.fits(header, body) or header[PF_TYPE] not in (0, 3):
+            if not self.fits(header, body):
                 return False
-            self.enter(header, body)
+            if header[PF_TYPE] == 2:
+                if not self.try_load_dictionary(header, body):
+                    return False
+            elif header[PF_TYPE] in (0, 3):
+                self.enter(header, body)
+            else:
+                return False
         return self._is_loaded or self.try_load_values()
+
+    cdef bint try_load_dictionary(self, const int64_t* header, size_t body) noexcept nogil:
+        """Loads a dictionary of numbers as `load_dictionary` does; False if that has to do it."""
+        cdef int64_t stored = self._column.stored, n_raw = header[PF_RAW_BYTES]
+        cdef const uint8_t* data = self._chunk + body
+        cdef size_t n_stored = <size_t>header[PF_STORED_BYTES]
+        if not self.may_have_dictionary() or stored == 0 or self._column.conversion == PF_BIG_ENDIAN_TO_INT128:
+            return False
+        if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY) or header[PF_N_VALUES] > n_raw // stored:
+            return False
+        if self._codec == PF_CODEC_NONE:
+            if <int64_t>n_stored != n_raw:
+                return False
+        elif pf_decompress(self._codec, &self._memory.of, data, n_stored, <size_t>n_raw, &self._memory.of.dictionary) < 0:
+            return False
+        else:
+            data = self._memory.of.dictionary.data
+        self._column.entries.data, self._column.entries.count = data, <size_t>header[PF_N_VALUES]
+        self._column.entries.width, self._column.entries.conversion = <size_t>stored, self._column.conversion
+        self._at = body + n_stored
+        return True
+
+    cdef bint may_have_dictionary(self) noexcept nogil:
+        """Whether the next page may be a dictionary: the first one only."""
+        return self._column.entries.data == NULL and self._first + self._page.n_rows == 0
 
     cdef bint fits(self, const int64_t* header, size_t body) noexcept nogil:
         """Whether the numbers of bytes and of values of a page do not exceed those of the column chunk."""
@@ -292,10 +363,10 @@ cdef class PageDecoder:
         if n_levels < 0:
             return False
         data = levels + n_levels
-        if not pf_is_stored_raw(self._header) and self._codec == CODEC_SNAPPY:
-            if pf_snappy_grown(data, n_stored, <size_t>n_raw, &self._raw, &self._raw_bytes) < 0:
+        if not pf_is_stored_raw(self._header) and self._codec != PF_CODEC_NONE:
+            if pf_decompress(self._codec, &self._memory.of, data, n_stored, <size_t>n_raw, &self._memory.of.page) < 0:
                 return False
-            data = self._raw
+            data = self._memory.of.page.data
         elif <int64_t>n_stored != n_raw:
             return False
         self._is_loaded = pf_open_page(&self._column, &self._page, self._header, levels, data, <size_t>n_raw) == 0
@@ -315,7 +386,7 @@ cdef class PageDecoder:
                     f"{header[PF_STORED_BYTES]} bytes and {header[PF_N_VALUES]} values of a page; the chunk has"
                     f" {self._chunk_bytes - body} more bytes, and the row group {self._n_rows} rows"
                 )
-            if kind == 2 and self._entries is None and self._first + self._page.n_rows == 0:
+            if kind == 2 and self.may_have_dictionary():
                 memcpy(self._header, header, sizeof(self._header))
                 self._body, self._at = body, body + <size_t>header[PF_STORED_BYTES]
                 self.load_dictionary()

@@ -188,18 +188,4 @@ static inline int64_t pf_snappy_declared(const uint8_t *data, size_t size) {
     return length;
 }
 
-/* Decompresses a block of n_raw bytes to memory of `malloc`, which is made larger where it is too small. */
-static int pf_snappy_grown(const uint8_t *data, size_t size, size_t n_raw, uint8_t **out, size_t *capacity) {
-    const int64_t declared = pf_snappy_declared(data, size);
-    if (declared < 0 || (uint64_t)declared != n_raw) return PF_BAD_SNAPPY;
-    if (*out == NULL || n_raw > *capacity) {
-        free(*out); /* nothing of the last block is needed: no copy, as `realloc` makes one */
-        *capacity = 0;
-        *out = (uint8_t *)malloc(n_raw + 1);
-        if (*out == NULL) return PF_BAD_SNAPPY;
-        *capacity = n_raw;
-    }
-    return pf_snappy(data, size, *out, n_raw);
-}
-
 #endif

@@ -22,7 +22,7 @@ class Chunk(NamedTuple):
     """A column chunk of a well-formed file."""
 
     layout: Any
-    metadata: pq.ColumnChunkMetaData
+    metadata: Any
     data: bytes
 
 
@@ -58,41 +58,43 @@ def footer_of(file: bytes) -> bytes:
 @cache
 def chunks() -> tuple[Chunk, ...]:
     """The column chunks of `files`."""
-    from puffin_fast.iceberg.datafile.column_layout import layout_of
-    from puffin_fast.iceberg.datafile.plain_types import plain_type
+    from puffin_fast.iceberg.datafile.footer import Footer
 
     found = []
     for file in files():
-        parquet = pq.ParquetFile(pa.BufferReader(file))
-        metadata = parquet.metadata.row_group(0).column(0)
-        kind = plain_type(parquet.schema_arrow.field(0).type)
-        layout = layout_of(parquet.metadata.schema.column(0), metadata, kind)
-        assert layout is not None, metadata
-        start = metadata.data_page_offset
-        if metadata.has_dictionary_page and metadata.dictionary_page_offset is not None:
-            start = min(start, metadata.dictionary_page_offset)
-        found.append(Chunk(layout, metadata, file[start : start + metadata.total_compressed_size]))
+        footer = Footer.of(pq.ParquetFile(pa.BufferReader(file)), footer_of(file))
+        column = footer.layout.column("c", views=False)
+        assert column is not None
+        chunk = footer.chunk(0, column[0])
+        found.append(Chunk(column[1], chunk, file[chunk.start : chunk.start + chunk.n_bytes]))
     return tuple(found)
 
 
 def parquet_footer(data: bytes) -> None:
-    """A footer inside a right frame: where the check finds nothing wrong, PyArrow makes objects of it."""
-    from puffin_fast.iceberg.datafile.footer_check import check_footer
+    """A footer inside a right frame: where the check finds nothing wrong, PyArrow makes objects of it, which agree."""
+    from puffin_fast.iceberg.datafile.footer import FileLayout, Footer, check_footer
 
     file = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
     source = pa.BufferReader(file)
     try:
-        footer = pq.ParquetFile(source).metadata
+        opened = pq.ParquetFile(source)
+        layout, footer = FileLayout(opened), opened.metadata
     except (pa.ArrowException, OSError, UnicodeDecodeError):
         return
     try:
         check_footer(footer, open_source(source), "f")
     except (errors.CorruptDataError, errors.UnsupportedError):
         return
-    for row_group in map(footer.row_group, range(footer.num_row_groups)):
-        for column in map(row_group.column, range(row_group.num_columns)):
+    found = Footer(data, layout)
+    assert (found.status, found.n_rows, len(found.group_rows)) == (0, footer.num_rows, footer.num_row_groups)
+    for number, row_group in enumerate(map(footer.row_group, range(footer.num_row_groups))):
+        assert found.group_rows[number] == row_group.num_rows
+        for at, column in enumerate(map(row_group.column, range(row_group.num_columns))):
             assert column.physical_type == footer.schema.column(0).physical_type or footer.num_columns > 1
-            _ = column.statistics, column.num_values, column.encodings
+            _ = column.statistics, column.encodings
+            chunk = found.chunk(number, at)
+            stated = column.num_values, column.total_uncompressed_size, column.total_compressed_size
+            assert (chunk.n_values, chunk.raw_bytes, chunk.n_bytes) == stated
 
 
 def parquet_pages(data: bytes) -> None:

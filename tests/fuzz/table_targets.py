@@ -139,20 +139,21 @@ def own_file(target: str) -> bytes:
 def _target_of(name: str, version: str) -> Callable[[bytes], Outcome]:
     def read(data: bytes) -> Outcome:
         _truth(version)
-        with in_place(name, data), decoded_pages() if name == "data_file_pages" else contextlib.nullcontext():
+        with in_place(name, data), by_pyarrow() if name == "data_file" else contextlib.nullcontext():
             return _read(version)
 
     return read
 
 
 @contextlib.contextmanager
-def decoded_pages() -> Iterator[None]:
-    """Pages of small row groups are decoded by this package, as those of large ones are."""
-    before, parquet.MIN_CELLS = parquet.MIN_CELLS, 0
+def by_pyarrow() -> Iterator[None]:
+    """PyArrow decodes all columns."""
+    pages_of = parquet.ParquetReader.pages_of
+    parquet.ParquetReader.pages_of = lambda *args, **options: {}  # type: ignore[method-assign]
     try:
         yield
     finally:
-        parquet.MIN_CELLS = before
+        parquet.ParquetReader.pages_of = pages_of  # type: ignore[method-assign]
 
 
 def metadata(data: bytes) -> Outcome:

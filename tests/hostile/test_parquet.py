@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable
 from puffin_fast import iceberg
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
-from puffin_fast.iceberg.datafile.footer_check import check_footer
+from puffin_fast.iceberg.datafile.footer import check_footer
 from tests.fuzz import table_targets
 from tests.fuzz.mutations import mutated
 from tests.hostile.conftest import N_ROWS, HostileTable

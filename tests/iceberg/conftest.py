@@ -50,16 +50,6 @@ def racing(tmp_path: Path) -> Iterator[RacingCatalog]:
     catalog.engine.dispose()
 
 
-@pytest.fixture(scope="module")
-def pages_of_small_row_groups() -> Iterator[None]:
-    """Small row groups are read by `column_pages` as large ones are."""
-    from puffin_fast.iceberg.datafile import parquet
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "MIN_CELLS", 0)
-        yield
-
-
 def processes(n: int) -> ProcessPoolExecutor:
     """Processes that are forked from one that has imported this package: they start at once."""
     context = multiprocessing.get_context("forkserver")

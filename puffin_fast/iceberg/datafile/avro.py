@@ -63,6 +63,7 @@ class AvroReader:
             ) from error
         self._stored = _without_logical_types(written)
         self.schema = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
+        self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self.n_rows = n_rows
         self.group_rows: tuple[int, ...] = (n_rows,)
 

@@ -1,6 +1,6 @@
 """Decides which column chunks of a Parquet file `column_pages` decodes; PyArrow reads all others.
 
-They are flat columns of the types below, in the encodings `_ENCODINGS` and the compressions of `page_codecs`.
+They are flat columns of the types below, in the encodings `ENCODINGS` and the compressions of `page_codecs`.
 
     stored as             | decoded to
     BOOLEAN               | bool
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast._kernels import pages
-from puffin_fast.iceberg.datafile.page_codecs import CODECS
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["Layout", "layout_of"]
+__all__ = ["ENCODINGS", "Layout", "layout_of"]
 
-_ENCODINGS = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
-
+_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
+ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY))
+"""Bit n is set for encoding n of the format."""
 
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
@@ -93,20 +93,15 @@ _TEXTS = {
 """The view type of each plain type of texts and bytes."""
 
 
-def layout_of(
-    column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData, kind: pa.DataType, *, views: bool = False
-) -> Layout | None:
-    """Returns how a column chunk is decoded; None if PyArrow must read it.
+def layout_of(column: pq.ColumnSchema, kind: pa.DataType, *, views: bool = False) -> Layout | None:
+    """Returns how a column is decoded; None if PyArrow must read it.
 
     Args:
         column: the column in the file's schema.
-        chunk: the column chunk.
         kind: the plain type (`plain_type`) of the column as PyArrow reads it.
         views: decode texts and bytes to views.
     """
-    flat = column.max_repetition_level == 0 and column.max_definition_level <= 1
-    known = chunk.compression in CODECS and _ENCODINGS.issuperset(chunk.encodings)
-    if not flat or not known:
+    if column.max_repetition_level > 0 or column.max_definition_level > 1:
         return None
     optional = column.max_definition_level == 1
     if column.physical_type == "BYTE_ARRAY" and kind in _TEXTS:

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from puffin_fast._kernels import pages
 from puffin_fast.iceberg.datafile.column_layout import Layout
-from puffin_fast.iceberg.datafile.page_codecs import CODEC_ERRORS, CODECS, PageError
+from puffin_fast.iceberg.datafile.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    from puffin_fast.iceberg.datafile.footer import Chunk
 
 __all__ = ["ColumnPages", "Rows"]
 
@@ -35,32 +35,29 @@ _SLACK = 32
 _MOST_TEXT = (1 << 31) - 1 - _SLACK
 """Bytes of text in an array: 32-bit offsets end there, and PyArrow starts another array."""
 
-_KERNEL_CODECS = {"UNCOMPRESSED": pages.UNCOMPRESSED, "SNAPPY": pages.SNAPPY}
-"""Compressions of which the kernel loads pages itself."""
-
 
 class ColumnPages:
     """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
 
     Args:
-        layout: of the column chunk.
-        chunk: its metadata.
+        layout: of the column.
+        chunk: the column chunk, whose compression is one of `CODECS`.
         data: its bytes.
         n_rows: number of rows of the row group.
     """
 
-    def __init__(self, layout: Layout, chunk: pq.ColumnChunkMetaData, data: pa.Buffer, n_rows: int) -> None:
+    def __init__(self, layout: Layout, chunk: Chunk, data: pa.Buffer, n_rows: int) -> None:
         self._layout = layout
         self._decoder = pages.PageDecoder(
             data,
-            CODECS[chunk.compression],
+            CODECS[chunk.codec],
             n_rows=n_rows,
-            most_bytes=chunk.total_uncompressed_size,
+            most_bytes=chunk.raw_bytes,
             stored=layout.stored,
             width=layout.width,
             conversion=layout.conversion,
             is_optional=layout.is_optional,
-            codec=_KERNEL_CODECS.get(chunk.compression, pages.OTHER),
+            codec=KERNEL_CODECS.get(chunk.codec, pages.OTHER),
         )
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:

@@ -67,11 +67,13 @@ class FormatReader(Protocol):
 
     Attributes:
         schema: its columns as Arrow reads them, with Iceberg's field ids in the metadata `PARQUET:field_id`.
+        schema_bytes: the same, serialized.
         n_rows: number of rows of the file.
         group_rows: number of rows of each row group, in the order of the file.
     """
 
     schema: pa.Schema
+    schema_bytes: bytes
     n_rows: int
     group_rows: tuple[int, ...]
 

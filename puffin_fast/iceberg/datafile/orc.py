@@ -41,6 +41,7 @@ class OrcReader:
         with reading(location, "ORC"):
             self._file = orc.ORCFile(open_input(io, location))
         self.schema = pa.schema([_with_parquet_ids(field) for field in self._file.schema])
+        self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self.n_rows: int = self._file.nrows
         self.group_rows: tuple[int, ...] = (self.n_rows,)
 

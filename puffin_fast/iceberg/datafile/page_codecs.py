@@ -5,6 +5,8 @@ Source: Parquet format specification, "Compression".
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import zlib
 from collections.abc import Callable
@@ -14,9 +16,9 @@ import lz4.block
 import pyarrow as pa
 import zstandard
 
-from puffin_fast._kernels import snappy
+from puffin_fast._kernels import pages, snappy
 
-__all__ = ["CODECS", "CODEC_ERRORS", "PageError"]
+__all__ = ["CODECS", "CODEC_ERRORS", "KERNEL_CODECS", "PageError"]
 
 CODEC_ERRORS = (pa.ArrowException, OSError, zlib.error, zstandard.ZstdError, lz4.block.LZ4BlockError)
 """What the decompressors raise for damaged bytes."""
@@ -84,3 +86,26 @@ CODECS: dict[str, Callable[[Any, int], Any]] = {
     "LZ4": _lz4,
 }
 """How a page is decompressed to its declared number of bytes, or more or fewer if that is wrong; by compression."""
+
+
+def _finds_zstd() -> bool:
+    """Gives the kernel of pages the functions of the system's zstd; False where there is none.
+
+    It then decompresses without the interpreter's lock. Two threads that read small files wait for that lock more often
+    than for anything else. The functions have been in the library's stable interface since version 1.0.
+    """
+    try:
+        library = ctypes.CDLL("libzstd.1.dylib" if sys.platform == "darwin" else "libzstd.so.1")
+        names = ("ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_decompressDCtx")
+        addresses = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
+    except (OSError, AttributeError):
+        return False
+    pages.use_zstd(*(address or 0 for address in addresses))
+    return True
+
+
+KERNEL_CODECS = {"UNCOMPRESSED": pages.UNCOMPRESSED, "SNAPPY": pages.SNAPPY}
+"""Compressions of which the kernel loads pages of numbers itself."""
+
+if _finds_zstd():
+    KERNEL_CODECS["ZSTD"] = pages.ZSTD

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from puffin_fast._kernels.footers import CONTRADICTION
 from puffin_fast._runtime import is_remote, open_source
-from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.datafile.column_layout import Layout, layout_of
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.iceberg.datafile.column_layout import Layout
 from puffin_fast.iceberg.datafile.column_pages import ColumnPages, Rows
 from puffin_fast.iceberg.datafile.files import BatchColumns, open_input, reading
-from puffin_fast.iceberg.datafile.footer_check import AFTER_FOOTER, MAGIC_BYTES, check_footer
+from puffin_fast.iceberg.datafile.footer import Chunk, Footer, check_status, footer_bytes
 from puffin_fast.iceberg.datafile.page_codecs import PageError
-from puffin_fast.iceberg.datafile.plain_types import plain_type
 from puffin_fast.iceberg.datafile.row_groups import (
     RowGroupMetrics,
     row_group_metrics,
@@ -35,17 +36,14 @@ __all__ = ["GroupColumns", "ParquetReader", "open_parquet"]
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
 
+LOCAL_TAIL_BYTES = 1 << 13
+"""The same of a local file."""
+
 GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
-
-MIN_CELLS = 1 << 17
-"""Rows times columns of a row group from which `column_pages` is used; PyArrow is faster for fewer. An eighth is enough
-if few rows are wanted: at most one of `ROWS_PER_WANTED`."""
-
-ROWS_PER_WANTED = 32
 
 
 def open_parquet(
@@ -85,7 +83,7 @@ def open_parquet(
 
 
 class ParquetReader:
-    """An open Parquet file; see `FormatReader`.
+    """An open Parquet file; see `FormatReader`. PyArrow opens it only where it is needed.
 
     Args:
         io: PyIceberg's file access.
@@ -96,29 +94,34 @@ class ParquetReader:
     """
 
     def __init__(
-        self, io: FileIO, location: str, footer: pq.FileMetaData | None = None, *, size: int | None = None
+        self, io: FileIO, location: str, footer: Footer | None = None, *, size: int | None = None
     ) -> None:
-        self._io, self.location, self._size = io, location, size
+        self._io, self.location = io, location
         self._is_remote = is_remote(location, io)
         with reading(location):
-            if self._is_remote:
-                self._source, footer = _open_remote(io, location, footer, size)
-                self._size, file = self._source.size, self._source.for_arrow()
-            else:
-                file = open_input(io, location)
-                self._source = open_source(file)
-        self._file = open_parquet(io, location, footer=footer, source=file, pre_buffer=self._is_remote)
-        self._leaves: dict[str, int] | None = None
-        self._is_checked = False
-        footer = self._file.metadata
-        self.schema: pa.Schema = self._file.schema_arrow
-        self.n_rows: int = footer.num_rows
-        n_groups = footer.num_row_groups
-        self.group_rows: tuple[int, ...] = (
-            (footer.num_rows,)
-            if n_groups == 1
-            else tuple(footer.row_group(number).num_rows for number in range(n_groups))
-        )
+            self._source, data = _open(io, location, footer, size if self._is_remote else None)
+            if footer is None and data:
+                footer = Footer.known(data)
+            if footer is None:
+                self._file = self._open_with_arrow()
+                footer = Footer.of(self._file, data)
+        if sum(footer.group_rows) != footer.n_rows:
+            raise CorruptDataError(
+                "rows of all row groups", path=location, expected=footer.n_rows, found=sum(footer.group_rows)
+            )
+        self._footer = footer
+        self.schema = footer.layout.schema
+        self.schema_bytes = footer.layout.schema_bytes
+        self.n_rows = footer.n_rows
+        self.group_rows = footer.group_rows
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        return self._open_with_arrow(self._footer.metadata)
+
+    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+        file = self._source.for_arrow()
+        return open_parquet(self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote)
 
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
@@ -134,9 +137,7 @@ class ParquetReader:
 
     def _checked_footer(self) -> pq.FileMetaData:
         """The footer, whose column chunks PyArrow can make objects of."""
-        if not self._is_checked:
-            check_footer(self._file.metadata, self._source, self.location)
-            self._is_checked = True
+        check_status(self._footer.status, self.location)
         return self._file.metadata
 
     def batches(
@@ -156,25 +157,19 @@ class ParquetReader:
 
     def pages_of(self, group: int, names: Sequence[str], *, views: bool = False) -> dict[str, ColumnPages]:
         """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read."""
-        footer = self._checked_footer()
-        if self._leaves is None:
-            self._leaves = _flat_leaves(self.schema, footer.schema)
-        row_group = footer.row_group(group)
-        found: list[tuple[int, int, str, Layout, pq.ColumnChunkMetaData]] = []
+        footer, n_rows = self._footer, self.group_rows[group]
+        if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
+            return {}
+        check_status(footer.status, self.location)
+        found: list[tuple[int, int, str, Layout, Chunk]] = []
         for name in names:
-            if name not in self._leaves:
+            column = footer.layout.column(name, views=views)
+            if column is None:
                 continue
-            leaf = self._leaves[name]
-            chunk = row_group.column(leaf)
-            kind = plain_type(self.schema.field(name).type)
-            layout = layout_of(footer.schema.column(leaf), chunk, kind, views=views)
-            if layout is None or chunk.num_values != row_group.num_rows:
-                continue
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-                start = min(start, chunk.dictionary_page_offset)
-            if start >= 4 and chunk.total_compressed_size > 0:
-                found.append((start, start + chunk.total_compressed_size, name, layout, chunk))
+            leaf, layout = column
+            chunk = footer.chunk(group, leaf)
+            if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
+                found.append((chunk.start, chunk.start + chunk.n_bytes, name, layout, chunk))
         found.sort(key=lambda item: item[:2])
         spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
         for at, (start, stop, *_) in enumerate(found):
@@ -188,7 +183,7 @@ class ParquetReader:
             for start, stop, name, layout, chunk in found[first:after]:
                 if stop - begin <= len(data):
                     part = data.slice(start - begin, stop - start)
-                    result[name] = ColumnPages(layout, chunk, part, row_group.num_rows)
+                    result[name] = ColumnPages(layout, chunk, part, n_rows)
             first = after
         return result
 
@@ -207,30 +202,30 @@ class ParquetReader:
 
     def reopen(self) -> ParquetReader:
         """Opens the same file again, for another thread; its footer is not read again."""
-        return ParquetReader(self._io, self.location, self._file.metadata, size=self._size)
+        return ParquetReader(
+            self._io, self.location, self._footer, size=self._source.size if self._is_remote else None
+        )
 
 
-def _open_remote(
-    io: FileIO, location: str, footer: pq.FileMetaData | None, size: int | None
-) -> tuple[Source, pq.FileMetaData]:
-    """Opens a file of an object store and reads its footer, unless it is known."""
+def _open(io: FileIO, location: str, footer: Footer | None, size: int | None) -> tuple[Source, bytes]:
+    """Opens a file, and reads the bytes of its footer unless it is known; no bytes if it does not end like Parquet.
+
+    Args:
+        io, location, footer: as for `ParquetReader`.
+        size: that of a file on an object store, if it is known.
+    """
+    is_local = not is_remote(location, io)
+    first = LOCAL_TAIL_BYTES if is_local else TAIL_BYTES
     if size is not None and size > 0:
         source = open_source(location, filesystem=io, size=size)
         if footer is not None:
-            return source, footer
+            return source, b""
         with suppress(OSError, ValueError, PuffinFastError):
-            return source, _footer_of(source)
-    source = open_source(location, filesystem=io)
-    return source, _footer_of(source) if footer is None else footer
-
-
-def _footer_of(source: Source) -> pq.FileMetaData:
-    """The footer of a file, in one read if it is not long."""
-    tail = source.read_tail(TAIL_BYTES)
-    n_bytes = int.from_bytes(tail[-AFTER_FOOTER:-MAGIC_BYTES], "little") + AFTER_FOOTER
-    if len(tail) < n_bytes <= source.size:
-        tail = source.read_tail(n_bytes)
-    return pq.read_metadata(pa.BufferReader(tail))
+            return source, footer_bytes(source, first)
+    source = open_source(open_input(io, location)) if is_local else open_source(location, filesystem=io)
+    with suppress(ValueError):
+        return source, b"" if footer is not None else footer_bytes(source, first)
+    return source, b""
 
 
 class GroupColumns:
@@ -257,11 +252,7 @@ class GroupColumns:
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
         if self._pages is None:
-            self._pages = {}
-            few = rows is not None and len(rows) * ROWS_PER_WANTED <= n_rows
-            n_cells = self._reader.group_rows[self._group] * len(self._names)
-            if n_cells >= (MIN_CELLS // 8 if few else MIN_CELLS):
-                self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
+            self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
             self._read_with_arrow([name for name in self._names if name not in self._pages])
         found = {}
         for name, pages in [*self._pages.items()]:
@@ -281,14 +272,3 @@ class GroupColumns:
             )
             n_rows = self._reader.group_rows[self._group]
             self._arrow.append(BatchColumns(batches, self._group, n_rows, self._reader.location))
-
-
-def _flat_leaves(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, int]:
-    """The leaf of each column that is not nested, by name; without columns whose name is not unique."""
-    names = schema.names
-    paths = [stored.column(at).path for at in range(len(stored.names))]
-    return {
-        name: paths.index(name)
-        for name, kind in zip(names, schema.types, strict=True)
-        if not pa.types.is_nested(kind) and names.count(name) == 1 and paths.count(name) == 1
-    }

@@ -297,17 +297,17 @@ class DataFiles:
                 found=file.n_rows,
             )
         with reading(path):
-            known, filter = self._schema_of(file.schema, path)
+            known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
             groups = tuple(self._row_groups(file, known, live))
         return OpenedFile(path, known, self._constants(entry), groups, file, filter, keys, live)
 
-    def _schema_of(self, schema: pa.Schema, path: str) -> tuple[FileSchema, Leaves]:
+    def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""
-        key = schema.serialize().to_pybytes()
+        key = file.schema_bytes
         found = self._known.get(key)
         if found is None:
-            known = FileSchema(schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast)
+            known = FileSchema(file.schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast)
             leaves = {field.field_id: known.leaf(field) for field in self._fields}
             found = self._known[key] = known, leaves
         return found

@@ -21,7 +21,7 @@ from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
-from puffin_fast.iceberg.datafile.footer_check import check_footer
+from puffin_fast.iceberg.datafile.footer import check_footer
 from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema

@@ -7,6 +7,7 @@ import functools
 import struct
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,10 @@ from puffin_fast.iceberg.datafile import column_pages, page_codecs
 from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.iceberg.datafile.parquet import ParquetReader
 from puffin_fast.iceberg.datafile.plain_types import plain
+from tests.conftest import require
 
 N = 5_000
 
-
-pytestmark = pytest.mark.usefixtures("pages_of_small_row_groups")
 NAN = struct.unpack("<d", b"\x01\0\0\0\0\0\xf8\x7f")[0]  # with a payload
 
 
@@ -186,6 +186,30 @@ def test_wanted_rows_are_what_pyarrow_reads(tmp_path: Path, options: dict[str, A
 
 
 @pytest.mark.parametrize(
+    "options", [{"dictionary_pagesize_limit": 200}, {"data_page_version": "2.0"}, {"use_dictionary": False}]
+)
+def test_the_package_of_zstd_gives_what_the_systems_library_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    require("ZSTD" in page_codecs.KERNEL_CODECS, "libzstd.so.1", "apt-get install libzstd1")
+    path = tmp_path / "data.parquet"
+    names = list(written(path, 4, 0.2, compression="zstd", data_page_size=2000, **options).schema.names)
+    check(path, names, EVERY)
+    monkeypatch.delitem(page_codecs.KERNEL_CODECS, "ZSTD")
+    check(path, names, EVERY)
+
+
+def test_threads_do_not_share_the_memory_of_pages(tmp_path: Path) -> None:
+    names = ["int", "long", "double", "decimal38", "date"]
+    paths = [tmp_path / f"{seed}.parquet" for seed in range(8)]
+    for seed, path in enumerate(paths):
+        written(path, seed, 0.1, compression="zstd" if seed % 2 else "snappy", data_page_size=2000)
+    steps = [(first, 100, None) for first in range(0, N, 100)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: check(paths[n % 8], names, steps), range(32)))
+
+
+@pytest.mark.parametrize(
     "encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"]
 )
 def test_other_encodings_are_left_to_pyarrow(tmp_path: Path, encoding: str) -> None:
@@ -256,10 +280,11 @@ SEVERAL = {"compression": "snappy", "data_page_size": 8, "write_batch_size": 10}
         (ALL, {"compression": "zstd"}),
         (NUMBERS, SEVERAL),
         (NUMBERS, {**SEVERAL, "data_page_version": "2.0"}),
+        (NUMBERS, {**SEVERAL, "compression": "zstd"}),
         (ALL, {"compression": "lz4", "data_page_version": "2.0"}),
         (ALL, {"compression": "gzip", "use_dictionary": False}),
     ],
-    ids=["none", "zstd", "snappy", "snappy v2", "lz4 v2", "gzip"],
+    ids=["none", "zstd", "snappy", "snappy v2", "zstd pages", "lz4 v2", "gzip"],
 )
 def test_a_damaged_page_is_what_pyarrow_makes_of_it(
     tmp_path: Path, names: list[str], options: dict[str, Any]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 N = 700
-pytestmark = pytest.mark.usefixtures("pages_of_small_row_groups")
 
 
 def made(chance: random.Random) -> pa.Table:

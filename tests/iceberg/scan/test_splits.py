@@ -115,14 +115,23 @@ def test_the_footer_of_a_file_in_parts_is_read_once(
         properties={"write.parquet.row-group-limit": "100"},
     )
     append(made, pa.table({"id": range(1000)}))
-    footers: list[Any] = []
-    opened = parquet.open_parquet
+    read: list[Any] = []
+    opened: list[Any] = []
+    footer_bytes, open_parquet = parquet.footer_bytes, parquet.open_parquet
 
     def watched(*args: Any, footer: Any = None, **options: Any) -> Any:
-        footers.append(footer)
-        return opened(*args, footer=footer, **options)
+        opened.append(footer)
+        return open_parquet(*args, footer=footer, **options)
 
+    monkeypatch.setattr(parquet, "footer_bytes", lambda *args: read.append(args) or footer_bytes(*args))
     monkeypatch.setattr(parquet, "open_parquet", watched)
-    assert scan(made, threads=4).to_arrow()["id"].to_pylist() == list(range(1000))
-    assert len(footers) > 4
-    assert footers.count(None) == 1
+    for by_pyarrow in (False, True):
+        if by_pyarrow:
+            monkeypatch.setattr(parquet.ParquetReader, "pages_of", lambda *args, **options: {})
+        for _ in range(2):  # the first time, the schema is new
+            read.clear()
+            opened.clear()
+            assert scan(made, threads=4).to_arrow()["id"].to_pylist() == list(range(1000))
+            assert len(read) == 1
+            assert opened.count(None) <= 1
+            assert len(opened) > 4 if by_pyarrow else len(opened) <= 1
