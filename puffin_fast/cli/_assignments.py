@@ -21,7 +21,10 @@ from pyiceberg.types import (
     StructType,
 )
 
+from puffin_fast.cli._files import bytes_of_text
+from puffin_fast.cli._json_lines import WRONG, read_value
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.datafile.conversion import arrow_type
 
 __all__ = ["typed_values"]
 
@@ -32,6 +35,14 @@ def typed_values(
     """Parses column values as they are printed: ``null``, JSON, hexadecimal digits, and text for all other types.
 
     ``nan``, ``inf`` and ``-inf`` are numbers in columns of floats.
+
+    Args:
+        values: text by the names of columns.
+        schema: of the table.
+        case_sensitive: whether column names are compared with case.
+
+    Returns:
+        The values of Python; Arrow scalars for structs, lists and maps, which are read as in JSON Lines.
 
     Raises:
         InvalidInputError: a value does not have the type of its column.
@@ -45,21 +56,22 @@ def typed_values(
             name if case_sensitive else name.lower()
         )  # the function that sets the values refuses unknown columns
         try:
-            found[name] = _typed_value(text, kind)
-        except ValueError as error:
+            found[name] = _typed_value(text, kind, name)
+        except (*WRONG, RecursionError) as error:
             raise InvalidInputError(f"{name}={text}: expected null or a value of type {kind}") from error
     return found
 
 
-def _typed_value(text: str, kind: IcebergType | None) -> object:
+def _typed_value(text: str, kind: IcebergType | None, name: str) -> object:
     if text == "null":
         return None
     if isinstance(kind, BinaryType | FixedType):
         return bytes.fromhex(text)
     if isinstance(kind, FloatType | DoubleType) and text in ("nan", "inf", "-inf"):
         return float(text)
-    is_json = isinstance(kind, BooleanType | IntegerType | LongType | FloatType | DoubleType)
-    if is_json or isinstance(kind, StructType | ListType | MapType):
+    if isinstance(kind, StructType | ListType | MapType):
+        return read_value(text, arrow_type(kind), name, bytes_of_text)
+    if isinstance(kind, BooleanType | IntegerType | LongType | FloatType | DoubleType):
         return json.loads(text)
     if isinstance(kind, StringType) and len(text) > 1 and text[0] == text[-1] == '"':
         return json.loads(text)

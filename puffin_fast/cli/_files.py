@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
 
-__all__ = ["FORMATS", "rows", "write"]
+__all__ = ["FORMATS", "bytes_of_text", "rows", "write"]
 
 KNOWN = ".parquet, .arrow, .feather or .csv"
 
@@ -91,7 +91,7 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
                 yield _read_csv(path, name, schema)
             case ".jsonl" | ".ndjson":
                 with path.open("rb") as lines:
-                    yield read_json_lines(lines, name, _types(schema, nested=True), _of_text)
+                    yield read_json_lines(lines, name, _types(schema, nested=True), bytes_of_text)
             case suffix:
                 raise UnsupportedError(f"{name}: expected {KNOWN} or .jsonl, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
@@ -183,7 +183,7 @@ def _read_csv(path: Path, name: str, schema: Schema) -> pa.RecordBatchReader:
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
             columns = [
-                _of_text(name, key, column, types[key]) if key in types else column
+                bytes_of_text(name, key, column, types[key]) if key in types else column
                 for key, column in zip(batch.schema.names, batch.columns, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=found)
@@ -220,7 +220,18 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def _of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+def bytes_of_text(name: str, key: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Converts text to UUIDs (from their text) or binary values (from hexadecimal digits).
+
+    Args:
+        name: of the file, for errors.
+        key: of the column, for errors.
+        column: of strings.
+        kind: the type of the values.
+
+    Raises:
+        InvalidInputError: a text is no value of the type.
+    """
     import pyarrow as pa
 
     parse: Callable[[str], bytes] = (lambda text: UUID(text).bytes) if _is_uuid(kind) else bytes.fromhex

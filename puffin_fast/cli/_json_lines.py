@@ -10,6 +10,7 @@ a value.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
-__all__ = ["read_json_lines"]
+__all__ = ["WRONG", "read_json_lines", "read_value"]
 
 LINE_BYTES = 16 << 20
 """Maximum length of a line."""
@@ -31,7 +32,7 @@ BATCH_ROWS = 16 << 10
 
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
-_WRONG = (pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, InvalidInputError)
+WRONG = (pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, InvalidInputError)
 """What the conversion of a wrong value raises."""
 
 Row = tuple[int, dict[str, object]]
@@ -47,7 +48,7 @@ def read_json_lines(
         file: opened for reading; it must stay open while the rows are read.
         name: of the file, for errors.
         types: of the columns by name. Other columns have the type that their values in the first batch have.
-        bytes_of_text: converts text to UUIDs and binary values, as `_files` does for CSV; its arguments are the names
+        bytes_of_text: converts text to UUIDs and binary values, as `_files.bytes_of_text`; its arguments are the names
             of the file and of the column, the array and the type.
 
     Raises:
@@ -72,6 +73,25 @@ def read_json_lines(
     return pa.RecordBatchReader.from_batches(schema, converted())
 
 
+def read_value(text: str, kind: pa.DataType, name: str, bytes_of_text: Callable[..., pa.Array]) -> pa.Scalar:
+    """Reads one value of a column, as in a line of a file.
+
+    Args:
+        text: JSON.
+        kind: the column's type.
+        name: of the column, for errors.
+        bytes_of_text: as for `read_json_lines`.
+
+    Raises:
+        WRONG: the value does not have the type.
+    """
+    return _array([_parsed(text)], kind, "value", name, bytes_of_text)[0]
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, object_pairs_hook=_object, parse_float=Decimal)
+
+
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
     rows = iter(rows)
     while batch := list(islice(rows, BATCH_ROWS)):
@@ -83,13 +103,15 @@ def _rows(file: BinaryIO, name: str) -> Iterator[Row]:
     number = 0
     while line := file.readline(LINE_BYTES + 1):
         number += 1
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
         where = f"{name}: line {number}"
         if len(line) > LINE_BYTES:
             raise LimitExceededError(f"{where}: expected at most {LINE_BYTES} bytes")
         if not line.strip():
             continue
         try:
-            row = json.loads(line.decode(), object_pairs_hook=_object, parse_float=Decimal)
+            row = _parsed(line.decode())
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"{where}: expected a JSON object: {error}") from error
         if not isinstance(row, dict):
@@ -132,11 +154,11 @@ def _column(name: str, field: pa.Field, batch: list[Row], bytes_of_text: Callabl
 
     try:
         return convert(batch)
-    except _WRONG:
+    except WRONG:
         for number, row in batch:  # the line of the first wrong value
             try:
                 convert([(number, row)])
-            except _WRONG as error:
+            except WRONG as error:
                 value = json.dumps(_plain(row[field.name]))
                 raise InvalidInputError(
                     f"{name}: line {number}: column {field.name}: expected {field.type}, found {value[:100]}"
@@ -147,7 +169,7 @@ def _column(name: str, field: pa.Field, batch: list[Row], bytes_of_text: Callabl
 def _array(
     values: list[Any], kind: pa.DataType, name: str, key: str, bytes_of_text: Callable[..., pa.Array]
 ) -> pa.Array:
-    """Converts values of JSON to an array; a value of another type is an error of `_WRONG`."""
+    """Converts values of JSON to an array; a value of another type is an error of `WRONG`."""
 
     def array(values: list[Any], kind: pa.DataType) -> pa.Array:
         return _array(values, kind, name, key, bytes_of_text)

@@ -32,7 +32,7 @@ NUMBERS = {"id": pa.int64(), "share": pa.float64(), "done": pa.bool_(), "word": 
 def read(text: str | bytes, types: dict[str, pa.DataType] | None = None) -> pa.Table:
     data = text.encode() if isinstance(text, str) else text
     return _json_lines.read_json_lines(
-        BytesIO(data), "rows.jsonl", NUMBERS if types is None else types, _files._of_text
+        BytesIO(data), "rows.jsonl", NUMBERS if types is None else types, _files.bytes_of_text
     ).read_all()
 
 
@@ -129,6 +129,10 @@ def test_rows_of_several_batches_are_all_read(monkeypatch: pytest.MonkeyPatch) -
     assert found.to_pylist() == rows
     assert found.schema.types == [pa.int64(), pa.float64()]
     assert read("").schema.names == list(NUMBERS)
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    assert read('\ufeff{"id": 1}\n').to_pylist() == [{"id": 1}]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "arrow", None])

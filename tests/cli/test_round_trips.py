@@ -75,6 +75,18 @@ NESTED: dict[str, tuple[IcebergType, list[Any]]] = {
     "map": (MapType(21, StringType(), 22, IntegerType(), value_required=False), [[("a", 1)], []]),
     "struct": (StructType(NestedField(23, "a", UUIDType(), required=False)), [{"a": bytes(16)}, {"a": None}]),
 }
+DEEP: dict[str, tuple[IcebergType, list[Any]]] = {
+    "list of binary": (ListType(20, BinaryType(), element_required=False), [[b"\x00\xff", b"ab", None], []]),
+    "list of floats": (
+        ListType(20, DoubleType(), element_required=False),
+        [[float("nan"), float("-inf"), 1.0]],
+    ),
+    "map of fixed": (MapType(21, FixedType(2), 22, DateType(), value_required=False), [[(b"\x00\xff", 1)]]),
+    "struct of decimals": (
+        StructType(NestedField(23, "a", DecimalType(9, 2), required=False)),
+        [{"a": Decimal("0.10")}],
+    ),
+}
 
 
 def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
@@ -189,15 +201,27 @@ def test_text_that_is_no_value_of_its_column_is_refused(
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind", ["float", "double", "time", "timestamp_ns", "binary", "uuid", "decimal"])
+@pytest.mark.parametrize(
+    "kind", ["float", "double", "time", "timestamp_ns", "binary", "uuid", "decimal", *DEEP]
+)
 def test_values_are_set_as_scan_prints_them(run: Run, catalog_options: Options, kind: str) -> None:
-    table = made(catalog_options, {kind: VALUES[kind]})
+    table = made(catalog_options, {kind: (VALUES | DEEP)[kind]})
+    before = iceberg.scan(table).to_arrow().sort_by("id").to_pylist()
     scan = ("scan", "ns.k", "--output", "json", *catalog_options)
     shown = sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"])
     iceberg.update(table, "true", {kind: None})
     for row in shown:
-        value = "null" if row[kind] is None else str(row[kind])
+        value = row[kind] if isinstance(row[kind], str) else json.dumps(row[kind])
         arguments = ("--row-filter", f"id = {row['id']}", "--set", f"{kind}={value}")
         result = run("update", "ns.k", *arguments, *catalog_options)
         assert result.exit_code == 0, result.stderr
     assert sorted(json.loads(run(*scan).stdout), key=lambda row: row["id"]) == shown
+    table.refresh()
+    assert str(iceberg.scan(table).to_arrow().sort_by("id").to_pylist()) == str(before)  # NaN is not NaN
+
+
+@pytest.mark.parametrize("text", ['["0g"]', '["00", 1]', '{"a": 1}', "00", '[["00"]]', "[" * 100_000])
+def test_a_nested_value_of_another_type_is_refused(run: Run, catalog_options: Options, text: str) -> None:
+    made(catalog_options, {"c": DEEP["list of binary"]})
+    result = run("update", "ns.k", "--row-filter", "true", "--set", f"c={text}", *catalog_options)
+    assert (result.exit_code, "expected null or a value of type list<binary>" in result.stderr) == (1, True)
