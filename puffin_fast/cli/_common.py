@@ -3,18 +3,22 @@
 A command returns an `Answer`, which `answers` prints. All other output, of this package or of others, goes to standard
 error, so that standard output has only the result.
 
-Exit codes: 0 success, 1 an error of this package or a failed check, 2 wrong usage, 130 interrupted.
+Exit codes: 0 success, 1 an error of this package or a failed check, 2 wrong usage, 130 interrupted. A command that has
+changed something and cannot print its result says so and ends with 0, so that nobody repeats it for the result.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from rich.console import Console, RenderableType
@@ -25,7 +29,17 @@ from puffin_fast._text import printable
 from puffin_fast.cli._values import json_value, shown_value
 from puffin_fast.errors import PuffinFastError
 
-__all__ = ["Answer", "ErrorReportingGroup", "answers", "grid", "output_option", "result_grid", "rows_answer"]
+__all__ = [
+    "Answer",
+    "ErrorReportingGroup",
+    "answers",
+    "fields_grid",
+    "grid",
+    "output_option",
+    "printing",
+    "result_grid",
+    "rows_answer",
+]
 
 INTERRUPTED = 130
 
@@ -44,7 +58,8 @@ class ErrorReportingGroup(click.Group):
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            click.echo(f"{ctx.info_name}: interrupted", err=True)
+            return ctx.exit(INTERRUPTED)
         click.echo(f"{ctx.info_name}: error: {printable(' '.join(message.split()))}", err=True)
         return ctx.exit(1)
 
@@ -75,19 +90,76 @@ def answers(command: Callable[..., Answer]) -> Callable[..., None]:
     @output_option
     @wraps(command)
     def run(*arguments: Any, output: str | None, **options: Any) -> None:
-        output = output or click.get_current_context().find_root().params.get("output")
-        with redirect_stdout(sys.stderr):
-            answer = command(*arguments, **options)
-        if output == "json":
-            click.echo(json.dumps(json_value(answer.json), indent=2))
-        else:
-            console = Console() if sys.stdout.isatty() else Console(width=WIDE)
-            for part in answer.text:
-                console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=True)
+        context = click.get_current_context()
+        output = output or context.find_root().params.get("output")
+        try:
+            with redirect_stdout(sys.stderr):
+                answer = command(*arguments, **options)
+        except KeyboardInterrupt:
+            outcome = (
+                "it is unknown whether the change happened: look at the table before you repeat the command"
+                if _changes(context)
+                else "nothing was changed"
+            )
+            click.echo(f"{context.find_root().info_name}: interrupted: {outcome}", err=True)
+            context.exit(INTERRUPTED)
+        with printing() as stdout:
+            if stdout is not None:
+                stdout.write(_json(answer) if output == "json" else _text(answer, stdout))
         if answer.failed:
-            click.get_current_context().exit(1)
+            context.exit(1)
 
     return run
+
+
+def _changes(context: click.Context) -> bool:
+    """Whether a command changes a table: it has the option ``--dry-run``, which is not given, or it is `create`."""
+    given = context.params
+    return context.info_name == "create" or (
+        given.get("dry_run") is False and given.get("collect") is not False
+    )
+
+
+def _json(answer: Answer) -> str:
+    return json.dumps(json_value(answer.json), indent=2) + "\n"
+
+
+def _text(answer: Answer, stdout: TextIO) -> str:
+    """What is printed. It is rendered first: the library for it ends the process if a pipe is closed."""
+    console = Console() if stdout.isatty() else Console(width=WIDE)
+    with console.capture() as captured:
+        for part in answer.text:
+            console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=True)
+    return captured.get()
+
+
+@contextmanager
+def printing() -> Iterator[TextIO | None]:
+    """Yields standard output for the result of the current command; None if the caller closed it.
+
+    Characters that it cannot represent are escaped.
+
+    Raises:
+        PuffinFastError: the result cannot be printed, and the command has changed nothing.
+    """
+    context, stdout = click.get_current_context(), sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield stdout
+        if stdout is not None:
+            stdout.flush()
+    except OSError as error:
+        with suppress(OSError):  # what is left in the buffer must not fail again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        reason = f"standard output: {error.strerror}"
+        if _changes(context):
+            done = f"the command is done; its result could not be printed: {reason}"
+            click.echo(f"{context.find_root().info_name}: {done}", err=True)
+        elif error.errno == errno.EPIPE:  # the reader has ended, such as `head`
+            context.exit(1)
+        else:
+            raise PuffinFastError(reason) from error
 
 
 def rows_answer(
@@ -134,6 +206,10 @@ def _cell(value: object, null: str) -> Text:
 def result_grid(heading: str, result: Any, *without: str, **instead: Any) -> RenderableType:
     """The fields of a result, one a line, without some and with other values for some."""
     shown = {**asdict(result), "seconds": round(result.seconds, 3), **instead}
-    return grid(
-        {"what": key.replace("_", " "), heading: value} for key, value in shown.items() if key not in without
-    )
+    return fields_grid(heading, {key: value for key, value in shown.items() if key not in without})
+
+
+def fields_grid(heading: str, values: Mapping[str, object], *, title: str | None = None) -> Grid:
+    """Returns a table with one line for each value, which fits a narrow terminal."""
+    rows = ({"what": key.replace("_", " "), heading: value} for key, value in values.items())
+    return grid(rows, title=title)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from puffin_fast.cli._common import printing
+
 __all__ = ["completion"]
 
 SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
@@ -21,4 +23,5 @@ def completion(context: click.Context, shell: str) -> None:
     Example: eval "$(puffin-fast completion bash)"
     """
     program = SHELLS[shell](context.find_root().command, {}, "puffin-fast", "_PUFFIN_FAST_COMPLETE")
-    click.echo(program.source())
+    with printing() as stdout:
+        print(program.source(), file=stdout)

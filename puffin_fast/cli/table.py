@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from puffin_fast.cli import _files, _options
-from puffin_fast.cli._common import Answer, answers, grid
+from puffin_fast.cli._common import Answer, answers, fields_grid
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
 from puffin_fast.errors import MissingExtraError, UnsupportedError
 
@@ -54,7 +54,8 @@ def _changed(table: Table | PathTable, result: Any, *, dry_run: bool, **facts: o
         shown = {
             name: round(value, 3) if isinstance(value, float) else value for name, value in counts.items()
         }
-        text = grid([shown], title="dry run: nothing was written" if dry_run else None)
+        job = click.get_current_context().info_name or ""
+        text = fields_grid(job, shown, title="dry run: nothing was written" if dry_run else None)
     return Answer([counts], [text])
 
 

@@ -1,0 +1,108 @@
+"""Results that cannot be printed: a command that has changed a table must not seem to have failed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from puffin_fast import iceberg
+from tests.cli.test_table import count
+
+Run = Callable[..., Result]
+Options = tuple[str, ...]
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A device that has no space."""
+    fd = os.open("/dev/full", os.O_WRONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def broken() -> Iterator[int]:
+    """A pipe whose reader has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        yield writer
+    finally:
+        os.close(writer)
+
+
+def puffin_fast(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "puffin_fast", *map(str, arguments)]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize(("opened", "reason"), [(full, errno.ENOSPC), (broken, errno.EPIPE)])
+def test_a_change_is_done_if_its_result_cannot_be_printed(
+    catalog_options: Options, opened: Any, reason: int
+) -> None:
+    with opened() as stdout:
+        done = puffin_fast("delete", "ns.t", "--row-filter", "id = 1", *catalog_options, stdout=stdout)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "puffin-fast: the command is done; its result could not be printed: "
+        f"standard output: {os.strerror(reason)}\n"
+    )
+    assert count(catalog_options) == 999
+
+
+def test_rows_that_cannot_be_printed_are_an_error_but_for_a_reader_that_has_ended(
+    catalog_options: Options,
+) -> None:
+    with full() as stdout:
+        done = puffin_fast("scan", "ns.t", "--count", *catalog_options, stdout=stdout)
+    assert done.returncode == 1
+    assert done.stderr == f"puffin-fast: error: standard output: {os.strerror(errno.ENOSPC)}\n"
+    with broken() as stdout:
+        done = puffin_fast("scan", "ns.t", "--count", *catalog_options, stdout=stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_closed_standard_output_is_no_error(catalog_options: Options) -> None:
+    command = 'exec "$0" -m puffin_fast "$@" >&-'
+    arguments = ("delete", "ns.t", "--row-filter", "id = 1", *catalog_options)
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert count(catalog_options) == 999
+
+
+def test_characters_that_standard_output_does_not_have_are_escaped(catalog_options: Options) -> None:
+    arguments = ("delete", "ns.t", "--row-filter", "word = 'ü☃'", "--dry-run", *catalog_options)
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "puffin_fast", *arguments]
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"word = '\xfc\\u2603'" in done.stdout
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_interrupt_says_whether_a_change_may_have_happened(
+    run: Run, catalog_options: Options, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(iceberg, "delete", interrupted)
+    chosen = ("--dry-run",) if dry_run else ()
+    with suppress(KeyboardInterrupt):
+        result = run("delete", "ns.t", "--row-filter", "id = 1", *chosen, *catalog_options)
+    assert result.exit_code == 130
+    expected = "nothing was changed" if dry_run else "it is unknown whether the change happened"
+    assert expected in result.stderr
