@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyiceberg.expressions import GreaterThan, LessThanOrEqual, Not
 
@@ -125,3 +126,14 @@ def test_text_that_is_no_sql_of_spark_is_refused(spark: SparkSession, table: Tab
         with pytest.raises(InvalidInputError, match="text is Spark's SQL here"):
             ps.scan(spark, table, text)
     assert table.refresh().metadata_location == before
+
+
+def test_executors_evaluate_pyarrow_filters_for_live_rows_and_name_one_that_fails(
+    spark: SparkSession, table: Table
+) -> None:
+    iceberg.delete(table, "id = 7")
+    inverse = pc.divide(pc.scalar(840), pc.field("id") - 7)  # fails for 7
+    expected = iceberg.delete(table, inverse == 840, dry_run=True).rows_deleted
+    assert expected == ps.delete(spark, table, inverse == 840).rows_deleted == 1
+    with pytest.raises(InvalidInputError, match=r"filter .*: .*zero"):
+        ps.delete(spark, table, pc.divide(pc.scalar(840), pc.field("id") - 9) == 840)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast.errors import CorruptDataError
@@ -18,7 +19,8 @@ from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
 from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.datafile.projection import FileSchema
-from puffin_fast.iceberg.datafile.reader import open_format
+from puffin_fast.iceberg.datafile.reader import Batch, open_format
+from puffin_fast.iceberg.datafile.row_selection import RowSelection, mask_of
 from puffin_fast.iceberg.predicate.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.iceberg.predicate.filters import Matcher
 
-__all__ = ["EqualityDeletes", "KeySet", "field_of"]
+__all__ = ["EqualityDeletes", "KeySet", "field_of", "live_matches"]
 
 
 def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
@@ -41,6 +44,35 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
         if field_id in schema.field_ids:
             return schema.find_field(field_id)
     raise CorruptDataError("field id of equality deletes", path=metadata.location, found=field_id)
+
+
+def live_matches(matcher: Matcher, keys: Sequence[KeySet], batch: Batch) -> np.ndarray | None:
+    """Returns which rows of a batch match and are not deleted by equality; None if all of them.
+
+    A matcher that may fail is not evaluated for rows that are deleted by equality.
+
+    Args:
+        matcher: its columns are the `filter_values` of the batch.
+        keys: of the equality deletes that apply; their columns are the `key_values` of the batch.
+        batch: rows of a data file.
+
+    Raises:
+        InvalidInputError: the matcher fails.
+    """
+    live: np.ndarray | None = None
+    for key in keys:
+        left = ~key.contains(batch.key_values)
+        live = left if live is None else live & left
+    if matcher.always_true:
+        return live
+    if live is None or not matcher.may_fail:
+        found = matcher.mask(batch.filter_values, batch.n_rows)
+        return found if live is None else found & live
+    rows = RowSelection(mask_of(live))
+    if rows.n_rows:
+        columns = rows.of([*batch.filter_values.values()])
+        live[live] = matcher.mask(dict(zip(batch.filter_values, columns, strict=True)), rows.n_rows)
+    return live
 
 
 class EqualityDeletes:

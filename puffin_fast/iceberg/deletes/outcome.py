@@ -52,7 +52,11 @@ class NewDeletes:
         """
         if task.vector is None and not task.position_deletes:
             return cls(task, positions, len(positions))
-        before = current.of(task)
+        return cls.added(task, positions, current.of(task))
+
+    @classmethod
+    def added(cls, task: FileTask, positions: PositionBitmap, before: PositionBitmap) -> NewDeletes:
+        """Returns the union of new positions and of those that were deleted before."""
         after = before | positions
         return cls(task, after, len(after) - len(before), before)
 

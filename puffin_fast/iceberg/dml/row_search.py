@@ -14,8 +14,9 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.compat.metrics import proves_all_rows
 from puffin_fast.iceberg.datafile.conversion import Cast, stored
 from puffin_fast.iceberg.datafile.files import BATCH_ROWS
-from puffin_fast.iceberg.datafile.reader import DataFiles, OpenedFile
-from puffin_fast.iceberg.deletes.equality import EqualityDeletes
+from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.iceberg.datafile.row_selection import LiveRows, mask_of
+from puffin_fast.iceberg.deletes.equality import EqualityDeletes, live_matches
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask
@@ -71,12 +72,15 @@ class Finder:
         return found
 
     def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
-        """Yields the batches of a data file.
+        """Yields the batches of a data file, for a matcher that does not fail.
 
         Yields:
-            The first position, a mask of the matching rows, and the matcher's columns by field id.
+            The first position, a mask of the matching rows, and the matcher's columns by field id. The rows are
+            consecutive: those that are deleted by position are among them.
         """
-        return _Search(self, task, 1).matches(0)
+        assert not self.matcher.may_fail
+        for batch, found in _Search(self, task, 1).batches(0):
+            yield batch.first, found, batch.filter_values
 
     def search(self, tasks: Sequence[FileTask], threads: int | None = None) -> Iterator[NewDeletes]:
         """Yields the deletes of data files, in their order; large files are searched by several threads.
@@ -108,33 +112,41 @@ class Finder:
 
 
 class _Search:
-    """The search of one data file in parts; the last part to finish yields the result."""
+    """The search of one data file in parts; the last part to finish yields the result.
+
+    Rows that are deleted by position are searched too, which is faster than to leave them out, unless the matcher may
+    fail for their values.
+    """
 
     def __init__(self, finder: Finder, task: FileTask, n_parts: int) -> None:
         self._finder, self._task, self._n_parts = finder, task, n_parts
         self._left = n_parts
         self._lock = threading.Lock()
         self._opened: tuple[OpenedFile, list[KeySet], np.ndarray] | None = None
+        self._before: PositionBitmap | None = None  # the deleted rows that are not searched
 
     def _open(self) -> tuple[OpenedFile, list[KeySet], np.ndarray]:
         with self._lock:
             if self._opened is None:
                 finder, task = self._finder, self._task
                 keys = finder._equality.of(task.equality_deletes) if task.equality_deletes else []
-                file = finder._files.open(task.data, [field for key in keys for field in key.fields])
-                self._opened = file, keys, np.zeros(task.data.record_count, np.bool_)
+                fields = [field for key in keys for field in key.fields]
+                n_rows, live = task.data.record_count, None
+                if finder.matcher.may_fail and (task.vector is not None or task.position_deletes):
+                    self._before = finder._current.of(task)
+                    live = LiveRows(self._before, n_rows)
+                file = finder._files.open(task.data, fields, live)
+                self._opened = file, keys, np.zeros(n_rows, np.bool_)
             return self._opened
 
-    def matches(self, number: int) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
-        """Yields the batches of one part, as `Finder.matches`."""
+    def batches(self, number: int) -> Iterator[tuple[Batch, np.ndarray]]:
+        """Yields the batches of one part, each with a mask of the matching rows that are not deleted by equality."""
         file, keys, _ = self._open()
         matcher = self._finder.matcher
         batches = file.part(number, self._n_parts).batches(batch_rows=max(BATCH_ROWS, matcher.batch_rows))
         for batch in batches:
-            found = matcher.mask(batch.filter_values, batch.n_rows)
-            for key in keys:  # rows that equality deletes remove already are not added to the vector
-                found = found & ~key.contains(batch.key_values)
-            yield batch.first, found, batch.filter_values
+            found = live_matches(matcher, keys, batch)
+            yield batch, np.ones(batch.n_rows, np.bool_) if found is None else found
 
     def part(self, number: int) -> Iterator[NewDeletes]:
         """Searches one part; yields the result after the last."""
@@ -144,11 +156,18 @@ class _Search:
                 yield finder._all_rows(task)
             return
         mask = self._open()[2]
-        for first, found, _ in self.matches(number):
-            mask[first : first + len(found)] = found
+        for batch, found in self.batches(number):
+            if self._before is None:
+                mask[batch.first : batch.first + batch.n_rows] = found
+            elif (rows := batch.select(mask_of(found))) is not None:
+                mask[rows.positions().to_numpy()] = True
         with self._lock:
             self._left -= 1
             if self._left:
                 return
         self._opened = None
-        yield NewDeletes.merge(task, PositionBitmap.from_mask(mask), finder._current)
+        positions, before = PositionBitmap.from_mask(mask), self._before
+        if before is None:
+            yield NewDeletes.merge(task, positions, finder._current)
+        else:
+            yield NewDeletes.added(task, positions, before)

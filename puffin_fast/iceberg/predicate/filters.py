@@ -77,6 +77,8 @@ class Matcher(Protocol):
     def always_false(self) -> bool: ...
     @property
     def batch_rows(self) -> int: ...
+    @property
+    def may_fail(self) -> bool: ...
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
     def strict_expression(self) -> BooleanExpression: ...
@@ -148,7 +150,7 @@ class RowFilter:
         try:
             scanner = ds.dataset(pa.Table.from_batches([], empty)).scanner(columns={"match": row_filter})
             found = scanner.projected_schema.field("match").type
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
+        except (pa.ArrowException, KeyError) as error:
             wrong = NotFoundError if "No match for FieldRef" in str(error) else InvalidInputError
             raise wrong(f"filter {row_filter}: {error}") from error
         if not pa.types.is_boolean(found):
@@ -163,6 +165,11 @@ class RowFilter:
     def always_false(self) -> bool:
         """Whether the filter is false for every row."""
         return isinstance(self._bound, AlwaysFalse)
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether `mask` fails for some values, and so must be given live rows only."""
+        return self._arrow is not None
 
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
         """Makes a test of whether a file or row group may have rows that match.
@@ -185,11 +192,12 @@ class RowFilter:
 
         Returns:
             NumPy bool array of length `n_rows`: True where the filter is true, False where it is false or unknown.
+
+        Raises:
+            InvalidInputError: a PyArrow expression fails for a value, by an overflow or a division by zero, say.
         """
         if self._bound is None:
-            batch = pa.record_batch({name: columns[id] for name, id in self._names.items()})
-            found = ds.InMemoryDataset(batch).scanner(columns={"match": self._arrow}, use_threads=False)
-            return _flags(found.to_table().column(0).combine_chunks(), n_rows)
+            return self._arrow_mask(columns, n_rows)
         rows: np.ndarray | None = None  # those that all conditions so far leave, if they are few
         mask: np.ndarray | None = None
         for condition, field_ids in self._conditions:
@@ -207,6 +215,17 @@ class RowFilter:
             mask = np.zeros(n_rows, np.bool_)
             mask[rows] = True
         return mask
+
+    def _arrow_mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray:
+        used = {name: columns[field_id] for name, field_id in self._names.items()}
+        batch = pa.record_batch(used or {"": pa.nulls(n_rows)})  # a batch without columns has no rows
+        found = ds.InMemoryDataset(batch).scanner(columns={"match": self._arrow}, use_threads=False)
+        try:
+            return _flags(found.to_table().column(0), n_rows)
+        except pa.ArrowMemoryError:
+            raise
+        except pa.ArrowException as error:
+            raise InvalidInputError(f"filter {self._arrow}: {error}") from error
 
     def strict_expression(self) -> BooleanExpression:
         """The expression for strict evaluation: if a file's metrics satisfy it, all rows of the file match.

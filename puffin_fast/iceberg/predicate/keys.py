@@ -119,6 +119,11 @@ class KeyBounds:
         """The number of rows of a batch from which on `mask` is efficient."""
         return 1
 
+    @property
+    def may_fail(self) -> bool:
+        """Whether `mask` fails for some values: for none."""
+        return False
+
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
         """Returns whether a file or row group (an object with the metrics of a `DataFile`) may contain a key."""
         return lambda entry: all(column.may_match(entry) for column in self._columns)

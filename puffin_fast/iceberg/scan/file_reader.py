@@ -19,7 +19,7 @@ from puffin_fast.iceberg.datafile.plain_types import is_view
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
 from puffin_fast.iceberg.datafile.row_selection import LiveRows, mask_of
-from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet
+from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, live_matches
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.iceberg.scan.splits import threads_of
 
@@ -244,12 +244,7 @@ class FileReader:
 
     def _select(self, task: FileTask, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
-        output, wanted = opened.output, None
-        if not self._row_filter.always_true:
-            wanted = self._row_filter.mask(batch.filter_values, batch.n_rows)
-        for keys in opened.keys:
-            left = ~keys.contains(batch.key_values)
-            wanted = left if wanted is None else wanted & left
+        output, wanted = opened.output, live_matches(self._row_filter, opened.keys, batch)
         rows = batch.select(None if wanted is None else mask_of(wanted))
         if rows is None:
             return None
