@@ -1,7 +1,7 @@
 """Writes rows to new Parquet data files of a Delta table, split by partition and size, and makes their actions.
 
 A file has the columns under their physical names. It has the partition columns only if a feature requires them. The
-files are not in partition folders: the partition of a file is only in the log.
+files of partitioned tables are in partition folders, those of tables with column mapping in the table's folder.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast._runtime import open_sink
 from puffin_fast.delta.dml.file_statistics import statistics_of
+from puffin_fast.delta.dml.partition_folders import partition_folder
 from puffin_fast.delta.dml.stored_types import stored_fields
 from puffin_fast.delta.log.protocol import (
     CHANGE_DATA_FEED,
@@ -29,6 +30,7 @@ from puffin_fast.delta.log.protocol import (
     is_set,
 )
 from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import encoded_path
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.datafile.arrow_rows import renamed
@@ -45,7 +47,7 @@ class DataFile:
     """A file that was written.
 
     Attributes:
-        path: below the table.
+        path: below the table, percent-encoded as in the log.
         partition: the values of the partition columns by physical name, in the form of the log.
         size: in bytes.
         stats: the statistics, in the form of the log.
@@ -84,6 +86,11 @@ class DataFileWriter:
     @property
     def _snapshot(self) -> Snapshot:
         return self.table.snapshot
+
+    @property
+    def _is_mapped(self) -> bool:
+        """Whether the table has column mapping."""
+        return self._snapshot.configuration.get(MAPPING_MODE, "none") != "none"
 
     @property
     def keeps_changes(self) -> bool:
@@ -143,8 +150,7 @@ class DataFileWriter:
         for one in fields:
             _check_nulls(rows[one["name"]].combine_chunks(), one, one["name"])
         typed = pa.schema(stored_fields(fields, list(schema.names)[: len(fields)], physical=False))
-        mapped = base.configuration.get(MAPPING_MODE, "none") != "none"
-        highest = int(base.configuration.get(MAPPING_MAX_ID, 0)) if mapped else 0
+        highest = int(base.configuration.get(MAPPING_MAX_ID, 0)) if self._is_mapped else 0
         target = stored_fields(fields, list(schema.names)[: len(fields)], physical=True, ids=highest)
         try:
             cast = rows.select(typed.names).cast(typed).combine_chunks()
@@ -180,6 +186,7 @@ class DataFileWriter:
 
     def _write(self, rows: pa.Table, partition: Mapping[str, str | None], folder: str) -> DataFile:
         storage = self._snapshot.storage
+        folder += "" if self._is_mapped else partition_folder(partition)
         path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         buffer = pa.BufferOutputStream()
         pq.write_table(rows, buffer, compression="zstd")
@@ -187,7 +194,9 @@ class DataFileWriter:
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.written.append(path)
         sink.write_file(data)
-        return DataFile(path, partition, data.size, statistics_of(rows, self._snapshot.configuration))
+        return DataFile(
+            encoded_path(path), partition, data.size, statistics_of(rows, self._snapshot.configuration)
+        )
 
 
 def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:

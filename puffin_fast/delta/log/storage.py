@@ -6,7 +6,7 @@ import io
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyiceberg.io import FileIO
@@ -21,7 +21,7 @@ from puffin_fast.limits import MAX_METADATA_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "decoded_path", "storage_of"]
+__all__ = ["INLINE", "LOG_FOLDER", "TableStorage", "decoded_path", "encoded_path", "storage_of"]
 
 LOG_FOLDER = "_delta_log"
 INLINE = "inline:"
@@ -175,6 +175,16 @@ class TableStorage(FileIO):
 
     def delete(self, location: Any) -> None:
         raise io.UnsupportedOperation(f"{location}: this file access is read-only")
+
+
+_IN_PATHS = "/=!$&()+,;@~"
+"""The characters besides letters, digits and ``_.-~`` that are not percent-encoded (RFC 2396); Polars 2.1 ignores
+the deletion vectors of data files with percent-encoded paths."""
+
+
+def encoded_path(path: str) -> str:
+    """Percent-encodes a path for the log."""
+    return quote(path, safe=_IN_PATHS)
 
 
 _unquoted = lru_cache(maxsize=1 << 12)(unquote)

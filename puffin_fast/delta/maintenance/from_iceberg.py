@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
@@ -54,7 +53,7 @@ from puffin_fast.delta.log.protocol import (
     Protocol,
 )
 from puffin_fast.delta.log.segment import commit_path
-from puffin_fast.delta.log.storage import TableStorage, storage_of
+from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
@@ -313,8 +312,8 @@ def _path(location: str, root: str) -> str:
     local = ("", "file")
     same = scheme == own_scheme or (scheme in local and own_scheme in local)
     if same and authority == own_authority and key.startswith(f"{own_key}/"):
-        return quote(key[len(own_key) + 1 :], safe="/=")
-    return f"{scheme or 'file'}://{authority}{quote(key, safe='/=')}"
+        return encoded_path(key[len(own_key) + 1 :])
+    return f"{scheme or 'file'}://{authority}{encoded_path(key)}"
 
 
 class _Converter:

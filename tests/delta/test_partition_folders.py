@@ -1,0 +1,128 @@
+"""New data files of partitioned tables are in Hive's folders, from which Polars takes the partition values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import delta
+from puffin_fast.delta.dml.partition_folders import partition_folder
+from tests.conftest import require_module
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+TEXTS = ["plain", "a b", "x%y", "%20", "x/y", "ü€😀", "a=b", "q?#&", "{[^]}", "c:d", "it's \"q\"", "back\\slash",
+         "new\nline", "tab\t", "~!@$()+,;<>|`*", "\x7f", ".", "..", "tr ", " lead", "end.", "", None]  # fmt: skip
+VALUES = {
+    "text": pa.array(TEXTS),
+    "day": pa.array([date(2020, 1, 1), date(1, 1, 1), None]),
+    "at": pa.array([datetime(2020, 1, 1, 1, 2, 3, 4), datetime(2020, 1, 1), None], pa.timestamp("us", "UTC")),
+    "local": pa.array([datetime(2020, 1, 1, 1, 2, 3, 4), datetime(2020, 1, 1), None], pa.timestamp("us")),
+    "amount": pa.array([Decimal("1.50"), Decimal("-2.00"), None]),
+    "share": pa.array([0.1, float("inf"), -0.0, None]),
+    "flag": pa.array([True, False, None]),
+    "a%b": pa.array([-5, 2**31 - 1, None], pa.int32()),
+}
+
+
+def folders(table: Path) -> set[str]:
+    return {path.name for path in table.iterdir() if path.name != "_delta_log" and path.is_dir()}
+
+
+def agreed(table: Path, duckdb: DuckDBPyConnection, schema: pa.Schema) -> pa.Table:
+    """The rows of a table, after DuckDB, deltalake and Polars have read the same."""
+    deltalake: Any = require_module("deltalake")
+    polars: Any = require_module("polars")
+    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(table)))
+    ours = delta.scan(table).to_arrow().select(schema.names).cast(schema).sort_by("id")
+    for theirs in (
+        duckdb.execute(f"SELECT * FROM delta_scan('{table}')").to_arrow_table(),
+        pa.table(builder.execute("SELECT * FROM t").read_all()),
+        polars.scan_delta(str(table)).collect().to_arrow(),
+    ):
+        assert theirs.select(schema.names).cast(schema).sort_by("id").equals(ours)
+    return ours
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_reader_finds_the_partition_of_rows_that_were_changed(
+    name: str, tmp_path: Path, duckdb_delta: DuckDBPyConnection
+) -> None:
+    deltalake: Any = require_module("deltalake")
+    values = VALUES[name]
+    n = len(values)
+    twice = pa.chunked_array([values, values])
+    rows = pa.table(
+        {"id": pa.array(range(2 * n), pa.int64()), "v": pa.array([0] * 2 * n, pa.int64()), name: twice}
+    )
+    table = tmp_path / "table"
+    configuration = {"delta.enableDeletionVectors": "true"}
+    deltalake.write_deltalake(str(table), rows, partition_by=[name], configuration=configuration)
+    before = {unquote(folder) for folder in folders(table)}
+    assert delta.update(table, "id >= 0", {"v": 1}).rows_updated == 2 * n
+    read = agreed(table, duckdb_delta, rows.schema)
+    nulls = [None if value == "" else value for value in values.to_pylist()]  # the log has no empty values
+    assert read[name].to_pylist() == 2 * nulls
+    if name not in ("at", "share"):  # deltalake writes times without a time zone, and "inf"
+        assert {unquote(folder) for folder in folders(table)} == before
+    given = rows.set_column(1, "v", pa.array([2] * 2 * n, pa.int64()))
+    assert delta.upsert(table, given, "id").rows_updated == 2 * n
+    assert agreed(table, duckdb_delta, rows.schema).drop_columns("v") == read.drop_columns("v")
+    delta.delete(table, f"id < {n}")
+    assert delta.purge(table).data_files >= n - 1
+    assert agreed(table, duckdb_delta, rows.schema)["id"].to_pylist() == [*range(n, 2 * n)]
+    live = set(delta.scan(table).files()["file_path"].to_pylist())
+    assert all("=" in path for path in live)
+    assert delta.orphan_files(table, older_than=timedelta(days=-1)).num_rows == 0
+    delta_table = deltalake.DeltaTable(str(table))
+    gone = delta_table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert gone
+    assert all(Path(path).exists() for path in live)
+
+
+def test_folders_are_those_of_spark(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = folders(table)
+    assert len(before) > 1
+    delta.update(table, "id >= 0", {"v": "new"})
+    assert folders(table) == before
+
+
+def test_the_change_data_feed_has_partition_folders(tmp_path: Path) -> None:
+    deltalake: Any = require_module("deltalake")
+    configuration = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
+    rows = pa.table({"id": [1, 2], "p": ["a b", None]})
+    deltalake.write_deltalake(str(tmp_path), rows, partition_by=["p"], configuration=configuration)
+    delta.update(tmp_path, "id > 0", {"id": 9})
+    assert folders(tmp_path / "_change_data") == {"p=a b", "p=__HIVE_DEFAULT_PARTITION__"}
+
+
+def test_tables_with_column_mapping_have_no_partition_folders(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_many_features")
+    before = folders(table)
+    delta.update(table, "id >= 0", {"v": "new"})
+    assert folders(table) - before == {"_change_data"}
+    assert folders(table / "_change_data") == set()
+
+
+@pytest.mark.parametrize(
+    ("partition", "folder"),
+    [
+        ({}, ""),
+        ({"a": "1", "b": None}, "a=1/b=__HIVE_DEFAULT_PARTITION__/"),
+        ({"p": "%20 a=b/c:d"}, "p=%2520 a%3Db%2Fc%3Ad/"),
+        ({"p": "{[^]}\"#'*?\\\n\x7f"}, "p=%7B%5B%5E%5D}%22%23%27%2A%3F%5C%0A%7F/"),
+        ({"p": "é~!@$()+,;<>|`&."}, "p=é~!@$()+,;<>|`&./"),
+        ({"a/b=c%": "x"}, "a%2Fb%3Dc%=x/"),
+    ],
+)
+def test_values_are_escaped_as_spark_escapes_them(partition: dict[str, str | None], folder: str) -> None:
+    assert partition_folder(partition) == folder
