@@ -93,6 +93,8 @@ def test_an_update_of_nothing_commits_nothing(golden: Callable[[str], Path]) -> 
     before = files_of(table)
     done = delta.update(table, "id < 0", {"v": "x"})
     assert (done.version, done.rows_updated) == (None, 0)
+    with pytest.raises(errors.InvalidInputError, match="v"):
+        delta.update(table, "id < 0", {"v": 5})
     assert files_of(table) == before
 
 

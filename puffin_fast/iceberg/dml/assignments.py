@@ -87,9 +87,22 @@ class Assignments:
                 raise InvalidInputError(f"values: column {name}: {value!r}: {reason}") from error
         found = pa.table(columns)
         try:
+            if not rows.num_rows:
+                self._check_values(rows.schema)
             return RowWriterSchema(self.schema, found.schema).table(found)
         except InvalidInputError as error:
             raise InvalidInputError(f"values: {str(error).removeprefix('data: ')}") from error
+
+    def _check_values(self, rows: pa.Schema) -> None:
+        """Checks that the columns can hold the values, as if there were a row.
+
+        Args:
+            rows: the Arrow schema of the rows.
+        """
+        for name, value in self.values.items():
+            if not isinstance(value, NewColumn | pc.Expression):
+                one = pa.table({name: pa.repeat(_scalar(value, rows.field(name).type), 1)})
+                RowWriterSchema(Schema(self.schema.find_field(name)), one.schema).table(one)
 
 
 def _column(value: Any, rows: pa.Table, kind: pa.DataType, name: str) -> pa.ChunkedArray:
@@ -97,7 +110,8 @@ def _column(value: Any, rows: pa.Table, kind: pa.DataType, name: str) -> pa.Chun
         return value.values
     if isinstance(value, pc.Expression):
         return ds.dataset(rows).to_table(columns={name: value})[name]
-    return pa.chunked_array([pa.repeat(_scalar(value, kind), rows.num_rows)])
+    some = pa.repeat(_scalar(value, kind), max(rows.num_rows, 1))  # Arrow repeats no list or map zero times
+    return pa.chunked_array([some.slice(0, rows.num_rows)])
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

@@ -253,6 +253,7 @@ def typed(shared_catalog: SqlCatalog) -> Table:
 
 @pytest.mark.parametrize(("name", "value", "expected"), ACCEPTED, ids=lambda value: str(value)[:30])
 def test_values_of_each_type(typed: Table, name: str, value: Any, expected: Any) -> None:
+    assert update(typed, "id = 5", {name: value}).rows_updated == 0
     assert update(typed, "id = 1", {name: value}).rows_updated == 1
     (found,) = scan(typed, selected_fields=(name,)).to_arrow()[name].to_pylist()
     assert (uuid.UUID(bytes=found) if isinstance(found, bytes) else found) == expected
@@ -261,8 +262,9 @@ def test_values_of_each_type(typed: Table, name: str, value: Any, expected: Any)
 @pytest.mark.parametrize(("name", "value"), REFUSED, ids=lambda value: str(value)[:30])
 def test_a_value_that_its_column_cannot_hold_is_refused(typed: Table, name: str, value: Any) -> None:
     before = files_of(typed)
-    with pytest.raises(InvalidInputError, match=rf"values: .*\b{name}\b"):
-        update(typed, "id = 1", {name: value})
+    for number in (1, 5):  # no row matches the second filter
+        with pytest.raises(InvalidInputError, match=rf"values: .*\b{name}\b"):
+            update(typed, f"id = {number}", {name: value})
     assert files_of(typed) == before
 
 
