@@ -185,7 +185,7 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
         with pytest.raises(error, match=text):
             ps.update(spark, table, filter, values)
     assert ps.update(spark, table, "id > 1000", {"x": 1.0}).snapshot_id is None
-    assert ps.update(spark, table, "x = 0.0625", {"tags": ["t"]}).snapshot_id is None  # of a file that is read
+    assert ps.update(spark, table, "x = 0.0625", {"tags": ["t"]}).snapshot_id is None
     assert ps.update(spark, table, "id + 0 > 1000", {"x": f.lit(1.0)}).snapshot_id is None
     assert (table.refresh().metadata_location, files_of(table)) == (before, files)
     empty = iceberg.create_table(racing, "n.empty", SCHEMA)
