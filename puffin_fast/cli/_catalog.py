@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from puffin_fast._runtime.interrupt import interruptible
-from puffin_fast.errors import InvalidInputError, MissingExtraError, NotFoundError
+from puffin_fast._runtime.packages import import_optional
+from puffin_fast.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,17 +53,14 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         options: as for `open_table`.
         create: whether a SQL catalog may be created: the file of SQLite, and the tables of the catalog.
     """
-    try:
-        from pyiceberg.catalog import load_catalog
-        from pyiceberg.utils.config import Config
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyiceberg", extra="iceberg") from error
+    load_catalog = import_optional("pyiceberg.catalog", extra="iceberg").load_catalog
+    config_class = import_optional("pyiceberg.utils.config", extra="iceberg").Config
     command = click.get_current_context()
     given = {**(command.obj or {}), **{k: v for k, v in options.items() if v is not None}}
     name = given.pop("catalog", None)
     properties = {key: value for key, value in given.items() if value is not None}
     try:
-        config = Config()
+        config = config_class()
         configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
         uri = str(properties.get("uri") or configured.get("uri") or "")
         if not create:
@@ -70,7 +68,7 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
         if uri.startswith(_SQL) and not create:  # no other command changes an existing database
             properties["init_catalog_tables"] = "false"
         with interruptible():
-            catalog = load_catalog(name, **properties)
+            catalog: Catalog = load_catalog(name, **properties)
     except NotFoundError:
         raise
     except Exception as error:  # the client of a catalog may raise any exception

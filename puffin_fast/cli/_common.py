@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from functools import wraps
+from traceback import walk_tb
 from typing import Any, TextIO
 
 import click
@@ -43,6 +44,13 @@ __all__ = [
 
 INTERRUPTED = 130
 
+COMMANDS = {
+    "catalog.create_namespace creates it": "`puffin-fast create` with --create-namespace creates it",
+    "puffin_fast.delta.enable(table)": "`puffin-fast upgrade`",
+    "puffin_fast.iceberg.upgrade(table)": "`puffin-fast upgrade`",
+}
+"""What the messages of the package advise to call, and the commands for it."""
+
 WIDE = 1 << 16
 """Width of the output if it is not a terminal: rows are never wrapped."""
 
@@ -57,11 +65,29 @@ class ErrorReportingGroup(click.Group):
             message = str(error)
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        except Exception as error:
+            if (source := _configuration(error)) is None:
+                raise
+            message = f"{source}: PyIceberg cannot read its configuration: {error}"
         except KeyboardInterrupt:
             click.echo(f"{ctx.info_name}: interrupted", err=True)
             return ctx.exit(INTERRUPTED)
+        for function, command in COMMANDS.items():
+            message = message.replace(function, command)
         click.echo(f"{ctx.info_name}: error: {printable(' '.join(message.split()))}", err=True)
         return ctx.exit(1)
+
+
+def _configuration(error: Exception) -> str | None:
+    """The file of PyIceberg's configuration that caused an error, or ``environment``; None for other errors.
+
+    PyIceberg reads its configuration when it is imported, and raises what its YAML parser does.
+    """
+    source = None
+    for frame, _ in walk_tb(error.__traceback__):
+        if frame.f_globals.get("__name__") == "pyiceberg.utils.config":
+            source = str(frame.f_locals.get("path", source or "environment"))
+    return source
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import asdict, fields, is_dataclass
 from datetime import timedelta
@@ -22,11 +23,30 @@ from puffin_fast.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
+MAX_DAYS = 100_000
+"""Greatest age, as in a policy: it reaches back to before Unix."""
+
 __all__ = ["expire_snapshots", "maintain", "orphan_files", "remove_orphan_files"]
+
+_DAY = timedelta(days=1)
+
+
+class _Days(click.FloatRange):
+    """A number of days, converted to a `timedelta`."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=MAX_DAYS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        days = super().convert(value, param, ctx)
+        if math.isnan(days):
+            self.fail("expected a number of days, found nan", param, ctx)
+        return timedelta(days=days)
+
 
 _age_of_files = click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=_Days(),
     default=3,
     show_default=True,
     help="Only files older than this number of days; younger files may belong to a running commit.",
@@ -42,16 +62,14 @@ _age_of_files = click.option(
     is_flag=True,
     help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
 )
-def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) -> Answer:
+def orphan_files(table: Table | PathTable, older_than: timedelta, heads_only: bool) -> Answer:
     """Lists the files in the folder of TABLE that no snapshot needs; removes none.
 
     Example: puffin-fast orphan-files shop.orders --older-than 7
     """
     name = name_of(table)
-    found = verb(table, "orphan_files")(
-        older_than=timedelta(days=older_than), keep=[] if heads_only else None
-    )
-    nothing = f"{name}: no orphan files older than {older_than:g} days"
+    found = verb(table, "orphan_files")(older_than=older_than, keep=[] if heads_only else None)
+    nothing = f"{name}: no orphan files older than {older_than / _DAY:g} days"
     return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)
 
 
@@ -60,7 +78,7 @@ def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) 
 @_options.on_table
 @click.option(
     "--older-than",
-    type=click.FloatRange(min=0),
+    type=_Days(),
     help="Expires snapshots that are at least this number of days old. Default: the table's property, else 5.",
 )
 @click.option(
@@ -73,7 +91,7 @@ def orphan_files(table: Table | PathTable, older_than: float, heads_only: bool) 
 )
 @click.option("--dry-run", is_flag=True, help="Changes nothing; shows what would be removed.")
 def expire_snapshots(
-    table: Table, older_than: float | None, snapshot_ids: tuple[int, ...], **options: Any
+    table: Table, older_than: timedelta | None, snapshot_ids: tuple[int, ...], **options: Any
 ) -> Answer:
     """Removes old snapshots of TABLE, and the files that only they need.
 
@@ -84,7 +102,7 @@ def expire_snapshots(
     name = ".".join(table.name())
     result = iceberg.expire_snapshots(
         table,
-        older_than=None if older_than is None else timedelta(days=older_than),
+        older_than=older_than,
         snapshot_ids=snapshot_ids or None,
         **options,
     )
@@ -110,7 +128,7 @@ def expire_snapshots(
 @click.option(
     "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
 )
-def remove_orphan_files(table: Table, older_than: float, dry_run: bool) -> Answer:
+def remove_orphan_files(table: Table, older_than: timedelta, dry_run: bool) -> Answer:
     """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
 
     Example: puffin-fast remove-orphan-files shop.orders --no-dry-run
@@ -118,11 +136,11 @@ def remove_orphan_files(table: Table, older_than: float, dry_run: bool) -> Answe
     from puffin_fast import iceberg
 
     name = ".".join(table.name())
-    result = iceberg.remove_orphan_files(table, older_than=timedelta(days=older_than), dry_run=dry_run)
+    result = iceberg.remove_orphan_files(table, older_than=older_than, dry_run=dry_run)
     answer = {**asdict(result), "table": name, "files": result.files.to_pylist()}
     n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
     if not n_files:
-        did = f"to remove: no orphan files older than {older_than:g} days"
+        did = f"to remove: no orphan files older than {older_than / _DAY:g} days"
     text: list[RenderableType] = [f"{name}: {n_files} files ({result.n_bytes} bytes) {did}"]
     if n_files:
         text.append(grid(result.files.to_pylist()))
@@ -155,7 +173,10 @@ def maintain(table: Table, policy: Path | None, branch: str, dry_run: bool) -> A
             values = tomllib.loads(policy.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{policy}: expected TOML: {error}") from error
-        chosen = iceberg.MaintenancePolicy.of(values)
+        try:
+            chosen = iceberg.MaintenancePolicy.of(values)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{policy}: {error}") from error
     result = iceberg.maintain(table, chosen, branch=branch, dry_run=dry_run)
     answer = {"table": ".".join(table.name()), **asdict(result)}
     if result.orphan_files is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puffin_fast._runtime.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
@@ -60,13 +61,12 @@ def create(
 
     Example: puffin-fast create shop.orders orders.parquet
     """
-    from pyiceberg.schema import Schema
-
     from puffin_fast import iceberg
 
+    schema = import_optional("pyiceberg.schema", extra="iceberg").Schema()
     if is_path(table):
         raise UnsupportedError(f"{table}: expected namespace.name: create makes tables of a catalog")
-    with _files.rows(data, Schema(), input_format) as rows:
+    with _files.rows(data, schema, input_format) as rows:
         columns = rows.schema
     opened = open_catalog(catalog, create=create_namespace)
     if create_namespace and "." in table:

@@ -141,6 +141,8 @@ def convert(
             )
         location = delta().from_iceberg(table, name, branch=commit["branch"])
         return rows_answer([{"table": name_of(table), "to": target, "name": location}])
+    if name is not None:
+        raise click.UsageError("--name: expected --to beside it")
     from puffin_fast import iceberg
 
     name = ".".join(table.name())

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puffin_fast._runtime.packages import import_optional
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._common import Answer, answers, fields_grid
 from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
-from puffin_fast.errors import MissingExtraError, UnsupportedError
+from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -33,10 +34,9 @@ conflict_option = click.option(
 
 def session() -> SparkSession:
     """Starts the session that the environment configures (spark-defaults.conf, SPARK_REMOTE), else a local one."""
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "pyspark", extra="spark") from error
+    import_optional("pyspark.sql", extra="spark")
+    from pyspark.sql import SparkSession
+
     return SparkSession.builder.appName("puffin-fast").getOrCreate()
 
 
@@ -200,6 +200,7 @@ def delete_positions(
 
     Example: puffin-fast delete-positions shop.orders rows.csv
     """
+    import_optional("pyiceberg", extra="iceberg")
     from pyiceberg.schema import Schema
     from pyiceberg.types import LongType, NestedField, StringType
 

@@ -47,8 +47,9 @@ def check_new_location(
     """The same for a table that is to be created.
 
     Raises:
-        InvalidInputError: as `check_locations`, or a given location is relative: other processes and engines would
-            look for the files below their own current directories. The catalog's warehouse may be relative.
+        InvalidInputError: as `check_locations`, or there is no location: none is given, and the catalog has no
+            warehouse. Or a given location is relative: other processes and engines would look for the files below
+            their own current directories. The catalog's warehouse may be relative.
     """
     given = [location, *(properties.get(name) for name in (DATA_PATH, METADATA_PATH))]
     for path in given:
@@ -60,8 +61,14 @@ def check_new_location(
     if isinstance(catalog, MetastoreCatalog):
         identifier = Catalog.identifier_to_tuple(name)
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
-        with suppress(ValueError, NoSuchNamespaceError):  # raised again when the table is created
-            given.append(catalog._resolve_table_location(location, namespace, identifier[-1]))
+        with suppress(NoSuchNamespaceError):  # raised again when the table is created
+            try:
+                given.append(catalog._resolve_table_location(location, namespace, identifier[-1]))
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"{namespace}.{identifier[-1]}: expected a location of the table, or a catalog with a warehouse "
+                    "(location or warehouse in Python, --location or --warehouse in a shell), found neither"
+                ) from error
     for path in given:
         if path is not None:
             _check(path, load_file_io(dict(catalog.properties), path))
