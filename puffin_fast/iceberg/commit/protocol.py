@@ -60,6 +60,7 @@ from puffin_fast.iceberg.compat.catalog_commit import (
     commit_snapshot,
     commit_upgrade,
 )
+from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.compat.table_updates import next_timestamp_ms
 from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -165,10 +166,14 @@ def commit(
 
 
 def attempts(properties: Mapping[str, str]) -> Iterator[int]:
-    """Yields the numbers of the attempts that a table's properties allow, from 1. Waits before all but the first."""
+    """Yields the numbers of the attempts that a table's properties allow, from 1. Waits before all but the first.
+
+    Raises:
+        InvalidInputError: a property ``commit.retry.*`` is not an integer.
+    """
 
     def number(name: str, default: int) -> int:
-        return max(0, int(properties.get(f"commit.retry.{name}", default)))
+        return max(0, integer_property(properties, f"commit.retry.{name}", default, positive=False))
 
     end = time.monotonic() + number("total-timeout-ms", 1_800_000) / 1000
     shortest, longest = number("min-wait-ms", 100), number("max-wait-ms", 60_000)

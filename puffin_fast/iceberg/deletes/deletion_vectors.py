@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.dv.iceberg import FRAME_BYTES
 from puffin_fast.files import write_vectors
+from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ DEFAULT_TARGET_FILE_SIZE = 64 * 1024 * 1024
 
 
 def target_file_size(table: Table) -> int:
-    """The target size of a delete file in bytes: property ``write.delete.target-file-size-bytes``."""
-    return int(table.properties.get(TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE))
+    """The target size of a delete file in bytes: property ``write.delete.target-file-size-bytes``.
+
+    Raises:
+        InvalidInputError: it is not a positive integer.
+    """
+    return integer_property(table.properties, TARGET_FILE_SIZE, DEFAULT_TARGET_FILE_SIZE)
 
 
 def size_of(vector: PositionBitmap | bytes) -> int:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.datafile.projection import FIELD_ID
 from puffin_fast.iceberg.deletes.loader import POS_FIELD
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
@@ -64,17 +64,12 @@ def granularity_of(properties: Mapping[str, str]) -> str:
     Raises:
         InvalidInputError: it has another value.
     """
-    granularity = properties.get(GRANULARITY, FILE)
-    if granularity not in (FILE, PARTITION):
-        raise InvalidInputError(f"{GRANULARITY}: expected {FILE} or {PARTITION}, found {granularity}")
-    return granularity
+    return choice_property(properties, GRANULARITY, (FILE, PARTITION))
 
 
 def _codec(properties: Mapping[str, str]) -> str:
     name = next((name for name in CODEC_PROPERTIES if name in properties), None)
-    codec = CODECS[0] if name is None else properties[name].lower()
-    if codec not in CODECS:
-        raise InvalidInputError(f"{name}: expected one of {', '.join(CODECS)}, found {codec}")
+    codec = CODECS[0] if name is None else choice_property(properties, name, CODECS)
     return "none" if codec == "uncompressed" else codec
 
 

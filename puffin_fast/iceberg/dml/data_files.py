@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,13 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
 from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UnknownType
-from pyiceberg.utils.properties import property_as_int
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.streams import in_order
-from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.datafile.arrow_rows import renamed
+from puffin_fast.iceberg.deletes.position_files import CODECS
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
@@ -51,6 +52,14 @@ STREAM_THREADS = 2
 ROW_GROUP_BYTES = 128 << 20
 """Maximum size of a streamed row group in memory (the default of `write.parquet.row-group-size-bytes`)."""
 
+WRITER_INTEGERS = (
+    TableProperties.PARQUET_ROW_GROUP_LIMIT,
+    TableProperties.PARQUET_PAGE_SIZE_BYTES,
+    TableProperties.PARQUET_DICT_SIZE_BYTES,
+    TableProperties.PARQUET_PAGE_ROW_LIMIT,
+)
+"""Properties that PyIceberg's writer reads as integers."""
+
 
 def write_data_files(
     table: Table, rows: pa.Table | pa.RecordBatchReader, *, reserved: Sequence[NestedField] = ()
@@ -67,7 +76,8 @@ def write_data_files(
         The manifest entries of the files, status added, in the order of the rows.
 
     Raises:
-        InvalidInputError: the rows do not fit the table's schema.
+        InvalidInputError: the rows do not fit the table's schema, or a property of the writer has a value that it
+            does not take.
         UnsupportedError: property ``write.format.default`` is not Parquet.
         PuffinFastError: a file could not be written.
     """
@@ -104,6 +114,7 @@ class DataFileWriter:
         spec: of the files.
 
     Raises:
+        InvalidInputError: a property of the writer has a value that it does not take.
         UnsupportedError: property ``write.format.default`` is not Parquet, or a column of type
             unknown cannot be omitted, or the spec has an unknown transform.
     """
@@ -112,7 +123,7 @@ class DataFileWriter:
         metadata = table.metadata
         check_transforms(spec)
         self._io, self._spec, self._schema = table.io, spec, schema
-        self._properties = metadata.properties
+        self._properties = _writer_properties(metadata.properties)
         stored = _stored(schema, ".".join(table.name()))
         self._file_schema = sanitize_column_names(
             Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
@@ -121,7 +132,7 @@ class DataFileWriter:
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
         self._id = uuid.uuid4()
-        self._size: Any = property_as_int(
+        self._size = integer_property(
             metadata.properties,
             TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
             TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,
@@ -188,7 +199,7 @@ class DataFileWriter:
             batches: at least one row, in the types that `RowWriterSchema` returns.
             partition: the partition values as manifest entries have them.
         """
-        limit: Any = property_as_int(
+        limit = integer_property(
             self._properties,
             TableProperties.PARQUET_ROW_GROUP_LIMIT,
             TableProperties.PARQUET_ROW_GROUP_LIMIT_DEFAULT,
@@ -239,6 +250,26 @@ class DataFileWriter:
             file_size_in_bytes=len(output),
             **metrics,
         )
+
+
+def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Returns the table's properties, with the codec in the case in which PyIceberg's writer expects it.
+
+    Raises:
+        InvalidInputError: the writer would not take a property.
+    """
+    for name in WRITER_INTEGERS:
+        integer_property(properties, name, None)
+    codec = choice_property(properties, TableProperties.PARQUET_COMPRESSION, CODECS)
+    level = integer_property(properties, TableProperties.PARQUET_COMPRESSION_LEVEL, None, positive=False)
+    if level is not None:
+        try:
+            pa.Codec(codec, compression_level=level)
+        except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
+            raise InvalidInputError(
+                f"property {TableProperties.PARQUET_COMPRESSION_LEVEL}: expected a level of {codec}, found {level}"
+            ) from error
+    return {**properties, TableProperties.PARQUET_COMPRESSION: codec}
 
 
 def _stored(schema: Schema, shown: str) -> list[int]:

@@ -11,6 +11,7 @@ from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
+from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
@@ -183,8 +184,11 @@ class DeleteJob:
 
         The table property `isolation` decides: with ``serializable`` those that may contain a match; with
         ``snapshot`` none (None).
+
+        Raises:
+            InvalidInputError: the property has another value.
         """
-        if self.table.properties.get(isolation, "serializable") == "snapshot":
+        if choice_property(self.table.properties, isolation, ("serializable", "snapshot")) == "snapshot":
             return None
         return bound.may_match(self.table.schema(), case_sensitive=case_sensitive)
 

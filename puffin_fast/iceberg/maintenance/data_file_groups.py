@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table import TableProperties
-from pyiceberg.utils.properties import property_as_int
 
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.plan.files import FileTask, single_data_file
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class GroupLimits:
         order: RowOrder | None = None,
     ) -> GroupLimits:
         """Returns the limits with the defaults of a table."""
-        default: Any = property_as_int(
+        default = integer_property(
             table.metadata.properties,
             TableProperties.WRITE_TARGET_FILE_SIZE_BYTES,
             TableProperties.WRITE_TARGET_FILE_SIZE_BYTES_DEFAULT,

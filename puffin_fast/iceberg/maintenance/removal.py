@@ -39,12 +39,15 @@ class Removed:
 def check_may_remove(table: Table) -> None:
     """Checks that the table's files may be removed.
 
+    As in Java, ``true`` in any case is true, and any other value, such as ``no``, is false.
+
     Raises:
         UnsupportedError: the property ``gc.enabled`` is false: other tables may have the same files.
     """
-    if table.properties.get("gc.enabled", "true").lower() == "false":
+    enabled = table.properties.get("gc.enabled", "true")
+    if enabled.lower() != "true":
         raise UnsupportedError(
-            f"{'.'.join(table.name())}: property gc.enabled is false: other tables may need its files, "
+            f"{'.'.join(table.name())}: property gc.enabled is {enabled}: other tables may need its files, "
             "so none is removed"
         )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshots_of
 from puffin_fast.iceberg.plan.files import snapshot_of
 
@@ -69,12 +70,12 @@ class Retention:
         Raises:
             InvalidInputError: a property is not a positive integer.
         """
-        age = _property(properties, "max-snapshot-age-ms", FIVE_DAYS_MS)
-        keep = _property(properties, "min-snapshots-to-keep", 1)
+        age = integer_property(properties, "history.expire.max-snapshot-age-ms", FIVE_DAYS_MS)
+        keep = integer_property(properties, "history.expire.min-snapshots-to-keep", 1)
         return cls(
             max_snapshot_age_ms=age if older_than is None else older_than // MILLISECOND,
             min_snapshots_to_keep=keep if retain_last is None else retain_last,
-            max_ref_age_ms=_property(properties, "max-ref-age-ms", 0) or None,
+            max_ref_age_ms=integer_property(properties, "history.expire.max-ref-age-ms", None),
         )
 
     def expired(self, metadata: TableMetadata, now_ms: int) -> Expiry:
@@ -134,14 +135,6 @@ def chosen(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Expiry:
                 "expected snapshots that no branch or tag points to"
             )
     return Expiry(tuple(snapshot.snapshot_id for snapshot in found))
-
-
-def _property(properties: Mapping[str, str], name: str, default: int) -> int:
-    name = f"history.expire.{name}"
-    text = properties.get(name, str(default))
-    if not text.isascii() or not text.isdigit() or (name in properties and not int(text)):
-        raise InvalidInputError(f"property {name}: expected a positive integer, found {text!r}")
-    return int(text)
 
 
 def _ancestors(known: Mapping[int, Snapshot], snapshot: Snapshot | None) -> dict[int, int]:

@@ -346,9 +346,11 @@ def too_many_records(
     )
 
 
-def _codec_error(error: Exception, path: str) -> UnsupportedError | None:
+def _codec_error(error: Exception, path: str) -> PuffinFastError | None:
     """Converts fastavro's error for an unknown codec, or one whose package is missing; None for other errors."""
     found = str(error)
-    if not ("need to install" in found or "nrecognized codec" in found):
-        return None
-    return UnsupportedError(f"{path}: {found}")
+    if "need to install" in found and "cramjam" in found:  # of snappy; fastavro names it, no extra has it
+        return MissingExtraError("cramjam", extra=None)
+    if "need to install" in found or "nrecognized codec" in found:
+        return UnsupportedError(f"{path}: {found}")
+    return None

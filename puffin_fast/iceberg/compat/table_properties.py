@@ -1,0 +1,62 @@
+"""Reads values of table properties, which are text in a table's metadata.
+
+A value that the format does not allow is refused: another engine may have meant something by it, and a default in its
+place could remove files or rewrite rows that it should not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["choice_property", "integer_property"]
+
+INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+MAX_INTEGER = (1 << 63) - 1
+"""Java's largest: Iceberg reads numbers as its types int and long."""
+
+Default = TypeVar("Default", int, None)
+
+
+def integer_property(
+    properties: Mapping[str, str], name: str, default: Default, *, positive: bool = True
+) -> int | Default:
+    """Returns a property that is an integer.
+
+    Args:
+        properties: of a table.
+        name: of the property.
+        default: the value if the table does not have the property.
+        positive: whether zero and negative numbers are refused.
+
+    Raises:
+        InvalidInputError: it is not an integer, not positive, or above 2^63 - 1.
+    """
+    text = properties.get(name)
+    if text is None:
+        return default
+    value = int(text) if INTEGER.fullmatch(text) else None
+    if value is None or value > MAX_INTEGER or (positive and value < 1):
+        wanted = "a positive integer" if positive else "an integer"
+        raise InvalidInputError(f"property {name}: expected {wanted}, found {text!r}")
+    return value
+
+
+def choice_property(properties: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """Returns a property that is one of several words, in lower case; the case does not matter, as in Java.
+
+    Args:
+        properties: of a table.
+        name: of the property.
+        choices: the words, in lower case; the first is the default.
+
+    Raises:
+        InvalidInputError: it has another value.
+    """
+    text = properties.get(name, choices[0])
+    if text.lower() not in choices:
+        raise InvalidInputError(f"property {name}: expected one of {', '.join(choices)}, found {text!r}")
+    return text.lower()
