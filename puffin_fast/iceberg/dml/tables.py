@@ -23,7 +23,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
-from puffin_fast.iceberg.commit.request import Committed, Request, repeated
+from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
@@ -31,7 +31,7 @@ from puffin_fast.iceberg.compat.new_table import create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
-from puffin_fast.iceberg.dml.data_files import write_data_files
+from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
@@ -129,14 +129,16 @@ def append(
         branch: an existing branch.
         job_id: a job whose id is in the branch's history is not repeated.
         snapshot_properties: additional entries of the snapshot's summary.
-        dry_run: compare the columns with the table's schema; read no row and write nothing.
+        dry_run: check the branch, the table's properties and the columns; read no row and write nothing.
 
     Returns:
         The commit; None if there were no rows, or in a dry run.
 
     Raises:
         InvalidInputError: the columns do not fit the table's schema, a value cannot be represented in its
-            column's type, or a required column has a null.
+            column's type, a required column has a null, or a property of the table has a value that is not allowed.
+        NotFoundError: the branch does not exist.
+        UnsupportedError: property ``write.format.default`` is not Parquet.
         ConflictError, CommitUnknownError: see `commit`.
     """
     request = Request(verb="append", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
@@ -145,7 +147,10 @@ def append(
     rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
     working = open_table(table, oldest=2)
     if dry_run and repeated(working.metadata, request) is None:
-        RowWriterSchema(working.metadata.schema(), rows.schema)
+        head_of(working.metadata, branch)
+        schema = working.metadata.schema()
+        RowWriterSchema(schema, rows.schema)
+        DataFileWriter(working, schema, working.metadata.spec())  # checks the table's properties
         return None
 
     def plan(head: Snapshot | None) -> _Appended:

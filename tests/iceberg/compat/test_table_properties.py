@@ -71,6 +71,9 @@ def test_a_value_that_no_engine_can_mean_is_refused(
 ) -> None:
     set_properties(table, **{name: value})
     before = files_of(table)
+    if verb is append:
+        with pytest.raises(InvalidInputError, match=f"property {name}: "):
+            iceberg.append(table, ROWS, dry_run=True)
     with pytest.raises(InvalidInputError) as caught:
         verb(table)
     assert f"property {name}: expected " in str(caught.value)
