@@ -184,11 +184,11 @@ class DeltaPath(PathTable):
         names = "file_path", "n_rows", "vector_path", "offset", "length", "cardinality"
         return _deletes(zip(*(files[name].to_pylist() for name in names), strict=True))
 
-    def verify(self, **snapshot: Any) -> list[Finding]:
+    def verify(self, *, threads: int | None, **snapshot: Any) -> list[Finding]:
         """`puffin_fast.delta.verify`."""
         from puffin_fast.iceberg.maintenance.finding import CORRUPT, Finding
 
-        problems = delta().verify(self.path, **self._version(snapshot))
+        problems = delta().verify(self.path, threads=threads, **self._version(snapshot))
         return [Finding(CORRUPT, one.data_file, one.path, one.offset, one.message) for one in problems]
 
     def report(self, *, share: float, **snapshot: Any) -> Any:
@@ -222,9 +222,9 @@ class DeltaPath(PathTable):
         made = delta().to_iceberg(self.path, open_catalog(self.catalog), name)
         return {"table": self.path, "to": target, "name": name, "metadata": made.metadata_location}
 
-    def orphan_files(self, *, older_than: timedelta, keep: object) -> pa.Table:
+    def orphan_files(self, *, older_than: timedelta, keep: object, threads: int | None) -> pa.Table:
         """`puffin_fast.delta.orphan_files`."""
-        self._refuse({"heads_only": keep is not None}, "heads_only")
+        self._refuse({"heads_only": keep is not None, "threads": threads}, "heads_only", "threads")
         return delta().orphan_files(self.path, older_than=older_than)
 
     def _version(self, snapshot: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,7 +279,7 @@ class PaimonPath(PathTable):
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
         from puffin_fast import paimon
 
-        self._refuse(snapshot, "branch", "tag", "as_of")
+        self._refuse(snapshot, "branch", "tag", "as_of", "threads")
         return paimon.vectors(self.path, snapshot_id=snapshot["snapshot_id"])
 
 
@@ -302,7 +302,7 @@ class LancePath(PathTable):
     def _vectors(self, snapshot: Mapping[str, Any]) -> pa.Table:
         from puffin_fast import lance
 
-        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of")
+        self._refuse(snapshot, "snapshot_id", "branch", "tag", "as_of", "threads")
         return lance.vectors(self.path)
 
 

@@ -62,13 +62,18 @@ _age_of_files = click.option(
     is_flag=True,
     help="Also lists files that only older snapshots need: counts all but the heads of branches and tags as expired.",
 )
-def orphan_files(table: Table | PathTable, older_than: timedelta, heads_only: bool) -> Answer:
+@_options.threads
+def orphan_files(
+    table: Table | PathTable, older_than: timedelta, heads_only: bool, threads: int | None
+) -> Answer:
     """Lists the files in the folder of TABLE that no snapshot needs; removes none.
 
     Example: puffin-fast orphan-files shop.orders --older-than 7
     """
     name = name_of(table)
-    found = verb(table, "orphan_files")(older_than=older_than, keep=[] if heads_only else None)
+    found = verb(table, "orphan_files")(
+        older_than=older_than, keep=[] if heads_only else None, threads=threads
+    )
     nothing = f"{name}: no orphan files older than {older_than / _DAY:g} days"
     return rows_answer(found.to_pylist(), title=f"{name}: {found.num_rows} files", nothing=nothing)
 
@@ -89,6 +94,7 @@ def orphan_files(table: Table | PathTable, older_than: timedelta, heads_only: bo
 @click.option(
     "--snapshot-id", "snapshot_ids", type=int, multiple=True, help="Expires this snapshot; may be repeated."
 )
+@_options.threads
 @click.option("--dry-run", is_flag=True, help="Changes nothing; shows what would be removed.")
 def expire_snapshots(
     table: Table, older_than: timedelta | None, snapshot_ids: tuple[int, ...], **options: Any
@@ -125,10 +131,11 @@ def expire_snapshots(
 @answers
 @_options.on_table
 @_age_of_files
+@_options.threads
 @click.option(
     "--dry-run/--no-dry-run", default=True, show_default=True, help="Lists the files and removes none."
 )
-def remove_orphan_files(table: Table, older_than: timedelta, dry_run: bool) -> Answer:
+def remove_orphan_files(table: Table, older_than: timedelta, threads: int | None, dry_run: bool) -> Answer:
     """Removes the files in the folder of TABLE that no snapshot needs, with --no-dry-run.
 
     Example: puffin-fast remove-orphan-files shop.orders --no-dry-run
@@ -136,7 +143,7 @@ def remove_orphan_files(table: Table, older_than: timedelta, dry_run: bool) -> A
     from puffin_fast import iceberg
 
     name = ".".join(table.name())
-    result = iceberg.remove_orphan_files(table, older_than=older_than, dry_run=dry_run)
+    result = iceberg.remove_orphan_files(table, older_than=older_than, threads=threads, dry_run=dry_run)
     answer = {**asdict(result), "table": name, "files": result.files.to_pylist()}
     n_files, did = result.files.num_rows, "to remove" if dry_run else "removed"
     if not n_files:
@@ -157,8 +164,9 @@ def remove_orphan_files(table: Table, older_than: timedelta, dry_run: bool) -> A
     help="A TOML file with values of iceberg.MaintenancePolicy, ages in days. Default: its defaults.",
 )
 @click.option("--branch", default="main", show_default=True, help="The branch whose files are rewritten.")
+@_options.threads
 @click.option("--dry-run", is_flag=True, help="Changes nothing; shows the plan and what it would save.")
-def maintain(table: Table, policy: Path | None, branch: str, dry_run: bool) -> Answer:
+def maintain(table: Table, policy: Path | None, branch: str, threads: int | None, dry_run: bool) -> Answer:
     """Does all maintenance of TABLE.
 
     Converts delete files to vectors, rewrites data files, compacts vectors, expires snapshots and removes orphan files.
@@ -177,7 +185,7 @@ def maintain(table: Table, policy: Path | None, branch: str, dry_run: bool) -> A
             chosen = iceberg.MaintenancePolicy.of(values)
         except InvalidInputError as error:
             raise InvalidInputError(f"{policy}: {error}") from error
-    result = iceberg.maintain(table, chosen, branch=branch, dry_run=dry_run)
+    result = iceberg.maintain(table, chosen, branch=branch, threads=threads, dry_run=dry_run)
     answer = {"table": ".".join(table.name()), **asdict(result)}
     if result.orphan_files is not None:
         answer["orphan_files"]["files"] = result.orphan_files.files.to_pylist()

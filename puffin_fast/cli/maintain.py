@@ -107,6 +107,7 @@ def report(
 @click.option(
     "--name", help="Name of the new table: namespace.name for --to iceberg, a folder for --to delta."
 )
+@_options.threads
 @_options.commit
 def convert(
     table: Table | PathTable,
@@ -165,6 +166,7 @@ def convert(
     type=click.IntRange(min=1),
     help="Target size of a Puffin file in bytes. Default: the table's property, else 64 MiB.",
 )
+@_options.threads
 @_options.commit
 def compact(table: Table, **options: Any) -> Answer:
     """Packs the vectors of TABLE into few Puffin files and removes dangling vectors.
@@ -215,6 +217,7 @@ def compact(table: Table, **options: Any) -> Answer:
     help="Sorts the rows: 'id', 'time desc', 'name asc nulls last'; repeatable. Default: they stay as they are.",
 )
 @case_option
+@_options.threads
 @_options.commit
 def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     """Rewrites the data files of TABLE that have many deleted rows, and joins small ones.
@@ -249,6 +252,7 @@ def rewrite(table: Table, case_insensitive: bool, **options: Any) -> Answer:
     is_flag=True,
     help="Does not restore deletes that are only in superseded position-delete files.",
 )
+@_options.threads
 @_options.commit
 def repair(table: Table, keep_superseded: bool, **commit: Any) -> Answer:
     """Repairs vectors that `verify` reports: merges several vectors of a data file, restores lost deletes.

@@ -131,6 +131,7 @@ def _inspect_vectors(file: DeletionVectorFile) -> Answer:
 @answers
 @click.argument("target")
 @_options.snapshot
+@_options.threads
 @_options.catalog
 def verify(target: str, **options: Any) -> Answer:
     """Checks every deletion vector of TARGET: a file, or a table (namespace.name, or the path of its folder).
@@ -146,6 +147,8 @@ def verify(target: str, **options: Any) -> Answer:
     """
     catalog = {name: options.pop(name) for name in _options.CATALOG}
     if _is_file(target):
+        if options["threads"] is not None:
+            raise click.UsageError("--threads: expected a table, found a file")
         return _verify_file(target)
     table = open_path(target) if is_path(target) else open_table(target, catalog)
     found = [asdict(finding) for finding in verb(table, "verify")(**options)]

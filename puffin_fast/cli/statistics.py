@@ -31,6 +31,7 @@ __all__ = ["ndv"]
     is_flag=True,
     help="With --collect: reads all data files, not only those added since the last run.",
 )
+@_options.threads
 @click.option("--spark", is_flag=True, help="With --collect: reads the data files on Spark executors.")
 @click.option("--dry-run", is_flag=True, help="With --collect: counts, and commits nothing.")
 def ndv(
@@ -39,6 +40,7 @@ def ndv(
     columns: str | None,
     case_insensitive: bool,
     full: bool,
+    threads: int | None,
     spark: bool,
     dry_run: bool,
     **selected: Any,
@@ -49,8 +51,10 @@ def ndv(
 
     Example: puffin-fast ndv shop.orders --collect --columns customer,product
     """
-    if (full or spark or dry_run) and not collect:
-        raise click.UsageError("--full, --spark and --dry-run need --collect")
+    if (full or threads or spark or dry_run) and not collect:
+        raise click.UsageError("--full, --threads, --spark and --dry-run need --collect")
+    if spark and threads:
+        raise click.UsageError("--spark cannot be combined with --threads")
     from puffin_fast import iceberg
 
     name = ".".join(table.name())
@@ -69,7 +73,7 @@ def ndv(
 
             result = on_spark.collect_ndv(session(), table, names, **options)
         else:
-            result = iceberg.collect_ndv(table, names, **options)
+            result = iceberg.collect_ndv(table, names, threads=threads, **options)
         document["collected"] = asdict(result)
         text += list(result.notes)
         if dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import subprocess
@@ -17,14 +18,13 @@ import pytest
 from click.testing import Result
 from pyiceberg.catalog import load_catalog
 
+from puffin_fast import iceberg
 from puffin_fast.cli import main
 from tests.cli.conftest import ROWS
 from tests.cli.test_table import count, open_table
 
 Run = Callable[..., Result]
 Options = tuple[str, ...]
-
-ON_FILES = ["delete", "delete-keys", "delete-positions", "overwrite", "update", "upsert", "scan"]
 
 
 @pytest.mark.parametrize("name", sorted(set(main.commands) - {"completion"}))
@@ -43,9 +43,39 @@ def test_the_help_has_one_example_that_the_command_accepts(
     command.make_context(name, arguments)
 
 
-@pytest.mark.parametrize("command", ON_FILES)
-def test_the_number_of_threads_is_an_option(command: str, run: Run) -> None:
-    assert "--threads" in run(command, "--help").stdout
+FUNCTIONS = {
+    "convert": "convert_position_deletes",
+    "ndv": "collect_ndv",
+    "rewrite": "rewrite_data_files",
+}
+"""The functions of commands that have another name."""
+
+
+@pytest.mark.parametrize("name", main.commands)
+def test_the_number_of_threads_is_an_option_of_commands_whose_function_takes_it(name: str) -> None:
+    function = getattr(iceberg, FUNCTIONS.get(name, name.replace("-", "_")), None)
+    takes = function is not None and "threads" in inspect.signature(function).parameters
+    assert any(option.name == "threads" for option in main.commands[name].params) is takes
+
+
+MAINTENANCE = {
+    "compact": (),
+    "convert": (),
+    "expire-snapshots": (),
+    "maintain": (),
+    "ndv": ("--collect",),
+    "orphan-files": (),
+    "remove-orphan-files": (),
+    "repair": (),
+    "rewrite": (),
+    "verify": (),
+}
+
+
+@pytest.mark.parametrize("name", MAINTENANCE)
+def test_maintenance_runs_on_a_number_of_threads(run: Run, catalog_options: Options, name: str) -> None:
+    result = run(name, "ns.t", *MAINTENANCE[name], "--threads", 1, *catalog_options)
+    assert result.exit_code == 0, result.stderr
 
 
 def test_threads_change_no_result(run: Run, catalog_options: Options, tmp_path: Path) -> None:
