@@ -18,19 +18,22 @@ __all__ = [
     "as_position",
     "as_positions",
     "checked_array",
+    "decoded",
     "integers_of",
+    "joined",
     "refuse_masked",
     "refuse_position",
+    "value_type",
 ]
 
 MAX_POSITION = 0x7FFFFFFE80000000
 """The largest position that may be written. Its key is 2^31 - 2, the largest that Java's reader accepts."""
 
 _ARROW = (pa.Array, pa.ChunkedArray)
-_DICTIONARY = pa.lib.Type_DICTIONARY
+_DICTIONARY, _RUNS = pa.lib.Type_DICTIONARY, pa.lib.Type_RUN_END_ENCODED
 _POINTING = frozenset(
     (
-        _DICTIONARY, pa.lib.Type_RUN_END_ENCODED, pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW,
+        _DICTIONARY, _RUNS, pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW,
         pa.lib.Type_BINARY_VIEW, pa.lib.Type_STRING_VIEW, pa.lib.Type_STRING, pa.lib.Type_LARGE_STRING,
     )
 )  # fmt: skip
@@ -106,21 +109,67 @@ def _check_indices(array: pa.DictionaryArray | pa.ChunkedArray, what: str) -> No
             )
 
 
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of the values of an extension type, a dictionary or runs; other types as they are."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif kind.id in (_DICTIONARY, _RUNS):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def joined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Returns a column as one array without an extension type and runs.
+
+    Runs become a dictionary with an entry for each run; dictionaries are kept if Arrow can unite them. An empty column
+    becomes one of its values' type.
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else (column,)
+    parts = [_without_runs(chunk) for chunk in chunks if len(chunk)]
+    if not parts:
+        return pa.array([], value_type(column.type))
+    if len(parts) > 1 and parts[0].type.id == _DICTIONARY:
+        try:
+            parts = pa.chunked_array(parts).unify_dictionaries().chunks
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # of lists, and with nulls
+            parts = [decoded(part) for part in parts]
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _without_runs(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if array.type.id != _RUNS:
+        return array
+    start, stop = array.offset, array.offset + len(array)
+    ends = np.clip(array.run_ends.to_numpy().astype(np.int64), start, stop)
+    runs = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=start))
+    return pa.DictionaryArray.from_arrays(pa.array(runs), decoded(_without_runs(array.values)))
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """Returns the values of a dictionary; other arrays as they are. Arrow decodes no dictionary of views."""
+    if array.type.id != _DICTIONARY:
+        return array
+    values = array.dictionary
+    if pa.types.is_binary_view(values.type) or pa.types.is_string_view(values.type):
+        values = values.cast(pa.large_binary() if pa.types.is_binary_view(values.type) else pa.large_string())
+    return values.take(array.indices)
+
+
 def _of_arrow(array: pa.Array | pa.ChunkedArray, what: str) -> Integers:
     array = checked_array(array, what)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-        if isinstance(array, pa.ChunkedArray):  # there is no chunk
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if not pa.types.is_integer(array.type) and not (pa.types.is_null(array.type) and len(array) == 0):
-        raise InvalidInputError(f"{what}: expected integers, found {array.type}")
+    kind = array.type if isinstance(array.type, pa.BaseExtensionType) else value_type(array.type)
+    if not pa.types.is_integer(kind) and not (pa.types.is_null(kind) and len(array) == 0):
+        raise InvalidInputError(f"{what}: expected integers, found {kind}")
+    if len(array) == 0:
+        return np.empty(0, np.uint64)
+    array = decoded(joined(array))
     if array.null_count:
         row = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0]
         raise InvalidInputError(f"{what}: row {row} is null, {array.null_count} of {len(array)} are")
-    if len(array) == 0:
-        return np.empty(0, np.uint64)
     return integers_of(array.to_numpy(), what)
 
 

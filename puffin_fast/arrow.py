@@ -1,8 +1,8 @@
 """Functions on Arrow arrays of positions and of blobs, with one native call for each array.
 
-Each function accepts any object with the Arrow C interface (pyarrow, polars, pandas, DuckDB, arro3), chunked, sliced or
-dictionary-encoded. For nulls it raises an error with the name and row. Blobs are `deletion-vector-v1` of the Puffin
-specification.
+Each function accepts any object with the Arrow C interface (pyarrow, polars, pandas, DuckDB, arro3), chunked, sliced,
+dictionary-encoded or run-end encoded. For nulls it raises an error with the name and row. Blobs are
+`deletion-vector-v1` of the Puffin specification.
 Results are `binary` arrays, or `large_binary` if the blobs together exceed 2 GiB.
 """
 
@@ -17,7 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels import batch
-from puffin_fast._positions import MAX_POSITION, as_position, as_positions, checked_array, refuse_position
+from puffin_fast._positions import (
+    MAX_POSITION,
+    as_position,
+    as_positions,
+    checked_array,
+    decoded,
+    joined,
+    refuse_position,
+    value_type,
+)
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch
@@ -42,8 +51,7 @@ _MOST_ROWS = (1 << 60) - 1
 
 
 def _column(source: Any, what: str) -> pa.Array:
-    """Converts an object with the Arrow C interface, or a sequence, to one array without nulls; dictionaries are not
-    decoded."""
+    """Converts an object with the Arrow C interface, or a sequence, to one array without nulls, as `joined`."""
     if isinstance(source, (pa.Array, pa.ChunkedArray)):  # a union would be made in each call
         column = source
     elif hasattr(source, "__arrow_c_array__"):
@@ -56,29 +64,15 @@ def _column(source: Any, what: str) -> pa.Array:
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(f"{what}: expected an Arrow array: {error}") from error
     checked_array(column, what)
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks == 1:
-            column = column.chunk(0)
-        elif column.num_chunks == 0:
-            column = pa.array([], column.type)
-        else:
-            column = pa.concat_arrays(column.unify_dictionaries().chunks)
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_run_end_encoded(column.type):
-        column = column.cast(column.type.value_type)
+    column = joined(column)
     nulls = column.null_count
     if nulls == 0 and pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        column = column.cast(column.type.value_type)
+        column = decoded(column)
         nulls = column.null_count
     if nulls:
         row = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0]
         raise InvalidInputError(f"{what}: row {row} is null, {nulls} of {len(column)} are")
     return column
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -91,7 +85,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _lists(source: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Returns the items of a column of lists, and n + 1 offsets into them that start at 0."""
-    column = _plain(_column(source, what))
+    column = decoded(_column(source, what))
     if pa.types.is_null(column.type) and len(column) == 0:
         return pa.array([], pa.int64()), np.zeros(1, np.int64)
     if not _is_list(column.type):
@@ -119,7 +113,7 @@ def _refuse_null_item(items: pa.Array, offsets: npt.NDArray[np.int64], what: str
 
 def _blobs(source: Any, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
     """Returns (bytes, n + 1 offsets into them, n) of a column of binary values."""
-    return _blobs_of(_plain(_column(source, what)), what)
+    return _blobs_of(decoded(_column(source, what)), what)
 
 
 def _blobs_of(column: pa.Array, what: str) -> tuple[Any, npt.NDArray[np.int64], int]:
@@ -227,7 +221,8 @@ def union(lists: Any) -> pa.Array:
 def contains(blobs: Any, positions: Any) -> pa.BooleanArray:
     """Returns whether each position is in the blob of its row; false for negative positions.
 
-    Each blob of a dictionary-encoded column (such as the vector of a file, for each of its rows) is decoded once.
+    Each blob of a dictionary-encoded column (such as the vector of a file, for each of its rows) is decoded once, and
+    each run once.
 
     Args:
         blobs: binary values, or one `bytes` for all positions.
@@ -307,7 +302,8 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
     """Encodes the positions of each distinct file path as one blob.
 
     Args:
-        file_path: strings. pos: as many integers, in any order, with or without repeats.
+        file_path: strings.
+        pos: as many integers, in any order, with or without repeats.
 
     Returns:
         A batch of (file_path: string, blob: binary, cardinality: int64), in the order of the paths' dictionary.
@@ -317,7 +313,7 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
             large.
     """
     paths = _column(file_path, "file_path")
-    kind = paths.type.value_type if pa.types.is_dictionary(paths.type) else paths.type
+    kind = value_type(paths.type)
     if pa.types.is_null(kind) and len(paths) == 0:
         paths = pa.array([], pa.string())
     elif not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
@@ -325,8 +321,8 @@ def encode_grouped(file_path: Any, pos: Any) -> pa.RecordBatch:
     positions = as_positions(_column(pos, "pos"), "pos")
     if len(positions) != len(paths):
         raise InvalidInputError(f"pos: expected {len(paths)}, one for each file_path, found {len(positions)}")
-    if pa.types.is_string_view(paths.type):
-        paths = paths.cast(pa.large_string())
+    if pa.types.is_string_view(kind):
+        paths = decoded(paths).cast(pa.large_string())
     encoded = paths if pa.types.is_dictionary(paths.type) else paths.dictionary_encode()
     ids, names = _groups(encoded)
     items, offsets = _gather(ids, positions, len(names))
@@ -368,7 +364,14 @@ def _gather(
 
 
 def theta_sketch(values: Any, iceberg_type: Any = None) -> ThetaSketch:
-    """Returns the sketch of a column's distinct values, as `ThetaSketch.from_arrow`."""
+    """Returns the sketch of a column's distinct values, as `ThetaSketch.from_arrow`.
+
+    Args:
+        values, iceberg_type: as there.
+
+    Raises:
+        InvalidInputError: as there.
+    """
     return ThetaSketch.from_arrow(values, iceberg_type)
 
 

@@ -77,6 +77,16 @@ def duckdb_column(array: pa.Array) -> Any:
     return connection.execute("select c from rows").to_arrow_table().column(0)
 
 
+def dictionary(array: pa.Array) -> pa.DictionaryArray:
+    """Each value from a dictionary in which all are twice."""
+    return pa.DictionaryArray.from_arrays(pa.array(range(len(array))), pa.concat_arrays([array, array]))
+
+
+def runs(array: pa.Array) -> pa.RunEndEncodedArray:
+    """A run of each value."""
+    return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(array) + 1), pa.int32()), array)
+
+
 LAYOUTS: dict[str, Callable[[pa.Array], Any]] = {
     "array": lambda array: array,
     "sliced": lambda array: pa.concat_arrays([array[:2], array, array[:3]]).slice(2, len(array)),
@@ -88,6 +98,12 @@ LAYOUTS: dict[str, Callable[[pa.Array], Any]] = {
     "polars": polars_series,
     "arro3": arro3_array,
     "duckdb": duckdb_column,
+    "dictionary": dictionary,
+    "dictionary_chunked": lambda array: pa.chunked_array([dictionary(array[:3]), dictionary(array[3:])]),
+    "runs": runs,
+    "runs_sliced": lambda array: runs(pa.concat_arrays([array[:2], array, array[:3]])).slice(2, len(array)),
+    "runs_chunked": lambda array: pa.chunked_array([runs(array[:2]), runs(array)[2:3], runs(array[3:])]),
+    "runs_of_dictionary": lambda array: runs(dictionary(array)),
 }
 
 LIST_TYPES = [
@@ -534,3 +550,70 @@ def test_results_outlive_their_inputs() -> None:
     decoded = arrow.decode(encoded)
     del made, encoded
     assert plain(decoded) == [sorted(set(positions)) for positions in expected]
+
+
+# Run ends and empty dictionaries ---------------------------------------------------------------------------
+
+
+def run_ends(ends: list[int], values: pa.Array) -> pa.RunEndEncodedArray:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), values)
+
+
+@pytest.mark.parametrize("kind", BINARY_TYPES, ids=str)
+def test_runs_are_their_rows(kind: pa.DataType) -> None:
+    column = run_ends([2, 5, 9], blobs(BLOBS[1:4], kind))
+    rows = [*BLOBS[1:2] * 2, *BLOBS[2:3] * 3, *BLOBS[3:4] * 4]
+    positions = run_ends([4, 9], pa.array([5, 70_000]))
+    asked = [5] * 4 + [70_000] * 5
+    for start in range(10):
+        for stop in range(start, 10):
+            own, plain_rows = column[start:stop], blobs(rows[start:stop])
+            chunks = pa.chunked_array([own, column[:1]])
+            assert plain(arrow.decode(own)) == plain(arrow.decode(plain_rows))
+            assert plain(arrow.cardinality(chunks)) == plain(
+                arrow.cardinality(blobs([*rows[start:stop], rows[0]]))
+            )
+            found = arrow.contains(own, positions[start:stop])
+            assert plain(found) == plain(arrow.contains(plain_rows, asked[start:stop]))
+            assert plain(arrow.mask(own, positions[start:stop])) == plain(
+                arrow.mask(plain_rows, asked[start:stop])
+            )
+
+
+def test_runs_of_paths_and_positions_are_grouped() -> None:
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        paths = run_ends([2, 3, 5], pa.array(["b", "a", "b"], kind))
+        positions = run_ends([1, 5], pa.array([7, 3]))
+        for given_paths in (paths, pa.chunked_array([paths[:1], paths[1:]])):
+            found = arrow.encode_grouped(given_paths, positions).to_pylist()
+            wanted = {"b": [3, 7], "a": [3]}
+            assert {row["file_path"]: row["blob"] for row in found} == {
+                k: oracle.encode_blob(v) for k, v in wanted.items()
+            }
+    assert list(PositionBitmap.from_positions(run_ends([2, 3], pa.array([9, 4])))) == [4, 9]
+
+
+def test_a_null_in_runs_is_refused_by_its_row() -> None:
+    column = run_ends([2, 5], pa.array([BLOBS[0], None], pa.binary()))
+    with pytest.raises(errors.InvalidInputError, match="blobs: row 2 is null, 3 of 5 are"):
+        arrow.decode(column)
+    assert len(arrow.decode(column[:2])) == 2
+    with pytest.raises(errors.InvalidInputError, match="row 2 is null"):
+        PositionBitmap.from_positions(run_ends([2, 5], pa.array([1, None])))
+
+
+@pytest.mark.parametrize("kind", [*BINARY_TYPES, pa.binary(2)], ids=str)
+def test_empty_encoded_columns_have_no_rows(kind: pa.DataType) -> None:
+    one = blobs([b"ab"], kind)
+    coded = pa.DictionaryArray.from_arrays(pa.array([0]), one)
+    for column in (coded[:0], run_ends([1], one)[:0]):
+        for empty in (column, pa.chunked_array([], column.type), pa.chunked_array([column, column])):
+            for read in (
+                arrow.decode,
+                arrow.cardinality,
+                lambda c: arrow.contains(c, 5),
+                lambda c: arrow.mask(c, 5),
+            ):
+                assert plain(read(empty)) == []
+            assert arrow.theta_union(empty).estimate == 0
+    assert arrow.encode_grouped(pa.array([], pa.dictionary(pa.int32(), pa.string())), []).num_rows == 0
