@@ -24,6 +24,7 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import (
+    BinaryType,
     DecimalType,
     IntegerType,
     LongType,
@@ -114,13 +115,16 @@ def partition_values(
     """Applies a transform to a column; returns the values as manifests have them: dates and times are integers.
 
     Nanoseconds are transformed as the microseconds that they are in, which the specification demands of buckets;
-    PyIceberg has no hours of nanoseconds.
+    PyIceberg has no hours of nanoseconds, and truncates no bytes: the first of them are the value (table specification,
+    "Truncate Transform Details").
 
     Raises:
         InvalidInputError: a truncated number is below the range of its type; no reader would find its partition.
     """
     if isinstance(transform, TruncateTransform) and isinstance(kind, IntegerType | LongType | DecimalType):
         _check_truncated(transform, kind, source, name)
+    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
+        return pc.binary_slice(source, 0, transform.width)
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and not isinstance(
         transform, IdentityTransform | VoidTransform
     ):

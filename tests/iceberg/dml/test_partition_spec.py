@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyiceberg.expressions import EqualTo
+from pyiceberg.expressions import EqualTo, GreaterThanOrEqual, LessThan
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import (
     BucketTransform,
@@ -19,11 +20,14 @@ from pyiceberg.transforms import (
     TruncateTransform,
     parse_transform,
 )
-from pyiceberg.types import LongType
+from pyiceberg.types import BinaryType, LongType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.conftest import RacingCatalog, files_of
+from tests.iceberg.conftest import RacingCatalog, files_of, rows_of, rows_of_duckdb
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 ROWS = pa.table(
     {
@@ -150,6 +154,51 @@ def test_partitions_of_nanoseconds(
     assert iceberg.delete(table, "ns is null").rows_deleted == 1
     assert iceberg.delete(table, pc.field("ns") == rows["ns"][4]).rows_deleted == 1
     assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == [0, 1, 2, 3, 5]
+    assert iceberg.verify(table) == []
+
+
+BYTES = [
+    None,
+    b"",
+    b"a",
+    b"ab",
+    b"abc",
+    b"ab\x00",
+    b"\x00\x00",
+    b"\xff",
+    b"\xff\xff",
+    b"\xff\xff\xff",
+    b"/?=",
+]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary_view()], ids=str)
+def test_truncated_bytes_are_the_first_ones(
+    racing: RacingCatalog, duckdb_iceberg: DuckDBPyConnection, kind: pa.DataType
+) -> None:
+    """PyIceberg's own append raises a ValueError of pyiceberg-core."""
+    rows = pa.table({"id": range(len(BYTES)), "b": pa.array(BYTES).cast(kind)})
+    schema = pa.schema([("id", pa.int64()), ("b", pa.binary())])
+    table = iceberg.create_table(racing, "n.t", schema, partition_spec=["truncate[2](b)"])
+    iceberg.append(table, rows)
+    transform = TruncateTransform(2).transform(BinaryType())
+    assert {task.data.partition[0] for task in iceberg.plan_files(table).tasks} == set(map(transform, BYTES))
+    for sign, compares, predicate in (
+        ("=", operator.eq, EqualTo),
+        ("<", operator.lt, LessThan),
+        (">=", operator.ge, GreaterThanOrEqual),
+    ):
+        for value in BYTES[1:]:
+            expected = [i for i, given in enumerate(BYTES) if given is not None and compares(given, value)]
+            filters: list[Any] = [f"b {sign} X'{value.hex()}'", predicate("b", value)]
+            for row_filter in filters:
+                found = iceberg.scan(table, row_filter).to_arrow()["id"].to_pylist()
+                assert sorted(found) == expected, row_filter
+            found = table.scan(filters[1]).to_arrow()["id"].to_pylist()
+            assert sorted(found) == expected, filters[1]
+    assert iceberg.delete(table, "b > X'6162' or b is null").rows_deleted == 6
+    for found in (rows_of(table), rows_of_duckdb(duckdb_iceberg, table)):
+        assert found["b"].to_pylist() == [b"", b"a", b"ab", b"\x00\x00", b"/?="]
     assert iceberg.verify(table) == []
 
 
