@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from puffin_fast._runtime import open_source
@@ -22,6 +23,7 @@ from puffin_fast.errors import (
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
+    UnsupportedError,
 )
 
 __all__ = ["VECTORS", "delete_positions", "vectors"]
@@ -41,27 +43,29 @@ VECTORS = pa.schema(
 def vectors(dataset: Any) -> pa.Table:
     """Reads and checks all deletion files; returns the deleted rows of each fragment.
 
+    A shallow clone or branch refers to deletion files of the dataset that it was made of; they are read there.
+
     Args:
         dataset: a dataset of pylance, or its URI; files are read from the local filesystem or by their URI.
 
     Returns:
         A row for each fragment with deletions: ``fragment``, ``blob`` (`deletion-vector-v1`, as the functions of
         `puffin_fast.arrow` accept it), ``cardinality``, ``n_rows`` (rows of the fragment, deleted ones included) and
-        ``deletion_file``.
+        ``deletion_file``, its path below its dataset.
 
     Raises:
         CorruptDataError: a deletion file is damaged, has another number of rows than the manifest, or has an offset
             that is not less than the row count of the fragment.
         NotFoundError: the dataset or a deletion file does not exist.
+        UnsupportedError: a deletion file is in another location than a dataset.
     """
     dataset = _opened(dataset)
-    root = str(dataset.uri).rstrip("/")
     rows: list[tuple[Any, ...]] = []
     for fragment in dataset.get_fragments():
         name = fragment.deletion_file()
         if name is None:
             continue
-        path = f"{root}/{name}"
+        path = f"{_root_of(dataset, fragment)}/{name}"
         with open_source(path) as source:
             data = source.read_at(0, source.size)
         bitmap = codec.decode(data, cardinality=fragment.num_deletions, path=path)
@@ -79,6 +83,23 @@ def vectors(dataset: Any) -> pa.Table:
     )
 
 
+def _root_of(dataset: Any, fragment: Any) -> str:
+    """Returns the location of the dataset that a fragment's deletion file is in.
+
+    Raises:
+        UnsupportedError: it is in another location than a dataset.
+    """
+    number = fragment.metadata.deletion_file.base_id
+    if number is None:
+        return str(dataset.uri).rstrip("/")
+    base = dataset.base_paths()[number]
+    if not base.is_dataset_root:
+        raise UnsupportedError(
+            f"{dataset.uri}: the deletion file of fragment {fragment.fragment_id} is in {base.path}"
+        )
+    return str(base.path).rstrip("/")
+
+
 def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool = False) -> Any:
     """Deletes rows by fragment and offset, in one commit of pylance.
 
@@ -92,16 +113,22 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
 
     Raises:
         NotFoundError: the dataset or a fragment does not exist.
-        InvalidInputError: an offset is not less than the row count of its fragment, or the permission to write is
-            missing.
+        InvalidInputError: `deletes` does not map numbers, an offset is not less than the row count of its fragment, or
+            the permission to write is missing.
         ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
             until pylance's cleanup.
     """
     dataset = _opened(dataset)
+    if not isinstance(deletes, Mapping):
+        raise InvalidInputError(
+            f"deletes: expected a mapping of fragment ids, found {type(deletes).__name__}"
+        )
     lance = _lance()
     fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
     updated, removed = [], []
     for number, offsets in deletes.items():
+        if not isinstance(number, int | np.integer):
+            raise InvalidInputError(f"deletes: expected integers as fragment ids, found {number!r}")
         fragment = fragments.get(number)
         if fragment is None:
             raise NotFoundError(f"{dataset.uri}: no fragment {number}")
@@ -125,7 +152,7 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
     try:
         with _writing(dataset.uri):
-            return lance.LanceDataset.commit(dataset.uri, operation, read_version=dataset.version)
+            return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
     except _lance("commit").CommitConflictError as error:
         raise ConflictError(f"{dataset.uri}: version {dataset.version} is outdated: {error}") from error
 

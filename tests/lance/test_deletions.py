@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from puffin_fast import PositionBitmap, arrow, dv, errors
@@ -50,6 +51,42 @@ def test_rows_go_by_fragment_and_offset(dataset: Any) -> None:
     assert set(emptied.to_table()["id"].to_pylist()) == {i for i in after if i >= 200}
     emptied.delete("id >= 230 and id < 240")  # Lance goes on
     assert set(emptied.to_table()["id"].to_pylist()) == {i for i in after if i >= 240}
+
+
+@pytest.mark.parametrize("how", ["clone", "branch"])
+def test_clones_and_branches_are_read_and_changed(how: str, dataset: Any, tmp_path: Path) -> None:
+    before = ours.vectors(dataset)
+    if how == "clone":
+        copy = dataset.shallow_clone(str(tmp_path / "clone.lance"), dataset.version)
+    else:
+        copy = dataset.create_branch("more")
+    assert ours.vectors(copy) == before
+    live = set(copy.to_table()["id"].to_pylist())
+    changed = ours.delete_positions(copy, {0: [1, 2, 7]})
+    assert changed.uri == copy.uri
+    assert set(changed.to_table()["id"].to_pylist()) == live - {1, 2, 7}
+    found = ours.vectors(changed)
+    first = set(arrow.decode(before["blob"])[0].as_py())
+    assert arrow.decode(found["blob"])[0].as_py() == sorted(first | {1, 2, 7})
+    assert found["blob"][1:] == before["blob"][1:]
+    assert ours.vectors(require_module("lance").dataset(dataset.uri)) == before
+
+
+def test_the_store_of_a_dataset_is_kept() -> None:
+    lance = require_module("lance", "pip install 'puffin-fast[lance]'")
+    dataset = lance.write_dataset(pa.table({"id": range(10)}), "memory://rows")
+    newer = ours.delete_positions(dataset, {0: range(4)})
+    assert newer.to_table()["id"].to_pylist() == [*range(4, 10)]
+    with pytest.raises(errors.ConflictError, match="outdated"):
+        ours.delete_positions(dataset, {0: [5]})
+    assert (dataset.version, newer.version) == (1, 2)
+
+
+@pytest.mark.parametrize("deletes", [[1], None, {"0": [1]}, {0: 5}, {0: ["a"]}])
+def test_what_maps_no_fragments_to_offsets_is_refused(deletes: Any, dataset: Any) -> None:
+    with pytest.raises(errors.InvalidInputError, match="expected"):
+        ours.delete_positions(dataset, deletes)
+    assert dataset.latest_version == dataset.version
 
 
 def test_what_the_dataset_does_not_have_is_refused(dataset: Any) -> None:
