@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from puffin_fast._runtime.packages import import_optional
 
-__all__ = ["Chart", "draw", "draw_intervals"]
+__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_bytes"]
 
 CHART_INCHES = (5.5, 4)
 COLUMNS = 3
@@ -47,6 +47,18 @@ def draw(
     for axes in places[len(charts) :]:
         axes.set_axis_off()
     figure.savefig(target, dpi=dpi, format=format)
+
+
+def draw_nothing(axes: Any, title: str, words: str) -> None:
+    """Writes words in place of a chart that would have no data."""
+    axes.set_axis_off()
+    axes.set_title(title)
+    axes.text(0.5, 0.5, words, ha="center", va="center", color="0.4", transform=axes.transAxes)
+
+
+def in_bytes(axis: Any) -> None:
+    """Labels an axis with numbers of bytes: kB, MB, GB."""
+    axis.set_major_formatter(import_optional("matplotlib.ticker", extra="plot").EngFormatter(unit="B"))
 
 
 def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[float, float, float]]) -> None:

@@ -86,8 +86,8 @@ def report(
     if html is not None:
         found.to_html(html)
     answer = {"table": found.name, "totals": found.totals, "advice": found.advice}
-    rows = {"files": found.files.to_pylist(), "ndv": found.ndv.to_pylist()}
-    return Answer({**answer, **rows}, [found])
+    tables = ("files", "partitions", "snapshots", "ndv")
+    return Answer({**answer, **{name: getattr(found, name).to_pylist() for name in tables}}, [found])
 
 
 @click.command()

@@ -79,6 +79,8 @@ def test_report_names_what_to_do_and_draws(run: Run, many: Options, tmp_path: Pa
     answer = said(run("report", "ns.t", "--picture", picture, "--html", page, "--output", "json", *many))
     assert answer["advice"] == ["compact: 2 vectors are in 2 small Puffin files"]
     assert len(answer["files"]) == 2
+    assert [row["data_files"] for row in answer["partitions"]] == [2]
+    assert answer["snapshots"][-1]["operation"] in ("delete", "overwrite")
     assert picture.stat().st_size > 0
     assert "ns.t" in page.read_text()
 

@@ -7,18 +7,19 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from rich.table import Table as Grid
 from rich.text import Text
 
 from puffin_fast._runtime.arguments import check_share
 from puffin_fast._runtime.html import html_fields, html_page, html_table
-from puffin_fast._runtime.pictures import Chart, draw, draw_intervals
+from puffin_fast._runtime.pictures import Chart, draw, draw_intervals, draw_nothing, in_bytes
 from puffin_fast._text import printable
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["Report", "report"]
 
 SHOWN, DRAWN = 20, 15
+NOTHING = "no deletes"
+HALF_DAY = np.timedelta64(12, "h")
 
 SCHEMA = pa.schema(
     [
@@ -123,11 +126,14 @@ class Report:
         draw(charts, self._charts(), dpi=96, format="svg")
         picture = charts.getvalue().decode()
         parts = self._html()
-        page = html_page(f"Deletes of {self.name}", [next(parts), picture[picture.index("<svg") :], *parts])
+        written = f"<p>Written {datetime.now(UTC).isoformat(' ', 'seconds')}.</p>"
+        first = [written, next(parts), picture[picture.index("<svg") :]]
+        page = html_page(f"Deletes of {self.name}", [*first, *parts])
         Path(path).write_text(page, encoding="utf-8")
 
     def _html(self) -> Iterator[str]:
-        yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in self.advice)
+        texts = (*self._snapshot(), *self.advice)
+        yield html_fields(self.name, self.totals) + "".join(f"<p>{escape(text)}</p>" for text in texts)
         tables = [(self.files, "Data files with deletes"), (self._ndv_counts(), "Distinct values")]
         if self._is_partitioned():
             tables.insert(1, (self.partitions, "Partitions"))
@@ -135,6 +141,12 @@ class Report:
             if rows.num_rows:
                 shown = rows.slice(0, SHOWN).to_pylist()
                 yield f"<h2>{title}</h2>" + html_table(shown, more=rows.num_rows - len(shown))
+
+    def _snapshot(self) -> Iterator[str]:
+        """The snapshot that the numbers are of, as a sentence, if it is known."""
+        for row in self.snapshots.slice(max(0, self.snapshots.num_rows - 1)).to_pylist():
+            at = row["committed_at"].isoformat(" ", "seconds")
+            yield f"Snapshot {row['snapshot_id']}, committed {at}."
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
         """Draws charts: data files by deleted share, the data files with the most wasted bytes, deleted rows over the
@@ -151,7 +163,9 @@ class Report:
         draw(path, self._charts(), dpi=dpi)
 
     def _charts(self) -> list[Chart]:
-        charts: list[Chart] = [self._draw_shares, self._draw_wasted, self._draw_snapshots]
+        charts: list[Chart] = [self._draw_shares, self._draw_wasted]
+        if self.snapshots.num_rows:
+            charts.append(self._draw_snapshots)
         if self._is_partitioned():
             charts.append(self._draw_partitions)
         return [*charts, self._draw_ndv] if self.ndv.num_rows else charts
@@ -165,35 +179,51 @@ class Report:
         )
 
     def _draw_shares(self, axes: Any) -> None:
+        title = f"{self.name}: data files by deleted rows"
         shares = [share or 0.0 for share in self.files["share"].to_pylist()]
+        if not shares:
+            draw_nothing(axes, title, NOTHING)
+            return
         untouched = int(self.totals["data_files"]) - len(shares)
         counts = Counter(min(9, int(share * 10)) for share in shares)
-        counts[0] += untouched
         axes.bar([at * 10 + 5 for at in range(10)], [counts[at] for at in range(10)], width=9)
-        axes.set_title(f"{self.name}: data files by deleted rows")
+        axes.bar([-15], [untouched], width=9, color="0.75")
+        axes.set_xticks([-15, *range(0, 101, 20)], ["no\ndeletes", *range(0, 101, 20)])
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        axes.set_title(title)
         axes.set_xlabel("% of the file's rows deleted")
         axes.set_ylabel("data files")
 
     def _draw_wasted(self, axes: Any) -> None:
+        title = "bytes read for nothing"
+        if not self.files.num_rows:
+            draw_nothing(axes, title, NOTHING)
+            return
         worst = self.files.slice(0, DRAWN).to_pylist()[::-1]
         names = [row["data_file"].rpartition("/")[2][-32:] for row in worst]
         places = range(len(worst))
         axes.barh(places, [row["n_bytes"] for row in worst], color="0.85", label="file")
         axes.barh(places, [row["wasted_bytes"] for row in worst], label="of deleted rows")
         axes.set_yticks(list(places), names, fontsize=7)
-        axes.set_title("bytes read for nothing")
-        if worst:
-            axes.legend(fontsize=7)
+        in_bytes(axes.xaxis)
+        axes.set_title(title)
+        axes.legend(fontsize=7)
 
     def _draw_snapshots(self, axes: Any) -> None:
+        title = "rows deleted by position, over the snapshots"
         rows = self.snapshots.select(["committed_at", "position_deletes"]).drop_null()
+        if not any(rows["position_deletes"].to_pylist()):
+            draw_nothing(axes, title, NOTHING)
+            return
         times = rows["committed_at"].to_numpy()
         axes.step(
             times, rows["position_deletes"].to_numpy(), where="post", marker="." if len(times) < 50 else ""
         )
         axes.tick_params(axis="x", labelrotation=30, labelsize=7)
         axes.set_ylim(bottom=0)
-        axes.set_title("rows deleted by position, over the snapshots")
+        if len(times) == 1:  # matplotlib would show four years
+            axes.set_xlim(times[0] - HALF_DAY, times[0] + HALF_DAY)
+        axes.set_title(title)
 
     def _draw_partitions(self, axes: Any) -> None:
         rows = self.partitions.slice(0, DRAWN).to_pylist()[::-1]

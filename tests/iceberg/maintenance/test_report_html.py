@@ -14,6 +14,7 @@ from pyiceberg.table import Table
 
 import puffin_fast as pf
 from puffin_fast import iceberg
+from tests.conftest import require_module
 
 NAME = "<b>&"
 
@@ -68,6 +69,23 @@ def test_a_report_is_one_page(table: Table, tmp_path: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)\b", page)
     assert "400" in checked(report._repr_html_())
     assert f"<td>{result.snapshot_id}</td>" in checked(result._repr_html_())
+
+
+def test_a_report_names_its_snapshot_and_says_that_there_are_no_deletes(table: Table, tmp_path: Path) -> None:
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    path = tmp_path / "report.html"
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    iceberg.report(table).to_html(path)
+    fresh = checked(path.read_text())
+    assert f"Snapshot {snapshot.snapshot_id}, committed 20" in fresh
+    assert "Written 20" in fresh
+    assert fresh.count("<!-- no deletes -->") == 3  # matplotlib writes texts as paths, and names them
+    iceberg.delete(table, "id < 400")
+    iceberg.report(table).to_html(path)
+    page = checked(path.read_text())
+    assert "<!-- no deletes -->" not in page
+    assert "<!-- 0 B -->" in page  # the unit of an axis
 
 
 def test_a_report_of_an_empty_table_is_a_page(table: Table, tmp_path: Path) -> None:
