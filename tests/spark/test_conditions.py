@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ ALIKE = [
 
 SPARK_S = [
     "ts >= '2024-01-15'", "price > 29.955", "ID = 1", "x > 0", "x = double('NaN')", "not (x <= 0)", "id % 7 = 1",
-    "s like 'a\\\\%b'", "n = '1'", "s = ''", "day > date '2024-01-14'", 's = "ab"', "isnan(x)",
+    "s like 'a\\\\%b'", "n = '1'", "s = ''", "day > date '2024-01-14'", "s = 'a\"b'", "isnan(x)",
     "n is not null and x <= 1",
 ]  # fmt: skip
 
@@ -83,7 +84,7 @@ def test_text_means_what_spark_says_whether_pruned_or_not(spark: SparkSession, t
     everything = ps.scan(spark, table).select("id", *columns).orderBy("id").collect()
     for texts, alike in ((ALIKE, True), (SPARK_S, False)):
         for text in texts:
-            assert (conditions.sql_condition(text, table.schema()) is None) == alike, text
+            assert (conditions.sql_condition(spark, text, table.schema()) is None) == alike, text
             wanted = [row.id for row in everything if row[text]]
             assert ids(spark, table, text) == wanted, text
             assert ps.delete(spark, table, text, dry_run=True).rows_deleted == len(wanted), text
@@ -126,6 +127,60 @@ def test_text_that_is_no_sql_of_spark_is_refused(spark: SparkSession, table: Tab
         with pytest.raises(InvalidInputError, match="text is Spark's SQL here"):
             ps.scan(spark, table, text)
     assert table.refresh().metadata_location == before
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ('"s" is not null', '"s"'),
+        ('"id" not in (1, 2)', '"id"'),
+        ('n = 1 or s = "it\'s"', '"it\'s"'),
+        ("s = 'a''b' and \"s", '"s'),
+        ("`s` = r'\\' or \"a\"\"b\" = 'x'", '"a""b"'),
+    ],
+)
+def test_double_quotes_are_refused_because_they_are_no_names(
+    spark: SparkSession, table: Table, text: str, quoted: str
+) -> None:
+    before = table.metadata_location
+    for run in (
+        lambda: ps.delete(spark, table, text),
+        lambda: ps.update(spark, table, text, {"n": 1}),
+        lambda: ps.scan(spark, table, text),
+    ):
+        with pytest.raises(InvalidInputError, match=re.escape(f"{quoted} is text in Spark's SQL")):
+            run()
+    assert table.refresh().metadata_location == before
+
+
+def test_double_quotes_are_names_if_the_session_says_so(spark: SparkSession, table: Table) -> None:
+    wanted = sorted(iceberg.scan(table, '"s" is not null').to_arrow()["id"].to_pylist())
+    names = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
+    before = {name: spark.conf.get(name) for name in names}
+    try:
+        for name in names:
+            spark.conf.set(name, "true")
+        assert ids(spark, table, '"s" is not null') == wanted
+        assert ps.delete(spark, table, '"s" is not null', dry_run=True).rows_deleted == len(wanted) < N
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def test_double_quotes_inside_of_other_tokens_are_characters(spark: SparkSession, table: Table) -> None:
+    for text in ("s = 'a\"b'", "s <> 'a''\"b' -- \"s\"", "s = '\\'\"' /* \"s\" */", "`s` <> R'\"'"):
+        assert conditions.sql_condition(spark, text, table.schema()) is not None
+
+
+def test_a_condition_that_fails_for_a_row_is_named(spark: SparkSession, table: Table) -> None:
+    ansi = spark.conf.get("spark.sql.ansi.enabled")
+    try:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        for text in ("cast(s as int) = 1", "1 / (id - 5) > 2", "cast(s as date) = day"):
+            with pytest.raises(InvalidInputError, match=r"filter .*: text is Spark's SQL here"):
+                ps.delete(spark, table, text)
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
 
 
 def test_executors_evaluate_pyarrow_filters_for_live_rows_and_name_one_that_fails(

@@ -27,7 +27,7 @@ from puffin_fast.iceberg.predicate.like import Like
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["PLACES", "check_places", "rows_where", "sql_condition", "sql_errors"]
 
@@ -39,25 +39,51 @@ _STAR = re.compile(r"[(,.]\s*\*|unresolvedstar", re.IGNORECASE)
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
+_QUOTED = re.compile(
+    r"""(?<!\w)[rR]'[^']*'|'(?:[^'\\]|\\.|'')*'|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.|"")*"?)""",
+    re.DOTALL,
+)
+"""The quoted tokens and comments of Spark's SQL; the group is a token in double quotes."""
+
+_NAMES_IN_QUOTES = ("spark.sql.ansi.enabled", "spark.sql.ansi.doubleQuotedIdentifiers")
+"""The settings that together make a token in double quotes a name."""
+
 _READ_OTHERWISE = ('"', "\\", "''")
 """The meaning of these in text depends on Spark's settings."""
 
 
-def sql_condition(row_filter: Any, schema: Schema) -> Column | None:
+def sql_condition(session: SparkSession, row_filter: Any, schema: Schema) -> Column | None:
     """Returns a Column or text as a condition of Spark; None for Iceberg's filters, and for text that means the same as
     one.
 
     Args:
+        session: whose settings say how Spark reads text.
         row_filter: of any kind.
         schema: of the table.
+
+    Raises:
+        InvalidInputError: a text has a token in double quotes, which is text in Spark's SQL and a name in Iceberg's
+            filters. A condition such as ``"s" is not null`` would be true for all rows.
     """
     from pyspark.sql import Column, functions
 
     if isinstance(row_filter, Column):
         return row_filter
     if isinstance(row_filter, str) and not _means_the_same(row_filter, schema):
+        _check_quotes(session, row_filter)
         return functions.expr(row_filter)
     return None
+
+
+def _check_quotes(session: SparkSession, text: str) -> None:
+    quoted = next((found[1] for found in _QUOTED.finditer(text) if found[1]), None)
+    if quoted is None or all(session.conf.get(name, "false") == "true" for name in _NAMES_IN_QUOTES):
+        return
+    inner = quoted.strip('"')
+    raise InvalidInputError(
+        f"filter {text}: {quoted} is text in Spark's SQL, and a name in Iceberg's filters: write `{inner}` for a "
+        f"column, '{inner}' for text"
+    )
 
 
 def check_places(schema: Schema) -> None:
@@ -113,13 +139,24 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
     """Raises errors that name the condition if Spark refuses it, when it is made or when it runs.
 
     Raises:
-        InvalidInputError: Spark cannot parse it, or it does not fit the table's columns.
+        InvalidInputError: Spark cannot parse it, it does not fit the table's columns, or it fails for a row: a text is
+            no number, a number overflows.
     """
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import (
+        AnalysisException,
+        ArithmeticException,
+        DateTimeException,
+        NumberFormatException,
+    )
 
     try:
         yield
-    except AnalysisException as error:  # a parse error is one, too
+    except (  # a parse error is an AnalysisException, too
+        AnalysisException,
+        ArithmeticException,
+        DateTimeException,
+        NumberFormatException,
+    ) as error:
         raise InvalidInputError(
             f"filter {row_filter}: text is Spark's SQL here, a PyIceberg expression is Iceberg's: {error}"
         ) from error

@@ -82,7 +82,7 @@ def update(
 
         schema = job.table.schema()
         columns = {name: value for name, value in assignments.values.items() if isinstance(value, Column)}
-        condition = sql_condition(row_filter, schema)
+        condition = sql_condition(session, row_filter, schema)
         if condition is None and not columns:
             matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
         else:
