@@ -95,6 +95,10 @@ def check_frame(
 def spans(data: bytes, path: str | None = None) -> Iterator[tuple[int, int]]:
     """Yields the offset and length of each record in a whole file of records; only the lengths are read.
 
+    Args:
+        data: the file.
+        path: its path, for errors.
+
     Raises:
         UnsupportedError: the file has another version.
         CorruptDataError: the file is empty, or ends inside a record.

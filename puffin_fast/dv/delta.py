@@ -146,6 +146,10 @@ def z85_decode(text: str, *, path: str | None = None) -> bytes:
     Delta's kernel in Rust writes a last group of one to three bytes as ``#`` for each missing byte, then their value.
     No group of Z85 itself begins with ``#``: it would exceed four bytes.
 
+    Args:
+        text: the characters; five for each four bytes.
+        path: the file of the text, for errors.
+
     Raises:
         CorruptDataError: an invalid character, a number of characters that is not a multiple of five, or a group of
             five that exceeds its bytes.

@@ -59,7 +59,7 @@ def rewrite_data_files(
         spark: the session, or a DataFrame of it.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
         row_filter: a filter of Iceberg, also as text: it chooses data files by their metadata.
-        min_deleted, min_file_size, min_input_files, target_file_size: as there.
+        min_deleted, min_file_size, min_input_files, target_file_size, max_commits: as there.
         branch, case_sensitive, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
