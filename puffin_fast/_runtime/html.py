@@ -21,16 +21,22 @@ svg { max-width: 100%; height: auto }
 STRIP_WIDTH, STRIP_HEIGHT = 512, 16
 
 
+SHOWN = 20
+"""Number of rows of a table that are shown inside of another one."""
+
+
 class HtmlFields:
-    """A dataclass that notebooks show as a table of its fields."""
+    """A dataclass that notebooks show as a table of the fields that its repr has."""
 
     def _repr_html_(self) -> str:
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return html_fields(type(self).__name__, fields)
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return html_fields(
+            type(self).__name__, {field.name: getattr(self, field.name) for field in fields if field.repr}
+        )
 
 
 def cell(value: object) -> str:
-    """Returns a value as HTML text: numbers with separators, nothing for None."""
+    """Returns a value as HTML: numbers with separators, nothing for None, tables for results and Arrow tables."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -38,9 +44,19 @@ def cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.3g}"
+        return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, HtmlFields):
+        return value._repr_html_()
+    if isinstance(value, Mapping):
+        return "<br>".join(f"{cell(key)}: {cell(item)}" for key, item in value.items())
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return ", ".join(f"{name} {cell(item)}" for name, item in value._asdict().items())
     if isinstance(value, tuple | list):
         return "<br>".join(map(cell, value))
+    if hasattr(value, "to_pylist"):  # an Arrow table; this module does not import PyArrow
+        table: Any = value
+        rows = table.slice(0, SHOWN).to_pylist()
+        return html_table(rows, more=table.num_rows - len(rows)) if rows else "none"
     return escape(str(value))
 
 

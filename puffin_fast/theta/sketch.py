@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from puffin_fast._kernels import theta as kernel
 from puffin_fast._positions import as_bytes
+from puffin_fast._runtime.html import html_fields
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import compact
 from puffin_fast.theta.bounds import count_bounds, fraction_bounds
@@ -134,6 +135,9 @@ class ThetaSketch:
     def bounds(self, n_std_dev: int = 2) -> Interval:
         """Returns the estimate and its bounds with a confidence of 68%, 95.4% or 99.7% (1, 2 or 3 standard deviations).
 
+        Args:
+            n_std_dev: the number of standard deviations.
+
         Raises:
             InvalidInputError: n_std_dev is not 1, 2 or 3.
         """
@@ -142,7 +146,15 @@ class ThetaSketch:
         return Interval(lower, self.estimate, upper)
 
     def jaccard(self, other: ThetaSketch, n_std_dev: int = 2) -> Interval:
-        """Returns the share of the union's values that are in both sets, and its bounds; 1.0 for two empty sets."""
+        """Returns the share of the union's values that are in both sets, and its bounds; 1.0 for two empty sets.
+
+        Args:
+            other: the sketch of the other set, of values that were hashed as the same Iceberg type.
+            n_std_dev: as for `bounds`.
+
+        Raises:
+            InvalidInputError: n_std_dev is not 1, 2 or 3.
+        """
         _check_deviations(n_std_dev)
         theta = min(self._theta, other._theta)
         both = len(np.intersect1d(self._below(theta), other._below(theta), assume_unique=True))
@@ -199,6 +211,11 @@ class ThetaSketch:
 
     def __repr__(self) -> str:
         return f"ThetaSketch(estimate={self.estimate:.15g}, theta={self.theta:.3g}, {len(self._data)} bytes)"
+
+    def _repr_html_(self) -> str:
+        lower, estimate, upper = map(round, self.bounds())
+        fields = {"estimate": estimate, "lower": lower, "upper": upper, "theta": self.theta}
+        return html_fields("ThetaSketch", fields | {"n_bytes": len(self._data)})
 
 
 class ThetaSketchBuilder:

@@ -10,6 +10,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_fast._runtime.arguments import check_mapping, check_name
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys
 from puffin_fast.iceberg.plan.files import snapshot_of
@@ -67,7 +68,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Committed:
+class Committed(HtmlFields):
     """A commit that happened.
 
     Attributes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.statistics.collect import select
@@ -117,7 +118,7 @@ def _stored(
 
 
 @dataclass(frozen=True)
-class NdvOverlap:
+class NdvOverlap(HtmlFields):
     """The numbers of distinct values of two columns and of those that they share.
 
     Attributes:

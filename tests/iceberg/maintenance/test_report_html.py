@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -92,6 +93,33 @@ def test_a_report_of_an_empty_table_is_a_page(table: Table, tmp_path: Path) -> N
     iceberg.delete(table, "true")
     iceberg.report(table).to_html(tmp_path / "report.html")
     checked((tmp_path / "report.html").read_text())
+
+
+def test_results_show_their_parts_as_tables(table: Table) -> None:
+    iceberg.delete(table, "id < 400")
+    done = iceberg.maintain(table, iceberg.MaintenancePolicy(clean_older_than=timedelta(0)), dry_run=True)
+    shown = checked(done._repr_html_())
+    assert shown.count("<table>") > 4
+    orphans = iceberg.remove_orphan_files(table, older_than=timedelta(0))
+    assert orphans.files.num_rows == 0
+    Path(table.location().removeprefix("file://"), "orphan").write_text("x")
+    orphans = iceberg.remove_orphan_files(table, older_than=timedelta(0))
+    assert "/orphan</td>" in checked(orphans._repr_html_())
+    added = iceberg.append(table, pa.table({"id": [5000], NAME: ["y"]}))
+    assert added is not None
+    assert f"<td>{added.snapshot_id}</td>" in checked(added._repr_html_())
+    assert "added-records: 1<br>" in added._repr_html_()
+    iceberg.collect_ndv(table)
+    overlap = iceberg.ndv_overlap((table, "id"), (table, "id"))
+    assert "lower 601, estimate 601, upper 601" in checked(overlap._repr_html_())
+    for html in (shown, added._repr_html_(), orphans._repr_html_(), overlap._repr_html_()):
+        assert not re.search(r"pyarrow|Result\(|Interval\(", html)
+
+
+def test_a_sketch_shows_its_estimate_and_bounds() -> None:
+    shown = checked(pf.ThetaSketch.from_arrow(range(20_000), "long")._repr_html_())
+    estimate = round(pf.ThetaSketch.from_arrow(range(20_000), "long").estimate)
+    assert f"<th>estimate</th><td>{estimate:,}</td>" in shown
 
 
 def test_a_scan_shows_its_filter_and_its_columns(table: Table) -> None:
