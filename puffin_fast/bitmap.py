@@ -142,6 +142,10 @@ class PositionBitmap(stored.StoredBitmap):
     def from_range(cls, start: int, stop: int) -> PositionBitmap:
         """Makes the set of the positions start … stop - 1; empty if stop <= start.
 
+        Args:
+            start: the first position.
+            stop: the one after the last position.
+
         Raises:
             InvalidInputError: the range is not inside of 0 … MAX_POSITION.
         """
@@ -216,7 +220,12 @@ class PositionBitmap(stored.StoredBitmap):
         """As `from_bytes`, of data[start:stop], which is not copied; for codecs.
 
         Args:
+            data: bytes that hold a bitmap.
+            start, stop: where the bitmap begins and ends.
             path, offset: the place of data[start], for errors.
+
+        Raises:
+            CorruptDataError, LimitExceededError: as `from_bytes`.
         """
         return stored.of_bytes(cls, data, start, stop, path, offset)
 
@@ -359,7 +368,18 @@ class PositionBitmap(stored.StoredBitmap):
         return self._directory
 
     def contains(self, positions: Any, *, out: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
-        """Returns whether each of the given positions, in any order, is in the set; false for negative ones."""
+        """Returns whether each of the given positions, in any order, is in the set; false for negative ones.
+
+        Args:
+            positions: integers: a NumPy or Arrow array, or a sequence.
+            out: an array of booleans of the same length that the result is written to.
+
+        Returns:
+            `out`, or a new array.
+
+        Raises:
+            InvalidInputError: the positions are not integers, have a null, or `out` has another type or length.
+        """
         array = as_positions(positions)
         out = _out(out, array.size, (np.bool_,), "contains")
         self._lookup().contains(array, out)

@@ -206,7 +206,14 @@ class Transaction:
             return result
 
     def append(self, data: Any) -> None:
-        """Appends rows, which are held in memory until the block ends. See `append`."""
+        """Appends rows, which are held in memory until the block ends. See `append`.
+
+        Args:
+            data: as `append`.
+
+        Raises:
+            InvalidInputError: as `append`, or the transaction has ended.
+        """
         rows = arrow_rows(data, "data", streamed=False)
 
         def verb(table: StagingTable) -> None:
@@ -217,14 +224,32 @@ class Transaction:
     def delete(
         self, row_filter: Filter, *, case_sensitive: bool = True, threads: int | None = None
     ) -> DeleteResult:
-        """Deletes the rows for which a filter is true. See `delete`."""
+        """Deletes the rows for which a filter is true. See `delete`.
+
+        Args:
+            row_filter, case_sensitive, threads: as `delete`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete`, or the transaction has ended.
+        """
         return self._run(
             lambda table: delete(table, row_filter, case_sensitive=case_sensitive, threads=threads)
         )
 
     def delete_positions(self, deletes: Any, *, threads: int | None = None) -> DeleteResult:
-        """Deletes rows given by data file and position, of data files that were in the table before. See
-        `delete_positions`.
+        """Deletes rows given by data file and position, of data files that were in the table before.
+
+        Args:
+            deletes, threads: as `delete_positions`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete_positions`, or the transaction has ended.
         """
         rows, branch = arrow_rows(deletes, "deletes", streamed=False), self._request.branch
         return self._run(lambda table: delete_positions(table, rows, branch=branch, threads=threads))
@@ -237,7 +262,17 @@ class Transaction:
         null_safe: bool = False,
         threads: int | None = None,
     ) -> DeleteResult:
-        """Deletes the rows whose key is in a table of keys. See `delete_keys`."""
+        """Deletes the rows whose key is in a table of keys. See `delete_keys`.
+
+        Args:
+            keys, join_cols, null_safe, threads: as `delete_keys`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete_keys`, or the transaction has ended.
+        """
         rows = arrow_rows(keys, "keys", streamed=False)
         return self._run(
             lambda table: delete_keys(table, rows, join_cols, null_safe=null_safe, threads=threads)
@@ -251,7 +286,17 @@ class Transaction:
         case_sensitive: bool = True,
         threads: int | None = None,
     ) -> UpdateResult:
-        """Sets columns of the rows for which a filter is true. See `update`."""
+        """Sets columns of the rows for which a filter is true. See `update`.
+
+        Args:
+            row_filter, values, case_sensitive, threads: as `update`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `update`, or the transaction has ended.
+        """
         return self._run(
             lambda table: update(table, row_filter, values, case_sensitive=case_sensitive, threads=threads)
         )
@@ -269,7 +314,18 @@ class Transaction:
         order_column: str | None = None,
         threads: int | None = None,
     ) -> UpsertResult:
-        """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`."""
+        """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`.
+
+        Args:
+            data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns,
+                delete_column, order_column, threads: as `upsert`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `upsert`, or the transaction has ended.
+        """
         rows = arrow_rows(data, "data", streamed=False)
         return self._run(
             lambda table: upsert(
@@ -294,13 +350,33 @@ class Transaction:
         case_sensitive: bool = True,
         threads: int | None = None,
     ) -> OverwriteResult:
-        """Deletes the rows for which a filter is true, and appends rows. See `overwrite`."""
+        """Deletes the rows for which a filter is true, and appends rows. See `overwrite`.
+
+        Args:
+            data, row_filter, case_sensitive, threads: as `overwrite`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `overwrite`, or the transaction has ended.
+        """
         rows = arrow_rows(data, "data", streamed=False)
         return self._run(
             lambda table: overwrite(table, rows, row_filter, case_sensitive=case_sensitive, threads=threads)
         )
 
     def dynamic_partition_overwrite(self, data: Any, *, threads: int | None = None) -> OverwriteResult:
-        """Replaces the partitions that the given rows belong to. See `dynamic_partition_overwrite`."""
+        """Replaces the partitions that the given rows belong to.
+
+        Args:
+            data, threads: as `dynamic_partition_overwrite`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `dynamic_partition_overwrite`, or the transaction has ended.
+        """
         rows = arrow_rows(data, "data", streamed=False)
         return self._run(lambda table: dynamic_partition_overwrite(table, rows, threads=threads))
