@@ -1,4 +1,4 @@
-"""Reads and writes files of rows as streams: Parquet, Arrow, CSV or (only read) JSON Lines, chosen by the suffix.
+"""Reads and writes files of rows as streams: Parquet, Arrow, CSV or JSON Lines, chosen by the suffix.
 
 The path ``-`` is standard input. It is copied to a temporary file first: readers of Parquet need the end first.
 
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from puffin_fast.cli._json_lines import read_json_lines
+from puffin_fast.cli._json_lines import JsonLinesWriter, read_json_lines
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "bytes_of_text", "rows", "write"]
 
-KNOWN = ".parquet, .arrow, .feather or .csv"
+KNOWN = ".parquet, .arrow, .feather, .csv or .jsonl"
 
 FORMATS = ("parquet", "arrow", "csv", "jsonl")
 """The formats that are read."""
@@ -93,7 +93,7 @@ def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator
                 with path.open("rb") as lines:
                     yield read_json_lines(lines, name, _types(schema, nested=True), bytes_of_text)
             case suffix:
-                raise UnsupportedError(f"{name}: expected {KNOWN} or .jsonl, found {suffix or 'no suffix'}")
+                raise UnsupportedError(f"{name}: expected {KNOWN}, found {suffix or 'no suffix'}")
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
@@ -125,6 +125,8 @@ def write(path: Path, reader: pa.RecordBatchReader) -> int:
         ".arrow": pa.ipc.new_file,
         ".feather": pa.ipc.new_file,
         ".csv": csv.CSVWriter,
+        ".jsonl": JsonLinesWriter,
+        ".ndjson": JsonLinesWriter,
     }
     suffix = path.suffix.lower()
     if suffix not in writers:
@@ -262,7 +264,7 @@ def _for_csv(path: Path, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
         if pa.types.is_nested(field.type):
             raise InvalidInputError(
                 f"{path}: CSV has no form for column {field.name} ({field.type}): select other columns, "
-                "or write .parquet or .arrow"
+                "or write .parquet, .arrow or .jsonl"
             )
     schema = pa.schema(
         [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in reader.schema]
@@ -295,6 +297,6 @@ def _as_text(path: Path, name: str, column: pa.Array) -> pa.Array:
             if len(year) != 4 or not FIRST_YEAR <= year <= LAST_YEAR:
                 raise InvalidInputError(
                     f"{path}: CSV has no form for {end.cast(pa.string())} in column {name}: years from "
-                    f"{FIRST_YEAR} to {LAST_YEAR} have one; write .parquet or .arrow"
+                    f"{FIRST_YEAR} to {LAST_YEAR} have one; write .parquet, .arrow or .jsonl"
                 )
     return column

@@ -1,4 +1,4 @@
-"""Reads JSON Lines: one JSON object in each line, with the values that ``scan --output json`` prints.
+"""Reads and writes JSON Lines: one JSON object in each line, with the values that ``scan --output json`` prints.
 
 Numbers, booleans, text, arrays and objects are JSON. Dates, times, timestamps, UUIDs, binary and fixed values are text,
 as in the table specification's "JSON single-value serialization"; decimals are text or numbers, NaN and infinities the
@@ -20,9 +20,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.cli._values import json_value, rows_of
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
-__all__ = ["WRONG", "read_json_lines", "read_value"]
+__all__ = ["WRONG", "JsonLinesWriter", "read_json_lines", "read_value"]
 
 LINE_BYTES = 16 << 20
 """Maximum length of a line."""
@@ -71,6 +72,28 @@ def read_json_lines(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, converted())
+
+
+class JsonLinesWriter:
+    """Writes batches to a file, as PyArrow's writers of other formats.
+
+    Args:
+        path: of the file.
+        schema: of the batches.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self._file = open(path, "w", encoding="utf-8")  # noqa: SIM115
+
+    def __enter__(self) -> JsonLinesWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Writes a line for each row."""
+        self._file.writelines(f"{json.dumps(json_value(row))}\n" for row in rows_of(batch))
 
 
 def read_value(text: str, kind: pa.DataType, name: str, bytes_of_text: Callable[..., pa.Array]) -> pa.Scalar:

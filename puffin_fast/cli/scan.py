@@ -45,7 +45,7 @@ SHOWN = 20
 @click.option(
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Writes the rows to a .parquet, .arrow or .csv file.",
+    help="Writes the rows to a .parquet, .arrow, .csv or .jsonl file.",
 )
 def scan(
     table: Table | PathTable,

@@ -15,6 +15,7 @@ from puffin_fast.cli._paths import PaimonPath, PathTable, name_of, verb
 from puffin_fast.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
@@ -182,6 +183,19 @@ class _Appended:
     repeated: bool
 
 
+def _named_positions(rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The rows with the columns file_path and pos, which have other names if `scan` wrote them."""
+    import pyarrow as pa
+
+    found = set(rows.schema.names)
+    if not {"_file", "_pos"} <= found or found & {"file_path", "pos"}:
+        return rows
+    names = [{"_file": "file_path", "_pos": "pos"}.get(name, name) for name in rows.schema.names]
+    schema = pa.schema([field.with_name(name) for field, name in zip(rows.schema, names, strict=True)])
+    batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
 @click.command("delete-positions")
 @answers
 @_options.on_table
@@ -196,7 +210,7 @@ def delete_positions(
     """Deletes the rows of TABLE at the positions in the file POSITIONS, in one commit.
 
     POSITIONS is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with the columns file_path, as in the
-    table's metadata, and pos. `scan --selected-fields _file,_pos` prints both.
+    table's metadata, and pos, or with the columns of `scan --selected-fields _file,_pos`.
 
     Example: puffin-fast delete-positions shop.orders rows.csv
     """
@@ -207,9 +221,11 @@ def delete_positions(
     schema = Schema(
         NestedField(1, "file_path", StringType(), required=True),
         NestedField(2, "pos", LongType(), required=True),
+        NestedField(3, "_file", StringType()),
+        NestedField(4, "_pos", LongType()),
     )
     with _files.rows(positions, schema, input_format) as rows:
-        result = verb(table, "delete_positions")(rows, **commit)
+        result = verb(table, "delete_positions")(_named_positions(rows), **commit)
     facts = {"positions": str(positions), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 

@@ -163,6 +163,19 @@ def test_bash_completes_commands_and_options() -> None:
     assert "--dry-run" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet", "arrow"])
+def test_positions_that_scan_wrote_are_deleted(
+    run: Run, catalog_options: Options, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"rows.{suffix}"
+    chosen = ("--selected-fields", "_pos,_file", "--row-filter", "id < 7", "--to", path)
+    assert run("scan", "ns.t", *chosen, *catalog_options).exit_code == 0
+    assert run("delete-positions", "ns.t", path, *catalog_options).exit_code == 0
+    assert count(catalog_options) == 993
+    assert run("delete-positions", "ns.t", path, *catalog_options).exit_code == 0
+    assert count(catalog_options) == 993
+
+
 def test_positions_come_from_standard_input(catalog_options: Options) -> None:
     table = open_table(catalog_options)
     (file,) = table.inspect.files()["file_path"].to_pylist()

@@ -126,7 +126,7 @@ def test_each_value_of_each_type_comes_back(
 ) -> None:
     table = made(catalog_options, {kind: VALUES[kind]})
     held = iceberg.scan(table).to_arrow().to_pydict()
-    for suffix in (".csv", ".parquet", ".arrow", ".feather"):
+    for suffix in (".csv", ".jsonl", ".parquet", ".arrow", ".feather"):
         path = tmp_path / f"rows{suffix}"
         run("scan", "ns.k", "--to", path, *catalog_options)
         with _files.rows(path, table.schema()) as rows:
@@ -138,7 +138,7 @@ def test_each_value_of_each_type_comes_back(
         assert counts == [0, 0, len(VALUES[kind][1]) + 1], suffix
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".jsonl"])
 def test_nested_values_come_back(run: Run, catalog_options: Options, tmp_path: Path, suffix: str) -> None:
     table, path = made(catalog_options, NESTED), tmp_path / f"rows{suffix}"
     run("scan", "ns.k", "--to", path, *catalog_options)
