@@ -28,7 +28,8 @@ class Finding:
 
     Attributes:
         kind: ``missing`` (a file or snapshot does not exist), ``duplicate`` (a data file has several
-            vectors), ``dangling`` (a delete file applies to no live data file), ``mismatch`` (manifest list,
+            vectors), ``dangling`` (a vector or equality-delete file applies to no live data file, or a
+            position-delete file not to one that it names), ``mismatch`` (manifest list,
             manifest, footer, blob and data file disagree), ``superseded`` (position deletes are superseded by
             a vector that does not contain them: these rows came back), ``corrupt`` (bytes are not a valid
             vector, Puffin file or Parquet file), ``stale`` (a warning: a number that no reader needs is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -14,7 +14,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
 from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,
@@ -27,6 +27,7 @@ from puffin_fast.iceberg.maintenance.finding import (
     kind_of,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.puffin import PuffinReader
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.iceberg.plan.inventory import DeleteInventory
     from puffin_fast.puffin import BlobMetadata
 
 __all__ = ["Finding", "verify"]
@@ -66,7 +66,8 @@ def verify(
       and counts of that entry, as far as its footer states them;
     - that no data file has two vectors, and that no two vectors share bytes;
     - that a vector contains all positions of the position-delete files that it supersedes;
-    - that each delete file applies to a live data file, which is not younger than the deletes;
+    - that each delete file applies to a live data file, which is not younger than the deletes (a position-delete
+      file that names no live data file is no error: `convert_position_deletes` removes it);
     - the counts of snapshot summary, manifest list and manifests.
 
     Args:
@@ -109,7 +110,12 @@ def verify(
     of_data_files = check_data_files(table, snapshot, paths, threads)
     for file in with_deletes:
         result += findings[id(file)] + of_data_files.pop(file.data.file_path, [])
-    return result + list(_check_dangling(found))
+    numbers = (
+        {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}
+    )
+    check_dangling = partial(_check_dangling, table.io, numbers)
+    result += chain(*on_threads(check_dangling, found.dangling, threads, label="checking dangling deletes"))
+    return result + list(map(_check_incomplete, found.incomplete))
 
 
 # Puffin files ----------------------------------------------------------------------------------------------
@@ -284,19 +290,44 @@ def _check_positions(current: DeleteLoader, file: FileDeletes) -> Iterator[Findi
             yield Finding(MISMATCH, path, entry.file_path, None, str(error))
 
 
-def _check_dangling(found: DeleteInventory) -> Iterator[Finding]:
-    numbers = (
-        {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}
-    )
-    for entry in found.dangling:
-        owner = entry.referenced_data_file or single_data_file(entry)
-        expected, actual = f"{owner} live" if owner else "a live data file for these deletes", "none"
-        if owner in numbers:
-            expected = f"data sequence number of {owner} at most {entry.sequence_number} (its deletes)"
-            actual = f"{numbers[owner]}: the deletes do not apply"
-        message = f"{entry.file_path}: expected {expected}, found {actual}"
-        yield Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)
-    for entry in found.incomplete:
-        what = "referenced_data_file" if entry.is_vector else "equality_ids"
-        message = f"{entry.file_path}: expected {what} in the manifest, found none"
-        yield Finding(MISMATCH, None, entry.file_path, entry.content_offset, message)
+def _check_dangling(io: FileIO, numbers: Mapping[str, int | None], entry: ManifestEntry) -> list[Finding]:
+    """Checks a delete file that applies to no live data file; `numbers` has the live ones and their sequence numbers.
+
+    A position-delete file of several data files stays when the last of them is removed or gets a vector, because
+    readers need not know of it and a job does not plan all of them. Nothing is wrong unless it names a live data file.
+    """
+    owner = entry.referenced_data_file or single_data_file(entry)
+    if entry.content == POSITION_DELETES and not entry.is_vector:
+        try:
+            paths = {
+                path
+                for grouped in read_position_deletes(io, entry)
+                for path in grouped["file_path"].to_pylist()
+            }
+        except PuffinFastError as error:
+            return [Finding(kind_of(error), owner, entry.file_path, None, str(error))]
+        owner = next((path for path in sorted(paths) if path in numbers), None)
+        if owner is None:
+            return []
+    if owner is None:
+        expected, actual = "a live data file for these deletes", "none"
+        if entry.content == EQUALITY_DELETES:
+            actual += "; puffin_fast.iceberg.convert_equality_deletes removes it"
+    elif owner not in numbers:
+        expected, actual = f"{owner} live", "none"
+    elif (numbers[owner] or 0) > (entry.sequence_number or 0):
+        expected = f"data sequence number of {owner} at most {entry.sequence_number} (its deletes)"
+        actual = f"{numbers[owner]}: the deletes do not apply"
+    else:
+        expected, actual = (
+            f"the partition and bounds of {owner} (its rows)",
+            "others: the deletes do not apply",
+        )
+    message = f"{entry.file_path}: expected {expected}, found {actual}"
+    return [Finding(DANGLING, owner, entry.file_path, entry.content_offset, message)]
+
+
+def _check_incomplete(entry: ManifestEntry) -> Finding:
+    what = "referenced_data_file" if entry.is_vector else "equality_ids"
+    message = f"{entry.file_path}: expected {what} in the manifest, found none"
+    return Finding(MISMATCH, None, entry.file_path, entry.content_offset, message)

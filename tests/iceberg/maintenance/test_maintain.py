@@ -158,6 +158,63 @@ def test_dangling_vectors_are_dropped(racing: SqlCatalog) -> None:
     assert ids(table) == set(range(100, 300)) - {105}
 
 
+def with_shared_position_deletes(catalog: SqlCatalog) -> Table:
+    """A table of version 2 whose partition `p` = 0 has a position-delete file for two data files; `p` = 1 has none."""
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+    properties = {"format-version": "2", "write.delete.granularity": "partition"}
+    table = catalog.create_table("n.t", schema, properties=properties)
+    with table.update_spec() as update:
+        update.add_identity("p")
+    for first in (0, N):
+        rows = pa.table({"id": range(first, first + N), "p": [int(i == N - 1) for i in range(N)]})
+        iceberg.append(table, rows)
+    iceberg.delete(table, f"id = 1 or id = {N + 1}")
+    assert iceberg.deletes(table).num_rows == 2
+    return table
+
+
+def test_position_deletes_that_outlive_their_data_files_are_no_error_and_are_removed(
+    racing: SqlCatalog,
+) -> None:
+    """Writers remove the files of one data file only: others may be needed by data files that were not planned."""
+    table = with_shared_position_deletes(racing)
+    iceberg.upgrade(table)
+    assert iceberg.delete(table, "p = 0").data_files_dropped == 2
+    assert iceberg.deletes(table)["state"].unique().to_pylist() == ["dangling"]
+    assert kinds(table) == []
+    assert iceberg.convert_position_deletes(table).position_delete_files_removed == 1
+    assert iceberg.deletes(table).num_rows == 0
+    assert kinds(table) == []
+    assert ids(table) == {N - 1, 2 * N - 1}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"lower_bounds": {2147483546: b"~"}, "upper_bounds": {2147483546: b"~~"}},
+            "the partition and bounds of",
+        ),
+        ({"partition": (1,)}, "the partition and bounds of"),
+        ({"file_path": "file:///nowhere.parquet"}, "nowhere"),
+    ],
+)
+def test_position_deletes_that_name_a_live_data_file_and_do_not_apply_are_found(
+    racing: SqlCatalog, wrong: dict[str, Any], said: str
+) -> None:
+    table = with_shared_position_deletes(racing)
+    (entry,) = {id(entry): entry for task in tasks(table) for entry in task.position_deletes}.values()
+    if "file_path" in wrong:
+        iceberg.delete(table, "p = 0")
+    other = replace(
+        entry, status=1, snapshot_id=None, sequence_number=None, file_sequence_number=None, **wrong
+    )
+    commit(table, Changes(added=(other,), removed=(entry,)), base=table.current_snapshot())
+    findings = [finding for finding in iceberg.verify(table) if finding.path == other.file_path]
+    assert findings
+    assert said in findings[-1].message
+
+
 @pytest.mark.parametrize("target_file_size", [60, 90, 110, 120, 200])
 def test_compacting_twice_changes_nothing(racing: RacingCatalog, target_file_size: int) -> None:
     table = made(racing, 6)
