@@ -50,7 +50,8 @@ class UpsertResult(HtmlFields):
         snapshot_id: the new snapshot; None when there was no change to commit.
         rows_updated: number of given rows that replaced one or several rows.
         rows_inserted: number of given rows whose key was new.
-        rows_unchanged: number of given rows that were not written because the table has equal rows.
+        rows_unchanged: number of given rows that were not written although the table has their key: it has equal
+            rows, or `when_matched_update_all` is off.
         rows_deleted: number of rows of the table that were replaced or deleted; several may have had one key.
         keys_deleted: number of given rows that deleted their key, by `delete_column`.
         rows_superseded: number of given rows that were not the last of their key, by `order_column`.
