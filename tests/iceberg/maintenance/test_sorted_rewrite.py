@@ -67,8 +67,15 @@ def with_order(catalog: SqlCatalog, schema: pa.Schema, column: str, direction: S
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("spec", [(), ("g",)], ids=["flat", "partitioned"])
 def test_rows_are_sorted_and_do_not_change(
-    racing: SqlCatalog, duckdb_iceberg: DuckDBPyConnection, version: int, spec: tuple[str, ...]
+    racing: SqlCatalog,
+    duckdb_iceberg: DuckDBPyConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    spec: tuple[str, ...],
 ) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     table = made(racing, "n", version=version, spec=spec)
     iceberg.delete(table, "id < 10 or id = 33")
     iceberg.update(table, "id in (20, 50)", {"x": None})
@@ -82,7 +89,7 @@ def test_rows_are_sorted_and_do_not_change(
     left = [{**r, "x": None} if r["id"] in (20, 50) else r for r in START if r["id"] >= 10 and r["id"] != 33]
     check(table, duckdb_iceberg, left)
     assert is_sound(table)
-    assert not [*Path(tempfile.gettempdir()).glob("puffin_fast-sort-*")]
+    assert not [*scratch.iterdir()]
 
 
 @pytest.mark.parametrize("version", [2, 3])
