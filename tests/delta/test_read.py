@@ -296,9 +296,9 @@ def test_a_future_protocol_is_refused_by_name(golden: Callable[[str], Path]) -> 
 def test_a_type_that_is_not_read_is_named(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     change(
-        table, 0, "metaData", lambda m: m.update(schemaString=m["schemaString"].replace("long", "variant"))
+        table, 0, "metaData", lambda m: m.update(schemaString=m["schemaString"].replace("long", "interval"))
     )
-    with pytest.raises(errors.UnsupportedError, match="column id is of type variant"):
+    with pytest.raises(errors.UnsupportedError, match="column id is of type interval"):
         delta.scan(table)
 
 

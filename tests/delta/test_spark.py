@@ -13,7 +13,15 @@ from tests import jars
 from tests.conftest import jars_fit, require, require_java
 
 ROOT = Path(__file__).parents[2]
-CASES = ["types_and_partitions", "spark_on_top", "mapped_columns", "checkpoints", "rows_changed", "racing"]
+CASES = [
+    "types_and_partitions",
+    "spark_on_top",
+    "mapped_columns",
+    "variants",
+    "checkpoints",
+    "rows_changed",
+    "racing",
+]
 
 
 @pytest.fixture(scope="module")

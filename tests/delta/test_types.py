@@ -129,3 +129,37 @@ def test_a_column_without_a_type_is_null_and_is_not_written(tmp_path: Path) -> N
         with pytest.raises(errors.UnsupportedError, match="column nothing is of type void"):
             write_rows()
     assert state(table) == before
+
+
+def test_variants_are_read_and_are_not_written(tmp_path: Path) -> None:
+    variants = [
+        {"value": b"\x0c\x05", "metadata": b"\x01\x00\x00"},
+        None,
+        {"value": b"\x00", "metadata": b"\x01\x00\x00"},
+    ]
+    stored = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
+    rows = pa.table({"id": pa.array(range(3), pa.int64()), "v": pa.array(variants, stored)})
+    table = write(tmp_path / "t", {"id": "long", "v": "variant"}, [(rows, {"nullCount": {"id": 0, "v": 1}})])
+    found = delta.scan(table).to_arrow()
+    assert found["v"].to_pylist() == variants
+    assert found.schema.field("v").type.names == ["metadata", "value"]
+    assert delta.scan(table, "id > 0", ("id",)).to_arrow()["id"].to_pylist() == [1, 2]
+    assert delta.scan(table).files().num_rows == 1
+    assert delta.delete(table, "id = 0").rows_deleted == 1
+    assert delta.delete_keys(table, pa.table({"id": [1]}), "id").rows_deleted == 1
+    assert delta.scan(table).to_arrow()["v"].to_pylist() == variants[2:]
+    assert delta.vectors(table)["cardinality"].to_pylist() == [2]
+    assert delta.report(table)
+    assert delta.verify(table) == []
+    before = state(table)
+    for work, message in (
+        (lambda: delta.scan(table, "v is null"), "v"),
+        (lambda: delta.scan(table, pc.field("v").is_null()), "v, a variant"),
+        (lambda: delta.delete_keys(table, found, "v"), "v"),
+        (lambda: delta.update(table, "id = 1", {"id": 9}), "column v is of type variant"),
+        (lambda: delta.upsert(table, found, "id"), "column v is of type variant"),
+        (lambda: delta.purge(table, min_deleted=0.01), "column v is of type variant"),
+    ):
+        with pytest.raises(errors.PuffinFastError, match=message):
+            work()
+    assert state(table) == before

@@ -55,10 +55,7 @@ READER_FEATURES = frozenset(
         "variantType-preview",
     }
 )
-"""Reader features that scans support.
-
-deltalake lists `variantType` in tables without variants; a column of this type is refused by its name.
-"""
+"""Reader features that scans support. deltalake lists `variantType` in tables without variants, too."""
 
 WRITER_FEATURES = READER_FEATURES | {
     "allowColumnDefaults",
@@ -210,15 +207,22 @@ _COMPUTED = ("delta.generationExpression", "delta.identity.start", "delta.invari
 """The metadata of columns whose values must be computed or checked by SQL."""
 
 
+_NOT_WRITTEN = ("void", "variant")
+"""A type that data files do not have, and one that PyArrow cannot annotate."""
+
+
 def check_types_writable(fields: Sequence[Mapping[str, Any]], root: str) -> None:
     """Refuses a table whose columns cannot be in a new data file.
 
     Raises:
-        UnsupportedError: a column without a type, which data files do not have; it is named.
+        UnsupportedError: a column is of such a type; it is named.
     """
     for field in fields:
-        if "void" in _primitives(field["type"]):
-            raise UnsupportedError(f"{root}: column {field['name']} is of type void, which is not written")
+        for kind in _primitives(field["type"]):
+            if kind in _NOT_WRITTEN:
+                raise UnsupportedError(
+                    f"{root}: column {field['name']} is of type {kind}, which is not written"
+                )
 
 
 def _primitives(kind: Any) -> Iterator[str]:

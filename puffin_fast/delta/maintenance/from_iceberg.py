@@ -113,9 +113,9 @@ def from_iceberg(
         The location of the Delta table.
 
     Raises:
-        UnsupportedError: Delta does not have the type of a column, the type of a column was changed, a column has an
-            initial default, the table has equality deletes or data files that are not Parquet; or it has a name
-            mapping, and a column that neither its id nor its name finds in all files.
+        UnsupportedError: the type of a column is not converted to one of Delta, the type of a column was changed, a
+            column has an initial default, the table has equality deletes or data files that are not Parquet; or it has
+            a name mapping, and a column that neither its id nor its name finds in all files.
         InvalidInputError: the Delta table exists.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
     """
@@ -366,6 +366,6 @@ class _Converter:
         found = _NAMES.get(type(kind))
         if found is None:
             raise UnsupportedError(
-                f"{self._table}: column {column} is of type {kind}, which Delta does not have"
+                f"{self._table}: column {column} is of type {kind}, which is not converted to one of Delta"
             )
         return found

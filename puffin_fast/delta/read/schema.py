@@ -40,6 +40,7 @@ from puffin_fast.delta.log.protocol import MAPPING_ID, MAPPING_MODE, PHYSICAL_NA
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.v3_types import VariantType
 from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 
 __all__ = ["DECIMAL", "NAME_MAPPING", "ROW_TRACKING", "TableSchema"]
@@ -67,6 +68,7 @@ _PRIMITIVES: dict[str, IcebergType] = {
     "timestamp": TimestamptzType(),
     "timestamp_ntz": TimestampType(),
     "void": UnknownType(),
+    "variant": VariantType(),
 }
 
 
