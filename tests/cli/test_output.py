@@ -106,3 +106,20 @@ def test_an_interrupt_says_whether_a_change_may_have_happened(
     assert result.exit_code == 130
     expected = "nothing was changed" if dry_run else "it is unknown whether the change happened"
     assert expected in result.stderr
+
+
+def test_an_interrupt_while_the_program_is_imported_prints_no_traceback() -> None:
+    program = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "puffin_fast.cli._options":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from puffin_fast.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "puffin-fast: interrupted: nothing was changed\n")
