@@ -287,7 +287,8 @@ def report(
     totals = _totals(found, rows)
     name = ".".join(table.name())
     files = pa.Table.from_pylist(rows, SCHEMA)
-    advice = list(_advice(totals, rows, len(rewritten), table.metadata.format_version))
+    n_dangling = sum(entry.is_vector for entry in found.dangling)
+    advice = list(_advice(totals, rows, len(rewritten), n_dangling, table.metadata.format_version))
     counts = NDV_SCHEMA.empty_table()
     if snapshot is not None:
         try:
@@ -363,7 +364,11 @@ def _totals(found: DeleteInventory, rows: list[dict[str, Any]]) -> dict[str, int
 
 
 def _advice(
-    totals: dict[str, int | float], rows: list[dict[str, Any]], n_rewritten: int, version: int
+    totals: dict[str, int | float],
+    rows: list[dict[str, Any]],
+    n_rewritten: int,
+    n_dangling: int,
+    version: int,
 ) -> Iterator[str]:
     counts = Counter(row["advice"] for row in rows)
     if counts["repair"]:
@@ -375,8 +380,8 @@ def _advice(
     files, n_vectors = totals["puffin_files"], totals["vectors"]
     if files > 1 and totals["vector_bytes"] / files < 1 << 20:
         yield f"compact: {n_vectors:,} vectors are in {files:,} small Puffin files"
-    elif totals["dangling"]:
-        yield f"compact: {totals['dangling']:,} delete files apply to no live data file"
+    elif n_dangling:
+        yield f"compact: {n_dangling:,} vectors apply to no live data file"
     if n_rewritten:
         first = "upgrade, then " if version < 2 else ""
         yield (

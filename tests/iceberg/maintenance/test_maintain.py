@@ -152,6 +152,7 @@ def test_dangling_vectors_are_dropped(racing: SqlCatalog) -> None:
     iceberg.delete(table, "id = 5 or id = 105")
     commit(table, Changes(removed=(tasks(table)[0].data,)), base=table.current_snapshot())
     assert kinds(table) == ["dangling"]
+    assert "compact: 1 vectors apply to no live data file" in iceberg.report(table).advice
     result = iceberg.compact(table)
     assert (result.vectors_removed, result.vectors_written) == (2, 1)  # the file's other vector moves along
     assert kinds(table) == []
@@ -182,6 +183,8 @@ def test_position_deletes_that_outlive_their_data_files_are_no_error_and_are_rem
     assert iceberg.delete(table, "p = 0").data_files_dropped == 2
     assert iceberg.deletes(table)["state"].unique().to_pylist() == ["dangling"]
     assert kinds(table) == []
+    assert iceberg.report(table).advice[0] == "convert: 1 position-delete files"
+    assert not [sentence for sentence in iceberg.report(table).advice if sentence.startswith("compact")]
     assert iceberg.convert_position_deletes(table).position_delete_files_removed == 1
     assert iceberg.deletes(table).num_rows == 0
     assert kinds(table) == []
