@@ -154,8 +154,8 @@ CODEC = "write.delete.parquet.compression-codec"
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        (GRANULARITY, "row", "expected file or partition, found row"),
-        (CODEC, "LZO", "expected one of zstd, .* none, found lzo"),
+        (GRANULARITY, "row", "expected one of file, partition, found 'row'"),
+        (CODEC, "LZO", "expected one of zstd, .* none, found 'LZO'"),
     ],
 )
 def test_an_unknown_property_is_refused_and_changes_nothing(
