@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 
-from puffin_fast import delta
+from puffin_fast import delta, errors
 from puffin_fast.delta.dml.partition_folders import partition_folder
 from tests.conftest import require_module
 
@@ -111,6 +111,17 @@ def test_tables_with_column_mapping_have_no_partition_folders(golden: Callable[[
     delta.update(table, "id >= 0", {"v": "new"})
     assert folders(table) - before == {"_change_data"}
     assert folders(table / "_change_data") == set()
+
+
+def test_a_value_that_is_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:
+    deltalake: Any = require_module("deltalake")
+    rows = pa.table({"id": [1], "p": ["x" * 100]})
+    configuration = {"delta.enableDeletionVectors": "true"}
+    deltalake.write_deltalake(str(tmp_path), rows, partition_by=["p"], configuration=configuration)
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(errors.InvalidInputError, match="p=x"):
+        delta.upsert(tmp_path, rows.set_column(1, "p", pa.array(["x" * 300])), "id")
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} <= before
 
 
 @pytest.mark.parametrize(
