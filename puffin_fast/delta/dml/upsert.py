@@ -40,7 +40,8 @@ class UpsertResult(HtmlFields):
         version: the new version; None if there was no change to commit.
         rows_updated: number of given rows that replaced one or several rows.
         rows_inserted: number of given rows whose key was new.
-        rows_unchanged: number of given rows that were not written because the table has equal rows.
+        rows_unchanged: number of given rows that were not written although the table has their key: it has equal
+            rows, or `when_matched_update_all` is off.
         rows_deleted: number of replaced rows; more than `rows_updated` if several rows had one key.
         data_files_written: number of data files with the given rows.
         vectors_written: number of deletion vectors written.
