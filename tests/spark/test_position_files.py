@@ -106,6 +106,6 @@ def test_a_lost_race_and_a_bad_property_leave_no_file(spark: SparkSession, racin
     assert ps.job_files(table, "nightly") == []
     with table.refresh().transaction() as transaction:
         transaction.set_properties({GRANULARITY: "row"})
-    with pytest.raises(InvalidInputError, match="granularity: expected file or partition, found row"):
+    with pytest.raises(InvalidInputError, match="granularity: expected one of file, partition, found 'row'"):
         ps.delete(spark, table, "id < 10", job_id="nightly")
     assert ps.job_files(table, "nightly") == []
