@@ -99,7 +99,7 @@ class ParquetReader:
         self._io, self.location = io, location
         self._is_remote = is_remote(location, io)
         with reading(location):
-            self._source, data = _open(io, location, footer, size if self._is_remote else None)
+            self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
             if footer is None and data:
                 footer = Footer.known(data)
             if footer is None:
@@ -207,16 +207,17 @@ class ParquetReader:
         )
 
 
-def _open(io: FileIO, location: str, footer: Footer | None, size: int | None) -> tuple[Source, bytes]:
+def _open(
+    io: FileIO, location: str, footer: Footer | None, size: int | None, *, is_local: bool
+) -> tuple[Source, bytes]:
     """Opens a file, and reads the bytes of its footer unless it is known; no bytes if it does not end like Parquet.
 
     Args:
-        io, location, footer: as for `ParquetReader`.
-        size: that of a file on an object store, if it is known.
+        io, location, footer, size: as for `ParquetReader`.
+        is_local: whether the file is on no object store; its size is then not needed.
     """
-    is_local = not is_remote(location, io)
     first = LOCAL_TAIL_BYTES if is_local else TAIL_BYTES
-    if size is not None and size > 0:
+    if size is not None and size > 0 and not is_local:
         source = open_source(location, filesystem=io, size=size)
         if footer is not None:
             return source, b""
