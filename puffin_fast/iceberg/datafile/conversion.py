@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast.iceberg.compat.v3_types import VARIANT_FIELDS, VariantType
-from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, null_mask
+from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, null_mask, plain_type
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -95,7 +95,7 @@ def constant(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:
         n_rows: its length.
     """
     if value is None and pa.types.is_struct(wanted):
-        return pa.array([None] * n_rows, wanted)  # `pa.nulls` has nulls in required fields, too
+        return _repeated(None, wanted, n_rows)  # `pa.nulls` has nulls in required fields, too
     if value is None:
         return pa.nulls(n_rows, wanted)
     plain = wanted.storage_type if isinstance(wanted, pa.BaseExtensionType) else wanted
@@ -134,8 +134,13 @@ def missing(
             f"required field {field.field_id} ({field.name}) is missing, and has no default"
         )
     if value is not None and isinstance(field.field_type, StructType | ListType | MapType):
-        return pa.array([value] * n_rows, wanted)
+        return _repeated(value, wanted, n_rows)
     return constant(value, wanted, n_rows)
+
+
+def _repeated(value: Any, wanted: pa.DataType, n_rows: int) -> pa.Array:
+    """Arrow makes no arrays of Python values with extension types in nested types, but casts to them."""
+    return pa.array([value] * n_rows, plain_type(wanted)).cast(wanted)
 
 
 def type_in_file(node: FileField, iceberg: IcebergType) -> pa.DataType:

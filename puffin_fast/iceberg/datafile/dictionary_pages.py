@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast.iceberg.datafile.footer import AFTER_FOOTER
 from puffin_fast.iceberg.datafile.thrift import ThriftReader
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ _CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zs
 _WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8}
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 _PLAIN_DICTIONARY, _RLE_DICTIONARY = 2, 8
-_AFTER_FOOTER = 8
-"""Its length and the magic."""
-
 _DECIMAL_BYTES = 16
 
 
@@ -97,7 +95,7 @@ class DictionaryPages:
     def _read_stats(self) -> dict[tuple[int, int], object]:
         """Reads the `encoding_stats` of each column chunk; none if the footer does not agree with PyArrow's."""
         n_bytes = self._footer.serialized_size
-        start = self._source.size - _AFTER_FOOTER - n_bytes
+        start = self._source.size - AFTER_FOOTER - n_bytes
         if start < 0:
             return {}
         found: dict[tuple[int, int], object] = {}

@@ -29,7 +29,7 @@ from puffin_fast.iceberg.datafile.plain_types import plain_type
 if TYPE_CHECKING:
     from puffin_fast._runtime import Source
 
-__all__ = ["Chunk", "FileLayout", "Footer", "check_footer", "check_status", "footer_bytes"]
+__all__ = ["AFTER_FOOTER", "Chunk", "FileLayout", "Footer", "check_footer", "check_status", "footer_bytes"]
 
 _WIDTHS = {
     "BOOLEAN": 1,
@@ -47,7 +47,7 @@ _NUMBERS = {name: number for number, name in enumerate(_WIDTHS)}
 _CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4_HADOOP", "ZSTD", "LZ4")
 """The compressions in the order of the format's enumeration, by the names of `page_codecs`."""
 
-_AFTER_FOOTER = 8
+AFTER_FOOTER = 8
 """Bytes of the footer's length and of the magic."""
 _MAGIC = b"PAR1"
 
@@ -205,12 +205,12 @@ def footer_bytes(source: Source, first: int) -> bytes:
         ValueError: the file does not end like a Parquet file.
     """
     tail = source.read_tail(first)
-    n_bytes = int.from_bytes(tail[-_AFTER_FOOTER : -len(_MAGIC)], "little") + _AFTER_FOOTER
+    n_bytes = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little") + AFTER_FOOTER
     if not tail.endswith(_MAGIC) or n_bytes > source.size:
         raise ValueError("no Parquet footer at the end of the file")
     if len(tail) < n_bytes:
         tail = source.read_tail(n_bytes)
-    return tail[-n_bytes:-_AFTER_FOOTER]
+    return tail[-n_bytes:-AFTER_FOOTER]
 
 
 def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
@@ -226,8 +226,8 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
         UnsupportedError: a column chunk is encrypted.
     """
     n_bytes = footer.serialized_size
-    tail = source.read_tail(n_bytes + _AFTER_FOOTER)
-    stated = int.from_bytes(tail[-_AFTER_FOOTER : -len(_MAGIC)], "little")
+    tail = source.read_tail(n_bytes + AFTER_FOOTER)
+    stated = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little")
     if stated != n_bytes:
         raise CorruptDataError("bytes of a Parquet footer", path=path, expected=stated, found=n_bytes)
     status, *_ = footers.read_groups(tail[:n_bytes], _leaves_of(footer.schema))

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from pyiceberg.schema import Schema
 
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.plain_types import plain_type
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 
 __all__ = ["Assignments", "NewColumn"]
@@ -136,13 +137,15 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if isinstance(value, int) and abs(value) >= 2**63 and pa.types.is_decimal(kind):
         return pa.scalar(value, kind)
     if value is None or isinstance(value, list | tuple | dict):
-        _check_nested(value, kind)
-        return pa.scalar(value, kind)
+        return pa.scalar(_nested(value, kind), plain_type(kind))
     return pa.scalar(value)
 
 
-def _check_nested(value: Any, kind: pa.DataType) -> None:
+def _nested(value: Any, kind: pa.DataType) -> Any:
     """Checks a value whose conversion Arrow does not check inside of lists, structs and maps.
+
+    Returns:
+        The value with UUIDs as bytes: Arrow makes no scalars of them.
 
     Raises:
         ValueError: a dict has a field that its struct does not have (Arrow leaves it out), a list or a dict is given
@@ -152,18 +155,20 @@ def _check_nested(value: Any, kind: pa.DataType) -> None:
         fields = {field.name: field.type for field in kind}
         if unknown := [name for name in value if name not in fields]:
             raise ValueError(f"expected the fields {', '.join(fields)}, found {unknown[0]!r}")
-        for name, item in value.items():
-            _check_nested(item, fields[name])
-    elif pa.types.is_map(kind) and isinstance(value, list | tuple | dict):
-        for pair in value.items() if isinstance(value, dict) else value:
-            for item, inner in zip(pair, (kind.key_type, kind.item_type), strict=False):
-                _check_nested(item, inner)
-    elif (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and isinstance(value, list | tuple):
-        for item in value:
-            _check_nested(item, kind.value_type)
-    elif value is not None and (
-        pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind)
-    ):
+        return {name: _nested(item, fields[name]) for name, item in value.items()}
+    if pa.types.is_map(kind) and isinstance(value, list | tuple | dict):
+        types = kind.key_type, kind.item_type
+        pairs = value.items() if isinstance(value, dict) else value
+        return [tuple(map(_nested, pair, types)) if len(pair) == len(types) else pair for pair in pairs]
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and isinstance(value, list | tuple):
+        return [_nested(item, kind.value_type) for item in value]
+    if isinstance(value, str) and getattr(kind, "extension_name", "") == "arrow.uuid":
+        value = uuid.UUID(value)
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    is_checked = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind)
+    if value is not None and is_checked:
         if isinstance(value, list | tuple | dict):
             raise ValueError(f"expected a value of type {kind}, found a {type(value).__name__}")
         _scalar(value, kind).cast(kind)
+    return value

@@ -110,7 +110,8 @@ def orphan_files(
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     keep = check_ids("keep", keep)
     refresh(table)
-    limit = datetime.now(UTC) - older_than
+    now = datetime.now(UTC)
+    limit = now - min(older_than, now - datetime.min.replace(tzinfo=UTC))
     listed = _listed(table)
     refresh(table)  # after the listing: files that were committed since are needed
     needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))

@@ -93,7 +93,6 @@ class AvroFile:
         metadata: the metadata of the header.
         plain: the schema of the records, converted; shared by files with the same schema.
         blocks: the number of records and the bytes of each block.
-        n_bytes: the size of the blocks as stored in the file.
         file_size: the size of the file in bytes.
     """
 
@@ -101,7 +100,6 @@ class AvroFile:
     metadata: dict[str, str]
     plain: PlainSchema
     blocks: tuple[Block, ...]
-    n_bytes: int
     file_size: int
 
     @property
@@ -313,7 +311,7 @@ def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None)
     for n_records, content in blocks:
         if n_records * max(n_fields, 1) > len(content):
             raise too_many_records(path, n_records, len(content), n_fields)
-    return AvroFile(path, metadata, plain, tuple(blocks), len(data) - start, len(data))
+    return AvroFile(path, metadata, plain, tuple(blocks), len(data))
 
 
 _MOST_CACHED = 1 << 16

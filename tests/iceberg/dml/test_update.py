@@ -169,6 +169,15 @@ TYPED = Schema(
     NestedField(
         15, "m", MapType(16, IntegerType(), 17, ListType(18, POINT, element_required=False)), required=False
     ),
+    NestedField(
+        20,
+        "r",
+        StructType(
+            NestedField(21, "u", UUIDType(), required=False),
+            NestedField(22, "more", ListType(23, UUIDType(), element_required=False), required=False),
+        ),
+        required=False,
+    ),
 )
 UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
@@ -203,6 +212,8 @@ ACCEPTED: list[tuple[str, Any, Any]] = [
     ("p", {"x": 2.0}, {"x": 2}),
     ("p", {"x": None}, {"x": None}),
     ("l", [datetime(2024, 1, 15)], [datetime(2024, 1, 15)]),
+    ("r", {"u": UUID, "more": [str(UUID), None]}, {"u": UUID, "more": [UUID, None]}),
+    ("r", {"u": UUID.bytes}, {"u": UUID, "more": None}),
 ]
 
 REFUSED: list[tuple[str, Any]] = [
@@ -240,6 +251,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("p", {"x": 1.5}),
     ("p", {"x": "1"}),
     ("l", [pd.Timestamp(1)]),
+    ("r", {"u": "no uuid"}),
+    ("r", {"more": [5]}),
 ]
 
 
