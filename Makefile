@@ -121,11 +121,12 @@ pyiceberg-suite: build  ## PyIceberg's own unit tests with and without accelerat
 
 wheel: build  ## build the sdist, from it the manylinux wheel, test it in fresh environments outside the checkout
 	rm -rf dist build/lib* build/bdist* build/wheel
-	$(PY) -m build --outdir dist . > /dev/null  # both in environments that have only what pyproject.toml requires
-	$(PY) tests/wheel.py dist build/wheel
+	installer=$$($(PY) -c 'import uv' 2> /dev/null && echo uv || echo pip); \
+	$(PY) -m build --installer $$installer --outdir dist . > /dev/null  # both in environments that have only what pyproject.toml requires
+	$(PY) -m tests.wheel dist build/wheel
 
 ship: wheel java  ## pack an environment with the wheel, run jobs on a local-cluster whose executors have nothing else
-	$(PY) tests/ship.py dist build/ship
+	$(PY) -m tests.ship dist build/ship
 
 build: $(VENV)/.built  ## .venv with everything and the kernels compiled in place
 

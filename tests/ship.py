@@ -1,15 +1,15 @@
-"""Brings a built wheel to executors: ``python tests/ship.py DIST SCRATCH`` packs a fresh environment with it and
+"""Brings a built wheel to executors: ``python -m tests.ship DIST SCRATCH`` packs a fresh environment with it and
 runs jobs on a `local-cluster` whose executors have nothing but that archive."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
+
+from tests.environments import clean, create
 
 EXECUTORS = ["pandas>=2.2", "venv-pack"]
 """What executors need beside the wheel with its extra `iceberg`; Spark brings its own Python files."""
@@ -71,24 +71,23 @@ def main(dist: Path, scratch: Path) -> None:
     scratch = scratch.resolve()
     shutil.rmtree(scratch, ignore_errors=True)
     environment, archive = scratch / "environment", scratch / "environment.tar.gz"
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     began = time.perf_counter()
 
-    def step(what: str, command: list[str | Path]) -> None:
+    def done(what: str) -> None:
         nonlocal began
-        subprocess.run(command, cwd=scratch, env=clean, check=True)
         print(f"{what}: {time.perf_counter() - began:.0f} s", flush=True)
         began = time.perf_counter()
 
-    venv.create(environment, with_pip=True)
-    python = environment / "bin" / "python"
-    step("install", [python, "-m", "pip", "install", "-q", f"{wheel}[iceberg]", *EXECUTORS])
+    create(environment, f"{wheel}[iceberg]", *EXECUTORS)
+    done("install")
     pack = [environment / "bin" / "venv-pack", "-q", "-p", environment, "-o", archive]
-    step("pack", [*pack, "--compress-level", "1"])  # it stays on this machine
-    print(f"{archive.stat().st_size / 1e6:.0f} MB")
-    clean |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": JVM}
+    subprocess.run([*pack, "--compress-level", "1"], env=clean(), check=True)  # it stays on this machine
+    done(f"pack {archive.stat().st_size / 1e6:.0f} MB")
     shutil.rmtree(environment)
-    step("jobs on the archive", [sys.executable, "-c", JOBS, scratch, archive])
+    of_spark = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": JVM}
+    jobs = [sys.executable, "-c", JOBS, scratch, archive]
+    subprocess.run(jobs, cwd=scratch, env=clean() | of_spark, check=True)
+    done("jobs on the archive")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Tests a built wheel: ``python tests/wheel.py DIST SCRATCH`` checks the distributions in DIST.
+"""Tests a built wheel: ``python -m tests.wheel DIST SCRATCH`` checks the distributions in DIST.
 
 It repairs the wheel to a manylinux wheel, which then is the only one in DIST, installs it in fresh environments outside
-of the checkout, with nothing but its declared dependencies, and runs ``SMOKE`` there: one environment for this Python,
-and one for each other supported version that is found. ``python tests/wheel.py`` runs ``SMOKE`` on the installed
-package.
+of the checkout, with nothing but its declared dependencies, and runs ``smoke.py`` there: one environment for this
+Python, and one for each other supported version that is found.
 """
 
 from __future__ import annotations
@@ -15,49 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
-SMOKE = """
-import json, subprocess, sys, tempfile
-from pathlib import Path
+from tests.environments import clean, create
 
-import numpy as np
-import puffin_fast as pf
-
-assert "site-packages" in pf.__file__, pf.__file__
-heavy = {"pyspark", "pyiceberg", "pandas", "datasketches"} & set(sys.modules)
-assert not heavy, heavy
-
-positions = np.array([5, 0, 70000, 2**32 + 3, 5])
-bitmap = pf.PositionBitmap.from_positions(positions)
-blob = pf.dv.iceberg.encode(bitmap)
-assert blob.hex() == (
-    "00000044d1d33964020000000000000000000000" "3a300000020000000000010001000000180000001c00000000000500"
-    "7011010000003a3000000100000000000000100000000300d6569e96"
-), blob.hex()
-assert pf.dv.iceberg.decode(blob) == bitmap
-assert pf.arrow.cardinality(pf.arrow.encode([positions])).to_pylist() == [4]
-
-with tempfile.TemporaryDirectory() as scratch:
-    path = str(Path(scratch, "v.puffin"))
-    pf.write_vectors(path, [("data.parquet", bitmap)])
-    assert pf.read_vectors(path) == {"data.parquet": bitmap}
-    command = [str(Path(sys.executable).with_name("puffin-fast")), "inspect", path, "--output", "json"]
-    said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert said["blobs"][0]["properties"]["cardinality"] == "4", said
-
-for use, extra in ((lambda: pf.iceberg.delete, "iceberg"), (lambda: pf.spark.encode_deletes(None), "spark")):
-    try:
-        use()
-    except pf.errors.MissingExtraError as error:
-        assert f"puffin-fast[{extra}]" in str(error), error
-    else:
-        raise AssertionError(f"it works without the extra {extra}")
-print("the wheel works in", sys.prefix)
-"""
-
+SMOKE = Path(__file__).with_name("smoke.py")
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Versions of Python that the wheel is tried on, if they are installed."""
@@ -66,10 +28,9 @@ NEWEST_GLIBC = 28
 """The wheel must run on Linux distributions with this minor version of glibc 2."""
 
 
-def run(*command: str | Path, cwd: str | Path | None = None) -> str:
+def run(*command: str | Path) -> str:
     """Runs a command without the variables of this Python; returns its output."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run(command, cwd=cwd, env=clean, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, env=clean(), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{done.stdout}\n{' '.join(map(str, command))}: exit code {done.returncode}")
     return done.stdout
@@ -134,18 +95,9 @@ def main(dist: Path, scratch: Path) -> None:
     check_tags(wheel)
     check_files(wheel)
     for interpreter in (sys.executable, *other_pythons()):
-        run(interpreter, "-m", "venv", "--clear", scratch)
-        python = scratch.resolve() / "bin" / "python"
-        run(python, "-m", "pip", "install", "-q", "--only-binary", ":all:", wheel)
-        with tempfile.TemporaryDirectory() as elsewhere:
-            print(
-                wheel.name, "on", run(python, "-V").strip(), run(python, "-c", SMOKE, cwd=elsewhere), sep=": "
-            )
+        python = create(scratch.resolve(), wheel, interpreter=interpreter)
+        print(wheel.name, "on", run(python, "-V").strip(), run(python, "-I", SMOKE), sep=": ")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]), Path(sys.argv[2]))
-    else:
-        with tempfile.TemporaryDirectory() as elsewhere:
-            print(run(sys.executable, "-c", SMOKE, cwd=elsewhere))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,25 +22,31 @@ def blocks(document: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-NEEDS = {"paimon": [pytest.mark.pypaimon], "spark-job": [pytest.mark.spark, pytest.mark.slow]}
+NEEDS = {"paimon": [pytest.mark.pypaimon]}
 """By the name of a page the marks of its test."""
+
+ELSEWHERE = {"spark-job"}
+"""Pages that are run where there is a session of Spark."""
 
 RUN = [
     pytest.param(document, id=document.name, marks=NEEDS.get(document.stem, ()))
     for document in DOCUMENTS
-    if blocks(document)
+    if blocks(document) and document.stem not in ELSEWHERE
 ]
+
+
+def run_blocks(document: Path) -> None:
+    """Runs the blocks of a page in one namespace; a session of Spark goes on."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for number, block in enumerate(blocks(document)):
+        code = block.replace("spark.stop()", "")
+        exec(compile(code, f"{document.name}, block {number}", "exec"), namespace)
 
 
 @pytest.mark.parametrize("document", RUN)
 def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    if document.stem == "spark-job":  # a process has one session, and other tests have another one
-        subprocess.run([sys.executable, "-"], input="\n".join(blocks(document)), text=True, check=True)
-        return
-    namespace: dict[str, object] = {"__name__": "__main__"}
-    for number, block in enumerate(blocks(document)):
-        exec(compile(block, f"{document.name}, block {number}", "exec"), namespace)
+    run_blocks(document)
 
 
 def test_doctests_hold() -> None:
