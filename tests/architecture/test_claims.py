@@ -51,7 +51,12 @@ PERFORMANCE = {
     "union of two blobs: sparse, 10%, 50% (target 3), runs": kernels("union of 2", "abcd", "CRoaring"),
     "contains, 2M random queries: the first six": kernels("contains, random queries", "abcdef", "CRoaring"),
     "200,000 vectors of 100 positions": [("batch encode | 200,000 vectors of 100", "loop")],
-    "40M rows in 1000 files, half deleted, into Arrow": [("scan, 1000 files", "DuckDB")],
+    "40M rows in 1000 files, half deleted, into Arrow (target 1.3)": [("scan, 1000 files", "DuckDB")],
+    "of 40M rows in 1000 files, deleting 2M by keys; upserting 2M (target 2); updating 1% by a filter (target 2)": [
+        ("delete 5% by key, 1000 files", "DuckDB"),
+        ("upsert 5%, 1000 files", "DuckDB"),
+        ("update 1%, 1000 files", "DuckDB"),
+    ],
     "3M rows of lineitem into Arrow: 10% deleted; 95% deleted (target 3)": [
         (LINEITEM + "all columns", "DuckDB"),
         (LINEITEM + "95% deleted", "DuckDB"),
