@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.types import StringType
 
@@ -159,6 +161,32 @@ def test_the_delta_table_has_the_rows_of_the_iceberg_table(
     assert sorted_rows(iceberg.scan(table).to_arrow()) == rows
     with pytest.raises(errors.InvalidInputError, match="expected no Delta table"):
         delta.from_iceberg(table)
+
+
+class Losing(MemoryFileSystem):
+    """A file system that loses the answer to a commit."""
+
+    error: BaseException
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        super().pipe_file(path, value, mode=mode)
+        if path.endswith(".json"):
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [FileExistsError(17, "a repeated request"), TimeoutError(), KeyboardInterrupt()]
+)
+def test_a_delta_table_whose_answer_was_lost_keeps_its_vectors(
+    catalog: SqlCatalog, tmp_path: Path, error: BaseException
+) -> None:
+    table = an_iceberg_table(catalog)
+    files = Losing(skip_instance_cache=True)
+    files.error = error
+    folder = f"/{tmp_path.name}"
+    with nullcontext() if isinstance(error, Exception) else pytest.raises(KeyboardInterrupt):
+        delta.from_iceberg(table, folder, filesystem=files)
+    assert delta.vectors(folder, filesystem=files).num_rows == 1
 
 
 def test_a_delta_table_elsewhere_names_files_by_their_uris(catalog: SqlCatalog, tmp_path: Path) -> None:

@@ -544,9 +544,12 @@ def test_of_two_runs_of_a_job_at_once_one_counts(golden: Callable[[str], Path]) 
 class Losing(TableStorage):
     """A storage that loses the first commit, the answer to it, or both."""
 
-    def __init__(self, table: Path, *, written: bool, mute: bool = False) -> None:
+    def __init__(
+        self, table: Path, *, written: bool, mute: bool = False, error: BaseException | None = None
+    ) -> None:
         super().__init__(str(table))
         self._written, self._mute, self._lost = written, mute, False
+        self._error = error or OSError("connection reset")
 
     def put(self, path: str, data: bytes) -> bool:
         if self._lost:
@@ -554,7 +557,7 @@ class Losing(TableStorage):
         self._lost = True
         if self._written:
             super().put(path, data)
-        raise OSError("connection reset")
+        raise self._error
 
     def read(self, path: str) -> bytes:
         if self._lost and self._mute:
@@ -576,6 +579,17 @@ def test_a_commit_that_was_lost_leaves_the_table_as_it_was(golden: Callable[[str
     with pytest.raises(OSError, match="connection reset"):
         delta.delete(Losing(table, written=False), "id < 30")
     assert files_of(table) == before
+
+
+def test_an_interrupted_commit_keeps_its_files_if_it_happened(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before, rows = files_of(table), ids(table)
+    with pytest.raises(KeyboardInterrupt):
+        delta.delete(Losing(table, written=False, error=KeyboardInterrupt()), "id < 30")
+    assert files_of(table) == before
+    with pytest.raises(KeyboardInterrupt):
+        delta.update(Losing(table, written=True, error=KeyboardInterrupt()), "id < 30", {"id": 10**6})
+    assert ids(table) == [i if i >= 30 else 10**6 for i in sorted(rows, key=lambda i: (i < 30, i))]
 
 
 @pytest.mark.parametrize("written", [True, False])

@@ -12,6 +12,7 @@ plan on version N  ->  write vectors  ->  write N+1.json if absent
                they changed the metadata or the protocol       ->  ConflictError
   no answer  N+1.json is read: of this commit  ->  committed; else  ->  the error
              no answer again                   ->  CommitUnknownError; no file is removed
+  interrupted  N+1.json exists, or the table is on an object store, which may still write it  ->  no file is removed
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from puffin_fast.errors import (
     PuffinFastError,
 )
 
-__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
+__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit", "may_have_happened", "put_version"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -245,11 +246,66 @@ def commit(
                 raise ConflictError(
                     f"{base.root}: other commits came first in all {attempts} attempts"
                 ) from None
-        except CommitUnknownError:
+        except BaseException as error:
+            if not may_have_happened(storage, one.version, error):
+                one.clean()
             raise
-        except BaseException:
-            one.clean()
-            raise
+
+
+def put_version(storage: TableStorage, version: int, data: bytes, known_by: str) -> bool:
+    """Writes the file of a version unless it exists; returns whether its bytes are these.
+
+    They are, too, if the answer of the storage was lost, and the file was written.
+
+    Args:
+        storage: of the table.
+        version: the version.
+        data: the content of the file.
+        known_by: what only this content has, for messages.
+
+    Raises:
+        CommitUnknownError: the storage did not answer whether the file was written.
+    """
+    path = commit_path(version)
+    cause: Exception | None = None
+    try:
+        if storage.put(path, data) and not storage.wait_for_renames(path):
+            return True
+    except PuffinFastError:
+        raise
+    except Exception as error:
+        cause = error
+    try:
+        found = storage.read(path)
+    except NotFoundError:
+        found = b""
+    except Exception as error:
+        raise CommitUnknownError(
+            f"{storage.root}/{path}: it is unknown whether this commit happened, because the storage did not answer: "
+            f"{cause or error}; it happened if the file has {known_by}"
+        ) from error
+    if found != data and cause is not None:
+        raise cause
+    return found == data
+
+
+def may_have_happened(storage: TableStorage, version: int, error: BaseException) -> bool:
+    """Whether the file of a version may be there although an exception has ended its commit.
+
+    Args:
+        storage: of the table.
+        version: the version.
+        error: the exception. An interruption may come after the file was written; an object store may write it later.
+    """
+    if isinstance(error, Exception):
+        return isinstance(error, CommitUnknownError)
+    if not storage.is_local:
+        return True
+    try:
+        storage.read(commit_path(version))
+    except NotFoundError:
+        return False
+    return True
 
 
 class _Attempt:
@@ -279,17 +335,7 @@ class _Attempt:
         Raises:
             ConflictError: a concurrent commit conflicts with the changes.
         """
-        path = commit_path(self.version)
-        try:
-            if self._storage.put(path, self._content()) and not self._storage.wait_for_renames(path):
-                return True
-        except PuffinFastError:
-            raise
-        except Exception as error:
-            if self._is_ours(path, error):
-                return True
-            raise
-        if self._is_ours(path):
+        if put_version(self._storage, self.version, self._content(), f"txnId {self._id}"):
             return True
         self._check_conflicts(self._concurrent_actions())
         return False
@@ -302,19 +348,6 @@ class _Attempt:
         """Removes the files that were written for the changes."""
         for path in self._changes.new_files:
             self._storage.remove(path)
-
-    def _is_ours(self, path: str, cause: Exception | None = None) -> bool:
-        """Whether an existing version is this commit: the answer to the request may have been lost."""
-        try:
-            data = self._storage.read(path)
-        except NotFoundError:
-            return False
-        except Exception as error:
-            raise CommitUnknownError(
-                f"{self._storage.root}/{path}: it is unknown whether this commit happened, because the storage "
-                f"did not answer: {cause or error}; it happened if the file has txnId {self._id}"
-            ) from error
-        return self._id.encode() in data.split(b"\n", 1)[0]
 
     def _concurrent_actions(self) -> FileActions:
         """Reads the actions of all versions from this one on, and sets this version to the next one."""

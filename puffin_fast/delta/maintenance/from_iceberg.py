@@ -42,6 +42,7 @@ from puffin_fast._runtime import split_location
 from puffin_fast._runtime.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
+from puffin_fast.delta.log.commit import may_have_happened, put_version
 from puffin_fast.delta.log.protocol import (
     DELETION_VECTORS,
     ENABLE_VECTORS,
@@ -52,7 +53,6 @@ from puffin_fast.delta.log.protocol import (
     PHYSICAL_NAME,
     Protocol,
 )
-from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.datafile.conversion import storage_type
@@ -118,6 +118,7 @@ def from_iceberg(
             a name mapping, and a column that neither its id nor its name finds in all files.
         InvalidInputError: the Delta table exists.
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
+        CommitUnknownError: the storage did not answer whether the Delta table was created.
     """
     metadata, name = table.metadata, ".".join(table.name())
     schema = metadata.schema()
@@ -143,17 +144,21 @@ def from_iceberg(
         written = write_vectors(storage, _deletes(table, plan.tasks))
         vectors = {new.task.data.file_path: descriptor for new, descriptor in written.changes}
         names = {column["name"]: column["metadata"].get(PHYSICAL_NAME, column["name"]) for column in columns}
-        lines = [*_header(schema, columns, [field.name for field in partition], name, by_name=by_name)]
+        commit = str(uuid.uuid4())
+        lines = [
+            *_header(schema, columns, [field.name for field in partition], name, commit, by_name=by_name)
+        ]
         for task in plan.tasks:
             vector = vectors.get(task.data.file_path, {})
             if vector is not None:
                 lines.append(_add(task, storage, partition, names, vector))
         text = "\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + "\n"
-        if not storage.put(commit_path(0), text.encode()):
+        if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
             raise InvalidInputError(f"{storage.root}: expected no Delta table, found one")
-    except BaseException:
-        for path in written.files:
-            storage.remove(path)
+    except BaseException as error:
+        if not may_have_happened(storage, 0, error):
+            for path in written.files:
+                storage.remove(path)
         raise
     return storage.root
 
@@ -258,11 +263,12 @@ def _deletes(table: Table, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
 
 
 def _header(
-    schema: Any, columns: list[dict[str, Any]], partition: list[str], name: str, *, by_name: bool
+    schema: Any, columns: list[dict[str, Any]], partition: list[str], name: str, commit: str, *, by_name: bool
 ) -> Iterator[dict[str, Any]]:
     now = int(time.time() * 1000)
     info = {"timestamp": now, "operation": "CONVERT", "operationParameters": {"source": name}}
-    yield {"commitInfo": info | {"engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}}
+    info |= {"engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True, "txnId": commit}
+    yield {"commitInfo": info}
     features = {DELETION_VECTORS} | (set() if by_name else {"columnMapping"})
     if "timestamp_ntz" in json.dumps(columns):
         features.add("timestampNtz")
