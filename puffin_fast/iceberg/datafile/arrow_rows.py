@@ -26,6 +26,8 @@ def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
         return rows
     if isinstance(rows, pa.Table):
         return rows.to_reader()
+    if type(rows).__module__.startswith("polars.") and "Object" in map(str, getattr(rows, "dtypes", ())):
+        raise InvalidInputError(f"{what}: a Polars column of type Object; expected one of an Arrow type")
     try:
         if hasattr(rows, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(rows)

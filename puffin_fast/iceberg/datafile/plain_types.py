@@ -21,6 +21,7 @@ __all__ = [
     "list_parts",
     "map_parts",
     "null_mask",
+    "one_array",
     "plain",
     "plain_rows",
     "plain_schema",
@@ -117,6 +118,13 @@ def plain_rows(rows: pa.Table) -> pa.Table:
         ),
         schema,
     )
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array; Arrow makes no empty array of nested extension types."""
+    if column.num_chunks:
+        return column.combine_chunks()
+    return pa.array([], plain_type(column.type)).cast(column.type)
 
 
 def decoder(schema: pa.Schema) -> Callable[[pa.Table], pa.Table] | None:

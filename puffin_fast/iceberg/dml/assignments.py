@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -123,6 +125,8 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(value, pa.timestamp("ns", None if value.tzinfo is None else "UTC"))
     if isinstance(value, uuid.UUID):
         return pa.scalar(str(value))
+    if isinstance(value, datetime.time) and value.tzinfo is not None:
+        raise ValueError("expected a time without a time zone")
     if isinstance(value, str) and pa.types.is_time(kind):  # which Arrow does not parse
         return pa.scalar(f"1970-01-01 {value}").cast(pa.timestamp("ns")).cast(pa.time64("ns")).cast(kind)
     if isinstance(value, str):
@@ -166,7 +170,12 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
         value = uuid.UUID(value)
     if isinstance(value, uuid.UUID):
         return value.bytes
-    is_checked = pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_timestamp(kind)
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(kind):
+        return Decimal(value)
+    if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+        return _scalar(value, kind).as_py()
+    tests = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_time)
+    is_checked = any(test(kind) for test in tests)
     if value is not None and is_checked:
         if isinstance(value, list | tuple | dict):
             raise ValueError(f"expected a value of type {kind}, found a {type(value).__name__}")

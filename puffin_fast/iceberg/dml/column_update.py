@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast.iceberg.datafile.plain_types import one_array
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -55,7 +56,7 @@ def update_columns(
     found = LocatedRows.read(
         reader_factory(table, source.keys), schema.fields, tasks, lineage, threads=threads
     )
-    given = {name: source.rows[name].combine_chunks() for name in columns}
+    given = {name: one_array(source.rows[name]) for name in columns}
     places, changes, batches = _empty(np.int64), _empty(np.bool_), []
     for batch in found.rows.to_batches():
         keys = [to_key_type(column_of(batch, name), field, name)[0] for name, field in source.fields]

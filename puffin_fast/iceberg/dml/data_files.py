@@ -26,7 +26,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.typedef import Record
-from pyiceberg.types import TimestampNanoType, TimestamptzNanoType, UnknownType
+from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.streams import in_order
@@ -115,8 +115,8 @@ class DataFileWriter:
 
     Raises:
         InvalidInputError: a property of the writer has a value that it does not take.
-        UnsupportedError: property ``write.format.default`` is not Parquet, or a column of type
-            unknown cannot be omitted, or the spec has an unknown transform.
+        UnsupportedError: property ``write.format.default`` is not Parquet, a column of type unknown cannot be omitted,
+            the spec has an unknown transform, a struct has no fields, or two columns would have one name in data files.
     """
 
     def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
@@ -125,9 +125,14 @@ class DataFileWriter:
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = _writer_properties(metadata.properties)
         stored = _stored(schema, ".".join(table.name()))
-        self._file_schema = sanitize_column_names(
-            Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
-        )
+        try:
+            self._file_schema = sanitize_column_names(
+                Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
+            )
+        except ValueError as error:
+            raise UnsupportedError(
+                f"{'.'.join(table.name())}: names of columns that are equal in data files: {error}"
+            ) from error
         self._stored = None if len(stored) == len(schema.fields) else stored
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
         self._locations = table.location_provider()
@@ -276,8 +281,12 @@ def _stored(schema: Schema, shown: str) -> list[int]:
     """The indexes of the columns that data files have: those of type unknown, which are null, are not stored.
 
     Raises:
-        UnsupportedError: such a field is inside of another one, or there is no other column.
+        UnsupportedError: such a field is inside of another one, there is no other column, or a struct has no fields.
     """
+    empty = [id for id in schema.field_ids if schema.find_type(id) == StructType()]
+    if empty:
+        names = ", ".join(str(schema.find_column_name(id)) for id in sorted(empty))
+        raise UnsupportedError(f"{shown}: structs without fields, which Parquet does not have: {names}")
     unknown = {id for id in schema.field_ids if isinstance(schema.find_type(id), UnknownType)}
     found = [at for at, field in enumerate(schema.fields) if field.field_id not in unknown]
     inner = unknown - {field.field_id for field in schema.fields}

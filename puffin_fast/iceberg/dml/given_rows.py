@@ -23,6 +23,7 @@ from puffin_fast.iceberg.datafile.conversion import Convert, ProjectionError
 from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, plain
 from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
 from puffin_fast.iceberg.datafile.uuid_text import uuids_of_text
+from puffin_fast.iceberg.dml.null_structs import with_null_fields, with_required_fields
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -48,6 +49,12 @@ class RowWriterSchema:
     def __init__(self, schema: Schema, rows: pa.Schema) -> None:
         for name, count in _repeated(list(rows)):
             raise InvalidInputError(f"data: column {name}: expected once, found {count}")
+        for field in rows:
+            kind = str(getattr(field.type, "extension_name", ""))
+            if kind.startswith("pandas."):
+                raise InvalidInputError(
+                    f"data: column {field.name}: {kind}, which no Iceberg type represents"
+                )
         self.arrow_schema: pa.Schema = schema_to_pyarrow(schema, include_field_ids=False)
         variants = {id for id in schema.field_ids if isinstance(schema.find_type(id), VariantType)}
         known = FileSchema(rows, schema.name_mapping, by_name=True, cast=_lossless, opaque=variants)
@@ -69,12 +76,14 @@ class RowWriterSchema:
             InvalidInputError: a required column has a null, or a value cannot be represented in the table's
                 type.
         """
-        columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
+        found = (with_null_fields(plain(column)) for column in batch.columns)
+        columns = dict(zip(batch.schema.names, found, strict=True))
         arrays = []
         for field, step in self._steps:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
                 _check_values(arrays[-1], field, field.name)
+                arrays[-1] = with_required_fields(arrays[-1])
             except (ProjectionError, pa.ArrowInvalid) as error:
                 raise InvalidInputError(f"data: column {field.name}: {error}") from error
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
@@ -131,7 +140,10 @@ def _check_years(array: Any, name: str) -> None:
     if pa.types.is_timestamp(kind):
         integer = pa.int64()
         per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-        first, last = max(first * per_day, 1 - 2**63), min((last + 1) * per_day, 2**63) - 1
+        first = max(
+            first * per_day, 808 - 2**63
+        )  # PyIceberg's bounds of earlier nanoseconds do not fit 64 bits
+        last = min((last + 1) * per_day, 2**63) - 1
     found = pc.min_max(array.cast(integer))
     for value in (found["min"], found["max"]):
         if value.is_valid and not first <= value.as_py() <= last:

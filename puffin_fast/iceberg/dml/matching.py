@@ -14,7 +14,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.plain_types import plain_rows
+from puffin_fast.iceberg.datafile.plain_types import one_array, plain_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.same_values import same_values
@@ -249,7 +249,7 @@ def find_matches(
     fields = fields if compared else _top_fields(fields, source.fields)
     exact = {name for name, f in source.fields if not isinstance(f.field_type, FloatType | DoubleType)}
     others = [f.name for f in fields if f.name not in exact] if compared else []
-    given = {name: source.rows[name].combine_chunks() for name in others}
+    given = {name: one_array(source.rows[name]) for name in others}
     pos = len(fields)
 
     def match(file: Any, rows: pa.RecordBatch) -> tuple[Any, ...]:

@@ -73,6 +73,12 @@ class RowOrder:
             if name is None:
                 raise NotFoundError(f"sort_by: no column with field id {field.source_id}")
             kind = schema.find_type(field.source_id)
+            try:
+                schema.accessor_for_field(field.source_id)
+            except ValueError:
+                raise InvalidInputError(
+                    f"sort_by: column {name} is inside of a list or map; rows have no order by it"
+                ) from None
             if isinstance(field.transform, UnknownTransform):
                 raise UnsupportedError(f"sort_by: column {name}: unknown transform {field.transform}")
             if (
@@ -96,8 +102,8 @@ class RowOrder:
         columns: dict[str, pa.Array] = {}
         keys: list[tuple[str, str]] = []
         names = [self.schema.find_column_name(field.source_id) or "" for field in self.fields]
-        tops = dict.fromkeys(name if name in rows.column_names else name.partition(".")[0] for name in names)
-        batch = rows.select([*tops]).combine_chunks().to_batches()[0]
+        tops = [top for top in rows.column_names if any(f"{name}.".startswith(f"{top}.") for name in names)]
+        batch = rows.select(tops).combine_chunks().to_batches()[0]
         for number, (field, name) in enumerate(zip(self.fields, names, strict=True)):
             kind = self.schema.find_type(field.source_id)
             values = partition_values(field.transform, kind, column_of(batch, name), name)

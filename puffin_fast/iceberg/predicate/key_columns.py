@@ -169,17 +169,23 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Finds a column by its name, or by its path through structs, separated by dots."""
-    if found := batch.schema.get_all_field_indices(name):
-        if len(found) > 1:
-            raise InvalidInputError(f"keys: column {name}: expected once, found {len(found)}")
-        return batch.column(found[0])
-    first, *rest = name.split(".")
-    if len(batch.schema.get_all_field_indices(first)) == 1 and rest:
-        try:
-            return pc.struct_field(batch.column(first), rest)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError):
-            pass
+    if (count := len(batch.schema.get_all_field_indices(name))) > 1:
+        raise InvalidInputError(f"keys: column {name}: expected once, found {count}")
+    for first, *rest in _paths(list(batch.schema), name):
+        column = batch.column(first)
+        return pc.struct_field(column, rest) if rest else column
     raise NotFoundError(f"keys: no column {name}, found {', '.join(batch.schema.names) or 'none'}")
+
+
+def _paths(fields: Sequence[pa.Field], name: str) -> Iterator[list[int]]:
+    """Yields the indexes on the way to a field of a dotted name, through structs; names may have dots, too."""
+    for at, field in enumerate(fields):
+        if field.name == name:
+            yield [at]
+    for at, field in enumerate(fields):
+        if name.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            for rest in _paths(list(field.type), name[len(field.name) + 1 :]):
+                yield [at, *rest]
 
 
 def to_key_type(column: pa.Array, field: NestedField, name: str) -> tuple[pa.Array, pa.BooleanArray | None]:
