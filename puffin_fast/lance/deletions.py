@@ -179,6 +179,10 @@ def _opened(dataset: Any) -> Any:
         return _lance().dataset(dataset)
     except (ValueError, FileNotFoundError) as error:  # pylance's exception for a missing dataset
         raise NotFoundError(f"{os.fspath(dataset)}: {error}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            raise
+        raise CorruptDataError("metadata of a Lance dataset", path=os.fspath(dataset), found=error) from error
 
 
 def _lance(module: str = "") -> Any:

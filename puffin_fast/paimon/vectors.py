@@ -47,6 +47,7 @@ _FIELDS = {
     "_FILE_NAME": "string",
     "_PARTITION": "bytes",
     "_BUCKET": "long",
+    "_ROW_COUNT": "long",
     "_DELETIONS_VECTORS_RANGES": "list<record>",
     **dict.fromkeys(("_EXTERNAL_PATH", "_CARDINALITY", "f0", "f1", "f2")),
 }
@@ -55,7 +56,7 @@ _FIELDS = {
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
 _VECTORS_INDEX = "DELETION_VECTORS"
 _MANIFEST_VERSION = 1
-_DELETE = 1
+_ADD, _DELETE = 0, 1
 _HEAD_BYTES = 8
 _FRAME_BYTES = 8
 
@@ -155,12 +156,36 @@ def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
     for entry in file.records():
         if entry["_VERSION"] != _MANIFEST_VERSION:
             raise UnsupportedError(f"{path}: index manifest of version {entry['_VERSION']}")
-        if entry["_INDEX_TYPE"] != _VECTORS_INDEX:
+        name, type, kind = entry["_FILE_NAME"], entry["_INDEX_TYPE"], entry["_KIND"]
+        ranges = entry["_DELETIONS_VECTORS_RANGES"] or ()
+        if type != _VECTORS_INDEX and not ranges:
             continue
-        if entry["_KIND"] == _DELETE:
-            live.pop(entry["_FILE_NAME"], None)
+        if type != _VECTORS_INDEX:
+            raise CorruptDataError(
+                f"type of index file {name}, which has vectors",
+                path=path,
+                expected=_VECTORS_INDEX,
+                found=type,
+            )
+        if len(ranges) != entry["_ROW_COUNT"]:
+            raise CorruptDataError(
+                f"number of vectors of index file {name}",
+                path=path,
+                expected=entry["_ROW_COUNT"],
+                found=len(ranges),
+            )
+        if kind == _ADD and name not in live:
+            live[name] = entry
+        elif kind == _DELETE and name in live:
+            del live[name]
         else:
-            live[entry["_FILE_NAME"]] = entry
+            known = "live" if name in live else "not live"
+            raise CorruptDataError(
+                f"kind of index file {name}, which is {known} before",
+                path=path,
+                expected="0 or 1",
+                found=kind,
+            )
     yield from live.values()
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,19 @@ def folder(name: str) -> Path:
     return GOLDEN / "d.db" / name
 
 
-def rewrite(table: Path, edit: Callable[[dict[str, Any]], object], *, plain_items: bool = False) -> Path:
+def rewrite(
+    table: Path,
+    edit: Callable[[dict[str, Any]], object],
+    *,
+    appended: bool = False,
+    plain_items: bool = False,
+) -> Path:
     """Alters the entries of the newest index manifest; returns its path.
 
     Args:
         table: the folder.
         edit: called with each entry.
+        appended: whether the altered entries are written after the old ones, not instead of them.
         plain_items: write the ranges as pypaimon does, as records; Java's items may be null.
     """
     newest = max(int(path.name.partition("-")[2]) for path in (table / "snapshot").glob("snapshot-*"))
@@ -36,8 +44,10 @@ def rewrite(table: Path, edit: Callable[[dict[str, Any]], object], *, plain_item
     manifest = table / "manifest" / str(snapshot["indexManifest"])
     reader: Any = fastavro.reader(io.BytesIO(manifest.read_bytes()))
     entries, schema = list(reader), reader.writer_schema
+    before = deepcopy(entries) if appended else []
     for entry in entries:
         edit(entry)
+    entries = before + entries
     if plain_items:
         (field,) = [field for field in schema["fields"] if field["name"] == "_DELETIONS_VECTORS_RANGES"]
         field["type"][1]["items"] = field["type"][1]["items"][1]
@@ -116,8 +126,27 @@ def test_index_files_elsewhere_and_removed_ones_are_followed(copy: Callable[[str
         paimon.vectors(table)
     rewrite(table, lambda entry: entry.update(_EXTERNAL_PATH=f"{elsewhere}/{entry['_FILE_NAME']}"))
     assert paimon.vectors(table) == before
-    rewrite(table, lambda entry: entry.update(_KIND=1))
+    rewrite(table, lambda entry: entry.update(_KIND=1), appended=True)
     assert paimon.vectors(table).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        ({"_KIND": 1}, "kind of index file .* found 1"),
+        ({"_KIND": 2}, "kind of index file .* found 2"),
+        ({"_INDEX_TYPE": "DELETION_VECTORZ"}, "expected DELETION_VECTORS, found DELETION_VECTORZ"),
+        ({"_ROW_COUNT": 7}, "number of vectors of index file .* expected 7"),
+        ({"_DELETIONS_VECTORS_RANGES": None}, "number of vectors .* found 0"),
+    ],
+)
+def test_an_entry_that_would_hide_vectors_is_refused(
+    lie: dict[str, Any], message: str, copy: Callable[[str], Path]
+) -> None:
+    table = copy("app_v2")
+    rewrite(table, lambda entry: entry.update(lie))
+    with pytest.raises(errors.CorruptDataError, match=message):
+        paimon.vectors(table)
 
 
 def test_a_length_is_that_of_the_record_with_or_without_its_frame(copy: Callable[[str], Path]) -> None:

@@ -34,15 +34,13 @@ from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import (
-    CommitUnknownError,
     ConflictError,
     InvalidInputError,
-    NotFoundError,
-    PuffinFastError,
 )
 
-__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit", "may_have_happened", "put_version"]
+__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -250,62 +248,6 @@ def commit(
             if not may_have_happened(storage, one.version, error):
                 one.clean()
             raise
-
-
-def put_version(storage: TableStorage, version: int, data: bytes, known_by: str) -> bool:
-    """Writes the file of a version unless it exists; returns whether its bytes are these.
-
-    They are, too, if the answer of the storage was lost, and the file was written.
-
-    Args:
-        storage: of the table.
-        version: the version.
-        data: the content of the file.
-        known_by: what only this content has, for messages.
-
-    Raises:
-        CommitUnknownError: the storage did not answer whether the file was written.
-    """
-    path = commit_path(version)
-    cause: Exception | None = None
-    try:
-        if storage.put(path, data) and not storage.wait_for_renames(path):
-            return True
-    except PuffinFastError:
-        raise
-    except Exception as error:
-        cause = error
-    try:
-        found = storage.read(path)
-    except NotFoundError:
-        found = b""
-    except Exception as error:
-        raise CommitUnknownError(
-            f"{storage.root}/{path}: it is unknown whether this commit happened, because the storage did not answer: "
-            f"{cause or error}; it happened if the file has {known_by}"
-        ) from error
-    if found != data and cause is not None:
-        raise cause
-    return found == data
-
-
-def may_have_happened(storage: TableStorage, version: int, error: BaseException) -> bool:
-    """Whether the file of a version may be there although an exception has ended its commit.
-
-    Args:
-        storage: of the table.
-        version: the version.
-        error: the exception. An interruption may come after the file was written; an object store may write it later.
-    """
-    if isinstance(error, Exception):
-        return isinstance(error, CommitUnknownError)
-    if not storage.is_local:
-        return True
-    try:
-        storage.read(commit_path(version))
-    except NotFoundError:
-        return False
-    return True
 
 
 class _Attempt:

@@ -42,7 +42,6 @@ from puffin_fast._runtime import split_location
 from puffin_fast._runtime.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
-from puffin_fast.delta.log.commit import may_have_happened, put_version
 from puffin_fast.delta.log.protocol import (
     DELETION_VECTORS,
     ENABLE_VECTORS,
@@ -54,6 +53,7 @@ from puffin_fast.delta.log.protocol import (
     Protocol,
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
+from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
