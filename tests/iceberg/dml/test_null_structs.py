@@ -237,3 +237,18 @@ def test_the_first_nanoseconds_are_refused(shared_catalog: SqlCatalog, namespace
                 iceberg.append(table, rows)
     found = iceberg.scan(table).to_arrow()["t"].cast(pa.int64()).to_pylist()
     assert sorted(found) == [808 - 2**63, 2**63 - 1]
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_required_field_is_never_null_if_its_struct_is_not(
+    required: bool, shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    inner = StructType(NestedField(2, "x", LongType(), required=True))
+    table = made(shared_catalog, namespace, Schema(NestedField(1, "s", inner, required=required)))
+    iceberg.append(table, pa.table({"s": [{"x": 1}, {"x": 2}]}))
+    if required:
+        assert iceberg.scan(table, "s.x is null").count() == 0
+        assert iceberg.scan(table, "s.x is not null").count() == 2
+    else:
+        with pytest.raises(UnsupportedError, match="a struct that may be NULL; name the struct"):
+            iceberg.scan(table, "s.x is null").count()
