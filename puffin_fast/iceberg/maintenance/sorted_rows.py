@@ -127,7 +127,8 @@ class _Run:
         n_rows = max(1, min(BATCH_ROWS, (RUN_BYTES >> 7) // row_bytes))
         with rows_writer(path, rows.schema) as out:
             out.write_table(rows, max_chunksize=n_rows)
-        return cls(read_rows(path), rows.slice(0, 0))
+        # not a slice, which would keep all rows in memory
+        return cls(read_rows(path), pa.Table.from_batches([], rows.schema))
 
     def fill(self, limit: int) -> None:
         """Reads on until there are some bytes of rows, or at least one."""

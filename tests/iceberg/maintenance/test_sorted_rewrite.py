@@ -253,3 +253,13 @@ def test_the_order_has_the_id_of_the_table(racing: SqlCatalog) -> None:
     assert RowOrder.of(["id"], table).order_id is None
     assert RowOrder.of(["id desc"], table).order_id == table.sort_order().order_id
     assert RowOrder.of(["id desc nulls first"], table).order_id is None
+
+
+def test_runs_in_files_hold_no_rows_in_memory(tmp_path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    runs = [
+        sorted_rows._Run.write(tmp_path / str(number), pa.table({"x": pa.array(range(100_000))}))
+        for number in range(4)
+    ]
+    assert pa.total_allocated_bytes() - before < 1000
+    assert all(run.rows.num_rows == 0 for run in runs)
