@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast.iceberg.compat.v3_types import VARIANT_FIELDS, VariantType
-from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts, null_mask, plain_type
+from puffin_fast.iceberg.datafile.plain_types import null_mask, plain_type, with_values
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -235,17 +235,9 @@ def _list(node: FileField, iceberg: ListType, wanted: pa.DataType, cast: Cast) -
         raise _does_not_fit(node, iceberg)
     (child,) = node.children
     convert = converter(child, iceberg.element_type, wanted.value_type, cast)
-    make = pa.LargeListArray if pa.types.is_large_list(wanted) else pa.ListArray
-    n_bits = pa.int64() if pa.types.is_large_list(wanted) else pa.int32()
     if convert is None and node.type == wanted:
         return None
-
-    def convert_list(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
-        offsets, values = list_parts(array)
-        values = values if convert is None else convert(values, constants)
-        return make.from_arrays(pa.array(offsets, n_bits), values, type=wanted, mask=null_mask(array))
-
-    return convert_list
+    return lambda array, constants: with_values(array, wanted, _change(convert, constants))
 
 
 def _map(node: FileField, iceberg: MapType, wanted: pa.DataType, cast: Cast) -> Convert | None:
@@ -256,16 +248,13 @@ def _map(node: FileField, iceberg: MapType, wanted: pa.DataType, cast: Cast) -> 
     convert_value = converter(value, iceberg.value_type, wanted.item_type, cast)
     if convert_key is None and convert_value is None and node.type == wanted:
         return None
+    return lambda array, constants: with_values(
+        array, wanted, _change(convert_key, constants), _change(convert_value, constants)
+    )
 
-    def convert_map(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
-        offsets, keys, items = map_parts(array)
-        keys = keys if convert_key is None else convert_key(keys, constants)
-        items = items if convert_value is None else convert_value(items, constants)
-        return pa.MapArray.from_arrays(
-            pa.array(offsets, pa.int32()), keys, items, type=wanted, mask=null_mask(array)
-        )
 
-    return convert_map
+def _change(convert: Convert | None, constants: Mapping[int, Any]) -> Callable[[pa.Array], pa.Array]:
+    return lambda values: values if convert is None else convert(values, constants)
 
 
 def _variant(node: FileField, wanted: pa.DataType) -> Convert:

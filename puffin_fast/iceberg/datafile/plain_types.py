@@ -26,6 +26,7 @@ __all__ = [
     "plain_rows",
     "plain_schema",
     "plain_type",
+    "with_values",
 ]
 
 _PLAIN_IDS = frozenset(
@@ -96,15 +97,9 @@ def plain(array: pa.Array) -> pa.Array:
         children = [plain(array.field(at)) for at in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=null_mask(array))
     if pa.types.is_map(kind):
-        offsets, keys, items = map_parts(array)
-        return pa.MapArray.from_arrays(
-            pa.array(offsets, pa.int32()), plain(keys), plain(items), type=wanted, mask=null_mask(array)
-        )
+        return with_values(array, wanted, plain, plain)
     if _is_list(kind):
-        offsets, values = list_parts(array)
-        return pa.LargeListArray.from_arrays(
-            pa.array(offsets), plain(values), type=wanted, mask=null_mask(array)
-        )
+        return with_values(array, wanted, plain)
     return array.cast(wanted)
 
 
@@ -121,10 +116,29 @@ def plain_rows(rows: pa.Table) -> pa.Table:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """The values of a column as one array; Arrow makes no empty array of nested extension types."""
-    if column.num_chunks:
-        return column.combine_chunks()
-    return pa.array([], plain_type(column.type)).cast(column.type)
+    """The values of a column as one array; `combine_chunks` makes no empty array of nested extension types."""
+    return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
+
+
+def with_values(array: Any, wanted: pa.DataType, *changes: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Returns lists with changed values, or maps with changed keys and items.
+
+    Args:
+        array: lists or maps of any layout.
+        wanted: the type of the result: a list, a large list or a map.
+        changes: of the values; of the keys and of the items.
+    """
+    if pa.types.is_map(wanted):
+        offsets, *parts = map_parts(array)
+        keys, items = (change(part) for change, part in zip(changes, parts, strict=True))
+        return pa.MapArray.from_arrays(
+            pa.array(offsets, pa.int32()), keys, items, type=wanted, mask=null_mask(array)
+        )
+    (change,) = changes
+    offsets, values = list_parts(array)
+    is_large = pa.types.is_large_list(wanted)
+    make, width = (pa.LargeListArray, pa.int64()) if is_large else (pa.ListArray, pa.int32())
+    return make.from_arrays(pa.array(offsets, width), change(values), type=wanted, mask=null_mask(array))
 
 
 def decoder(schema: pa.Schema) -> Callable[[pa.Table], pa.Table] | None:

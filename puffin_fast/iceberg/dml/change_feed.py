@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._runtime.arguments import check_name
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.datafile.plain_types import one_array
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -126,7 +127,7 @@ def _column(rows: pa.Table, argument: str, name: str) -> pa.Array:
     column = rows.column(found[0])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+    return one_array(column)
 
 
 def _refuse_nulls(column: pa.Array, argument: str, name: str) -> None:

@@ -252,3 +252,13 @@ def test_a_required_field_is_never_null_if_its_struct_is_not(
     else:
         with pytest.raises(UnsupportedError, match="a struct that may be NULL; name the struct"):
             iceberg.scan(table, "s.x is null").count()
+
+
+@pytest.mark.parametrize("values", [[[{"x": 1}, {"x": 2}], None], [[{"x": 1}, None], None]])
+def test_lists_of_a_fixed_size_of_structs_are_appended(
+    values: list[Any], shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    struct = pa.struct([("x", pa.int64())])
+    table = made(shared_catalog, namespace, pa.schema([("l", pa.list_(struct))]))
+    iceberg.append(table, pa.table({"l": pa.array(values, pa.list_(struct, 2))}))
+    assert iceberg.scan(table).to_arrow()["l"].to_pylist() == values
