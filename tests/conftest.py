@@ -67,7 +67,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM)  # for sessions of other process
 
 hypothesis.settings.register_profile("quick", max_examples=10, deadline=None)
 hypothesis.settings.register_profile("fast", max_examples=60, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=60, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
     "deep",
     max_examples=5_000,
