@@ -35,10 +35,7 @@ from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
-from puffin_fast.errors import (
-    ConflictError,
-    InvalidInputError,
-)
+from puffin_fast.errors import ConflictError, InvalidInputError
 
 __all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
 

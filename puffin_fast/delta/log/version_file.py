@@ -56,10 +56,4 @@ def may_have_happened(storage: TableStorage, version: int, error: BaseException)
     """
     if isinstance(error, Exception):
         return isinstance(error, CommitUnknownError)
-    if not storage.is_local:
-        return True
-    try:
-        storage.read(commit_path(version))
-    except NotFoundError:
-        return False
-    return True
+    return not storage.is_local or storage.new_input(f"{storage.root}/{commit_path(version)}").exists()

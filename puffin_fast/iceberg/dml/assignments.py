@@ -7,7 +7,6 @@ import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -138,7 +137,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
         if math.isinf(found.as_py()) and not math.isinf(value):
             raise OverflowError(f"expected a value of type {kind}, which ends before it")
         return found
-    if isinstance(value, int) and abs(value) >= 2**63 and pa.types.is_decimal(kind):
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(kind):
         return pa.scalar(value, kind)
     if value is None or isinstance(value, list | tuple | dict):
         return pa.scalar(_nested(value, kind), plain_type(kind))
@@ -170,13 +169,10 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
         value = uuid.UUID(value)
     if isinstance(value, uuid.UUID):
         return value.bytes
-    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(kind):
-        return Decimal(value)
     if isinstance(value, str) and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
         return _scalar(value, kind).as_py()
     tests = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_time)
-    is_checked = any(test(kind) for test in tests)
-    if value is not None and is_checked:
+    if value is not None and any(test(kind) for test in tests):
         if isinstance(value, list | tuple | dict):
             raise ValueError(f"expected a value of type {kind}, found a {type(value).__name__}")
         _scalar(value, kind).cast(kind)

@@ -124,14 +124,15 @@ class DataFileWriter:
         check_transforms(spec)
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = _writer_properties(metadata.properties)
-        stored = _stored(schema, ".".join(table.name()))
+        shown = ".".join(table.name())
+        stored = _stored(schema, shown)
         try:
             self._file_schema = sanitize_column_names(
                 Schema(*(schema.fields[at] for at in stored), schema_id=schema.schema_id)
             )
         except ValueError as error:
             raise UnsupportedError(
-                f"{'.'.join(table.name())}: names of columns that are equal in data files: {error}"
+                f"{shown}: names of columns that are equal in data files: {error}"
             ) from error
         self._stored = None if len(stored) == len(schema.fields) else stored
         self._arrow_schema: pa.Schema = schema_to_pyarrow(self._file_schema, include_field_ids=True)
@@ -146,9 +147,7 @@ class DataFileWriter:
             TableProperties.WRITE_FILE_FORMAT, TableProperties.WRITE_FILE_FORMAT_DEFAULT
         )
         if format.lower() != "parquet":
-            raise UnsupportedError(
-                f"{'.'.join(table.name())}: {TableProperties.WRITE_FILE_FORMAT}={format}; expected parquet"
-            )
+            raise UnsupportedError(f"{shown}: {TableProperties.WRITE_FILE_FORMAT}={format}; expected parquet")
         self._format = FileFormatFactory.get(FileFormat.PARQUET)
 
     def files(self, fitting: RowWriterSchema, rows: pa.Table | pa.RecordBatchReader) -> Iterator[_File]:

@@ -22,6 +22,7 @@ from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.iceberg.predicate.key_columns import column_of
+from puffin_fast.iceberg.predicate.struct_path import structs_around
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -73,12 +74,10 @@ class RowOrder:
             if name is None:
                 raise NotFoundError(f"sort_by: no column with field id {field.source_id}")
             kind = schema.find_type(field.source_id)
-            try:
-                schema.accessor_for_field(field.source_id)
-            except ValueError:
+            if structs_around(schema, field.source_id) is None:
                 raise InvalidInputError(
                     f"sort_by: column {name} is inside of a list or map; rows have no order by it"
-                ) from None
+                )
             if isinstance(field.transform, UnknownTransform):
                 raise UnsupportedError(f"sort_by: column {name}: unknown transform {field.transform}")
             if (

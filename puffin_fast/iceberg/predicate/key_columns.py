@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.types import NestedField, PrimitiveType, StructType, UnknownType, UUIDType
+from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.even_tables import even_tables
@@ -18,6 +18,7 @@ from puffin_fast.iceberg.datafile.conversion import storage_type
 from puffin_fast.iceberg.datafile.plain_types import decoder, plain
 from puffin_fast.iceberg.datafile.uuid_text import is_uuid_text, uuids_of_text
 from puffin_fast.iceberg.predicate.integers import is_integral, sorted_distinct
+from puffin_fast.iceberg.predicate.struct_path import structs_around
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -84,21 +85,10 @@ def key_fields(schema: Schema, join_cols: str | Sequence[str] | None) -> list[tu
             raise NotFoundError(f"join_cols: no column {name}; the table has {known}") from error
         if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, UnknownType):
             raise InvalidInputError(f"join_cols: {name} is a {field.field_type}; expected a primitive type")
-        if not _has_one_value_per_row(schema, field.field_id):
+        if structs_around(schema, field.field_id) is None:
             raise InvalidInputError(f"join_cols: {name} is inside a list or map; expected one value per row")
         found.append((name, field))
     return found
-
-
-def _has_one_value_per_row(schema: Schema, field_id: int) -> bool:
-    def inside(struct: StructType) -> bool:
-        return any(
-            field.field_id == field_id
-            or (isinstance(field.field_type, StructType) and inside(field.field_type))
-            for field in struct.fields
-        )
-
-    return inside(schema.as_struct())
 
 
 def distinct_keys(

@@ -22,20 +22,14 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor
 from pyiceberg.schema import Schema
-from pyiceberg.types import (
-    DoubleType,
-    FloatType,
-    NestedField,
-    StructType,
-    TimestampNanoType,
-    TimestamptzNanoType,
-)
+from pyiceberg.types import DoubleType, FloatType, TimestampNanoType, TimestamptzNanoType
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.compat.v3_types import VariantType
 from puffin_fast.iceberg.predicate.bounds import TRUNCATED
 from puffin_fast.iceberg.predicate.like import BoundLike, Like
 from puffin_fast.iceberg.predicate.literals import check_date_literals, convert_literals, weakened
+from puffin_fast.iceberg.predicate.struct_path import structs_around
 
 __all__ = [
     "Binder",
@@ -148,25 +142,14 @@ class Binder(ExpressionRewriter):
         bound: BooleanExpression = predicate.bind(self._schema, self._case_sensitive)
         reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
         field, is_constant = reference.field, isinstance(bound, AlwaysTrue | AlwaysFalse)
-        if is_constant and field.required and _is_in_optional(self._schema.fields, field.field_id):
+        around = structs_around(self._schema, field.field_id) or ()
+        if is_constant and field.required and not all(struct.required for struct in around):
             raise UnsupportedError(
                 f"filter {predicate}: not supported on a required field of a struct that may be NULL; name the struct"
             )
         if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
             return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
         return bound
-
-
-def _is_in_optional(fields: Iterable[NestedField], field_id: int, *, optional: bool = False) -> bool:
-    """Whether a field is inside of a struct that may be NULL."""
-    for field in fields:
-        if field.field_id == field_id:
-            return optional
-        if isinstance(field.field_type, StructType):
-            inner, may_be_null = field.field_type.fields, optional or not field.required
-            if _is_in_optional(inner, field_id, optional=may_be_null):
-                return True
-    return False
 
 
 class ColumnCollector(BooleanExpressionVisitor[None]):
