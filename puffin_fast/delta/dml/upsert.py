@@ -140,7 +140,7 @@ def upsert(
                 DeleteLoader(storage, codec.decode),
                 threads,
             ),
-            source.rows.take(pa.array(counts.written)),
+            source.take(counts.written),
             row_ids(source, matches, counts),
             feed,
         )
@@ -216,6 +216,6 @@ def _feed(
     before = table.rows(files.tasks, source.keys, threads=threads).rows
     return {
         "update_preimage": before.filter(pa.array(counts.replaced)),
-        "update_postimage": source.rows.take(pa.array(counts.written[is_update])),
-        "insert": source.rows.take(pa.array(counts.written[~is_update])),
+        "update_postimage": source.take(counts.written[is_update]),
+        "insert": source.take(counts.written[~is_update]),
     }

@@ -116,7 +116,7 @@ def merge_rows(
 
 def paths_of_rows(tasks: Sequence[FileTask], file: npt.NDArray[np.signedinteger]) -> frozenset[str]:
     """Returns the paths of the data files of some rows; arguments as `merge_rows`."""
-    return frozenset(tasks[number].data.file_path for number in np.unique(file))
+    return frozenset(tasks[number].data.file_path for number in np.flatnonzero(np.bincount(file)).tolist())
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def update_columns(
     counts = _counts(places, changes, n_rows, source.n_keys, insert=insert)
     written = [RowWriterSchema(schema, rows.schema).table(rows) for rows in batches]
     if len(counts.written):
-        written.append(source.rows.take(pa.array(counts.written)))
+        written.append(source.take(counts.written))
     if not written:
         written = [RowWriterSchema(schema, found.rows.schema).table(found.rows)]
     row_ids = pa.nulls(int(changes.sum()), pa.int64())

@@ -130,6 +130,10 @@ class Source:
             raise InvalidInputError(f"data: two rows with the key {key}; expected each key once")
         return source
 
+    def take(self, numbers: npt.NDArray[np.int64]) -> pa.Table:
+        """Returns the rows to write with some ascending, distinct numbers."""
+        return self.rows if len(numbers) == self.rows.num_rows else self.rows.take(pa.array(numbers))
+
     def places(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
         """Returns the row numbers, in `rows`, of keys that are all in the set."""
         by_id = {f.field_id: column for (_, f), column in zip(self.fields, columns, strict=True)}

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags, check_texts
@@ -267,10 +266,12 @@ def _replace(
     table: WorkingTable, source: Source, matches: Matches, counts: Counts, threads: int | None
 ) -> Replacement:
     """The rows to delete and to write."""
-    file, position = matches.file[counts.replaced], matches.position[counts.replaced]
+    file, position = matches.file, matches.position
+    if not counts.replaced.all():
+        file, position = file[counts.replaced], position[counts.replaced]
     return Replacement(
         merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads),
-        source.rows.take(pa.array(counts.written)),
+        source.take(counts.written),
         row_ids(source, matches, counts),
         paths_of_rows(matches.tasks, matches.file),
         source.keys.may_match(table.schema()),

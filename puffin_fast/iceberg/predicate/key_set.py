@@ -7,7 +7,6 @@ numbered, and so on.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._kernels.members import Members
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.datafile.row_selection import flags_of
 from puffin_fast.iceberg.predicate.bounds import Sorted
@@ -81,36 +81,38 @@ class _Values:
 
 
 class _Integers(_Values):
-    """Integers, or values stored as integers: sorted, and bits or a bitmap to test them; no hash table."""
+    """Integers, or values stored as integers: found by bits or a bitmap; no hash table."""
 
     def __init__(self, values: pa.Array) -> None:
         numbers, null = numbers_of(values)
-        self._lock = threading.Lock()
-        self._made: npt.NDArray[np.uint8] | PositionBitmap | None = None
+        rows = None if null is None else np.flatnonzero(~null)
+        if rows is not None:
+            numbers = numbers[rows]
+        lowest = int(numbers.min())
+        span = int(numbers.max()) - lowest + 1
+        dense = span <= BITS_PER_VALUE * len(numbers)
+        self._members = Members(numbers, lowest, span) if dense else None
         self._null: int | None = None
         self._first: Numbers | None = None
         if null is None and is_ascending(numbers):
             super().__init__(values)
             self._sorted = numbers
-            return
-        rows = None if null is None else np.flatnonzero(~null)
-        if rows is not None:
-            numbers = numbers[rows]
-        order = np.argsort(numbers)
-        self._sorted = numbers[order]
-        order = order if rows is None else rows[order]
-        n_null = 0 if null is None else 1
-        if not is_ascending(self._sorted):
-            starts = np.flatnonzero(np.append(True, self._sorted[1:] != self._sorted[:-1]))
-            self._sorted, order = self._sorted[starts], np.minimum.reduceat(order, starts)
-        at_null = np.flatnonzero(null)[:1] if null is not None else np.empty(0, np.intp)
-        if len(order) + n_null < len(values):
+        else:
+            self._sorted, order = _sorted_with_rows(numbers, self._members)
+            self._number(values, order if rows is None else rows[order], null)
+        is_wide = self._members is not None or span > 1 << 62
+        self._bitmap = None if is_wide else PositionBitmap.from_positions(self._sorted - self._sorted[0])
+
+    def _number(self, values: pa.Array, order: npt.NDArray[np.intp], null: Bools | None) -> None:
+        """Numbers the distinct values in the order of their first rows: `order`, and the first null."""
+        at_null = np.empty(0, np.intp) if null is None else np.flatnonzero(null)[:1]
+        if len(order) + len(at_null) < len(values):
             first = np.sort(np.append(order, at_null))  # rows to numbers of distinct values
             order, at_null = np.searchsorted(first, order), np.searchsorted(first, at_null)
             values = values.take(pa.array(first))
         super().__init__(values)
         self._first = order.astype(np.int32)
-        self._null = int(at_null[0]) if n_null else None
+        self._null = int(at_null[0]) if len(at_null) else None
 
     def sorted(self) -> Sorted:
         return Sorted(self._sorted)
@@ -119,36 +121,31 @@ class _Integers(_Values):
     def hashed(self) -> bool:
         return False
 
-    def _test(self) -> npt.NDArray[np.uint8] | PositionBitmap | None:
-        """The values minus the lowest: as bits, or as a bitmap if few would be set; None if the range is too wide."""
-        with self._lock:  # made once, not by each thread
-            span = int(self._sorted[-1]) - int(self._sorted[0]) + 1
-            if self._made is None and span <= 1 << 62:
-                bitmap = PositionBitmap.from_positions(self._sorted - self._sorted[0])
-                dense = span <= BITS_PER_VALUE * len(self._sorted)
-                self._made = bitmap.mask_packed(span) if dense else bitmap
-        return self._made
-
     def _found(self, numbers: npt.NDArray[np.int64]) -> Bools:
         """Which numbers are values of the set."""
-        lowest, highest = self._sorted[0], self._sorted[-1]
-        test = self._test()
-        if isinstance(test, np.ndarray):
-            place = numbers - lowest  # modulo 2^64
-            inside: Bools = place.view(np.uint64) <= np.uint64(highest - lowest)
-            if not inside.all():
-                place[~inside] = 0
-            bits = test.take(place >> 3) >> (place.astype(np.uint8) & np.uint8(7))
-            inside &= (bits & np.uint8(1)).view(np.bool_)
-            return inside
-        found: Bools = (numbers >= lowest) & (numbers <= highest)
+        found: Bools = np.empty(len(numbers), np.bool_)
+        if self._members is not None:
+            self._members.contain(numbers, found)
+            return found
+        found = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
         at = np.flatnonzero(found)
         some = numbers if at.size == numbers.size else numbers[at]
-        if test is not None:
-            found[at] = test.contains(some - lowest)
+        if self._bitmap is not None:
+            found[at] = self._bitmap.contains(some - self._sorted[0])
         elif at.size:
             found[at] = self._sorted[np.searchsorted(self._sorted, some)] == some
         return found
+
+    def _places(self, numbers: npt.NDArray[np.int64]) -> Numbers:
+        """The index of each number among the sorted values; -1 if it is none."""
+        places = np.empty(len(numbers), np.int32)
+        if self._members is not None:
+            self._members.ranks(numbers, places)
+            return places
+        found = self._found(numbers)
+        places.fill(-1)
+        places[found] = np.searchsorted(self._sorted, numbers[found])
+        return places
 
     def contains(self, values: pa.Array, *, nulls: bool = True) -> Bools:
         numbers, null = numbers_of(values)
@@ -159,16 +156,30 @@ class _Integers(_Values):
 
     def index(self, values: pa.Array, *, nulls: bool = True) -> pa.Int32Array:
         numbers, null = numbers_of(values)
-        found = np.flatnonzero(self._found(numbers))
-        result = np.zeros(len(values), np.int32)
-        absent = np.ones(len(values), np.bool_)
-        places = np.searchsorted(self._sorted, numbers[found])
-        result[found] = places if self._first is None else self._first[places]
-        absent[found] = False
+        places = self._places(numbers)
+        absent = places < 0
+        result = places if self._first is None else self._first[places]
         if null is not None:
             absent[null] = not nulls or self._null is None
             result[null] = self._null or 0
         return pa.array(result, mask=absent)
+
+
+def _sorted_with_rows(
+    numbers: npt.NDArray[np.int64], members: Members | None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp]]:
+    """The distinct numbers in ascending order, and the first row of each."""
+    if members is not None:
+        distinct, rows = np.empty(len(members), np.int64), np.empty(len(members), np.intp)
+        members.sorted(distinct)
+        members.first(numbers, rows)
+        return distinct, rows
+    rows = np.argsort(numbers)
+    distinct = numbers[rows]
+    if not is_ascending(distinct):
+        starts = np.flatnonzero(np.append(True, distinct[1:] != distinct[:-1]))
+        distinct, rows = distinct[starts], np.minimum.reduceat(rows, starts)
+    return distinct, rows
 
 
 class _Strings(_Values):

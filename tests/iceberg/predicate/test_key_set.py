@@ -159,6 +159,30 @@ def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPa
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("step", [1, key_set.BITS_PER_VALUE, key_set.BITS_PER_VALUE + 1, 1 << 50])
+@pytest.mark.parametrize("order", ["ascending", "shuffled", "repeated", "with null"])
+def test_integers_of_any_range_are_numbered_by_their_first_row(
+    monkeypatch: pytest.MonkeyPatch, step: int, order: str
+) -> None:
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
+    keys: list[int | None] = [(at - 50) * step for at in range(100)]
+    if order != "ascending":
+        random.Random(step).shuffle(keys)
+    if order == "repeated":
+        keys += keys[10:40]
+    if order == "with null":
+        keys[30:30] = [None, None]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.int64())])
+    distinct = list(dict.fromkeys(keys))
+    assert made.columns[0].to_pylist() == distinct
+    assert made.sorted(0).values.tolist() == sorted(key for key in distinct if key is not None)
+    rows = [*keys[::-1], LOW, HIGH, None, 1, -1, 99 * step, -51 * step]
+    values = {1: pa.array(rows, pa.int64())}
+    known = {key: at for at, key in enumerate(distinct)}
+    assert made.index(values).to_pylist() == [known.get(row) for row in rows]
+    assert made.contains(values).tolist() == [row in known for row in rows]
+
+
 @pytest.mark.parametrize(
     ("spoilt", "kind"),
     [
