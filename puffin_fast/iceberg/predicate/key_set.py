@@ -100,8 +100,10 @@ class _Integers(_Values):
         else:
             self._sorted, order = _sorted_with_rows(numbers, self._members)
             self._number(values, order if rows is None else rows[order], null)
-        is_wide = self._members is not None or span > 1 << 62
-        self._bitmap = None if is_wide else PositionBitmap.from_positions(self._sorted - self._sorted[0])
+            del order  # 8 bytes a value, while the bitmap is made
+        self._bitmap: PositionBitmap | None = None
+        if self._members is None and span <= 1 << 62:
+            self._bitmap = PositionBitmap.from_positions(self._sorted - self._sorted[0])
 
     def _number(self, values: pa.Array, order: npt.NDArray[np.intp], null: Bools | None) -> None:
         """Numbers the distinct values in the order of their first rows: `order`, and the first null."""
