@@ -79,7 +79,7 @@ class SelectedRows:
         """Returns their positions in the file, int64."""
         if self._rows is None:
             return pa.array(np.arange(self._first, self._first + self.n_rows, dtype=np.int64))
-        return pa.array(self._rows.astype(np.int64) + self._first)
+        return pa.array(np.add(self._rows, self._first, dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ __all__ = ["LiveRows", "RowSelection", "flags_of", "mask_of", "select_rows"]
 ROWS_PER_RUN = 16
 """Rows of a batch per run of selected rows from which on `filter` is faster than `take`."""
 
+ROWS_PER_SELECTED = 10
+"""Rows of a batch per selected row from which on `take` is faster, however the rows lie: 8 instead of 18 microseconds
+for 2,000 of 40,000 integers."""
 
 WHOLE_ROWS = 1 << 24
 """Maximum number of rows of a data file whose whole mask, 2 MiB, is made at once."""
@@ -41,8 +44,9 @@ class RowSelection:
             mask = mask.fill_null(False)
         self._mask = mask
         self.n_rows: int = mask.true_count
-        n_runs = rows.count_runs(mask.buffers()[1], mask.offset, len(mask)) if self.n_rows else 0
-        self._in_runs = n_runs * ROWS_PER_RUN <= len(mask)
+        self._in_runs = self.n_rows * ROWS_PER_SELECTED > len(mask) and (
+            rows.count_runs(mask.buffers()[1], mask.offset, len(mask)) * ROWS_PER_RUN <= len(mask)
+        )
 
     @cached_property
     def indexes(self) -> pa.Int32Array:
