@@ -16,15 +16,9 @@ from puffin_fast import errors
 from puffin_fast.bitmap import PositionBitmap
 from tests import oracle, strategies
 from tests.conftest import readable
+from tests.kernel.bank import croaring
 
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")
-
-
-def croaring(positions: Any) -> bytes:
-    """CRoaring's bytes of a set built point by point."""
-    peer = BitMap64(positions)
-    peer.run_optimize()
-    return bytes(peer.serialize())
 
 
 # Bytes ---------------------------------------------------------------------------------------------------

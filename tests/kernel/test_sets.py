@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyroaring import BitMap64
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from tests import oracle, strategies
 from tests.conftest import readable
+from tests.kernel.bank import croaring
 
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "union": operator.or_,
@@ -251,7 +251,7 @@ def agree(a: NDArray[np.int64], b: NDArray[np.int64]) -> None:
     one, other = (
         [
             PositionBitmap.from_positions(members),
-            PositionBitmap.from_bytes(bytes(BitMap64(members).serialize())),
+            PositionBitmap.from_bytes(croaring(members, runs=False)),
         ]
         for members in (a, b)
     )
