@@ -32,6 +32,8 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from puffin_fast.limits import MAX_METADATA_BYTES
+from puffin_fast.paimon.index_manifest import live_files
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
 
@@ -243,21 +245,36 @@ class WorkingTable:
     # Index files ---------------------------------------------------------------------------------------------
 
     def index_files(self) -> list[IndexFile]:
-        """Returns the index files of deletion vectors of the newest snapshot."""
+        """Returns the index files of deletion vectors of the newest snapshot.
+
+        Raises:
+            CorruptDataError: the index manifest is damaged.
+            NotFoundError: the index manifest does not exist.
+        """
         if self.snapshot is None or not self.snapshot.index_manifest:
             return []
-        manifest = _part("manifest.index_manifest_file", "IndexManifestFile")
+        file_io = self._table.file_io
+        manifest = _part("manifest.index_manifest_file", "IndexManifestFile")(self._table)
+        path = f"{manifest.manifest_path}/{self.snapshot.index_manifest}"
+        with _reading(file_io, path) as source:
+            live = live_files(source, path, limit=MAX_METADATA_BYTES.of(file_io))
+        try:
+            entries = {
+                entry.index_file.file_name: entry
+                for entry in manifest.read(self.snapshot.index_manifest)
+                if entry.kind == _ADD
+            }
+        except RuntimeError as error:
+            raise CorruptDataError("entries of an index manifest", path=path, found=error) from error
         paths = self._table.path_factory()
-        return [
-            IndexFile(
-                entry,
-                paths.bucket_index_path(
-                    tuple(entry.partition.values), entry.bucket, entry.index_file, self._table.file_io
-                ),
+        found = []
+        for file in live:
+            entry = entries[file.name]
+            place = paths.bucket_index_path(
+                tuple(entry.partition.values), entry.bucket, entry.index_file, file_io
             )
-            for entry in manifest(self._table).read(self.snapshot.index_manifest)
-            if entry.kind == _ADD and entry.index_file.index_type == manifest.DELETION_VECTORS_INDEX
-        ]
+            found.append(IndexFile(entry, place))
+        return found
 
     def vectors(self, index: IndexFile, names: Iterable[str]) -> dict[str, StoredVector]:
         """Reads and checks vectors of an index file."""

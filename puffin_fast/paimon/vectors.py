@@ -21,9 +21,9 @@ from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.folder import names_in
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
-from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import parse_avro
+from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
 from puffin_fast.limits import MAX_METADATA_BYTES
+from puffin_fast.paimon.index_manifest import VectorsFile, live_files
 
 __all__ = ["VECTORS", "read_record", "vectors"]
 
@@ -40,23 +40,7 @@ VECTORS = pa.schema(
 )
 """The schema of the result of `vectors`."""
 
-_FIELDS = {
-    "_VERSION": "long",
-    "_KIND": "long",
-    "_INDEX_TYPE": "string",
-    "_FILE_NAME": "string",
-    "_PARTITION": "bytes",
-    "_BUCKET": "long",
-    "_ROW_COUNT": "long",
-    "_DELETIONS_VECTORS_RANGES": "list<record>",
-    **dict.fromkeys(("_EXTERNAL_PATH", "_CARDINALITY", "f0", "f1", "f2")),
-}
-"""The fields of an index manifest, and the types of the required ones."""
-
 _SNAPSHOT = re.compile(r"snapshot-(\d+)", re.ASCII)
-_VECTORS_INDEX = "DELETION_VECTORS"
-_MANIFEST_VERSION = 1
-_ADD, _DELETE = 0, 1
 _HEAD_BYTES = 8
 _FRAME_BYTES = 8
 
@@ -93,31 +77,28 @@ def vectors(
             "snapshot of a Paimon table", path=path, expected="a JSON object", found=error
         ) from error
     rows: list[tuple[Any, ...]] = []
-    for entry in _entries(f"{root}/manifest/{manifest}", filesystem) if manifest else ():
-        try:
-            rows += _vectors_of(entry, root, filesystem)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise CorruptDataError(
-                "entry of an index manifest", path=f"{root}/manifest/{manifest}", found=repr(error)
-            ) from error
+    if manifest:
+        path = f"{root}/manifest/{manifest}"
+        with open_source(path, filesystem=filesystem) as source:
+            files = live_files(source, path, limit=MAX_METADATA_BYTES.of(filesystem))
+        for file in files:
+            rows += _vectors_of(file, root, filesystem)
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, VECTORS, strict=True)], schema=VECTORS
     )
 
 
-def _vectors_of(entry: dict[str, Any], root: str, filesystem: Any) -> Iterator[tuple[Any, ...]]:
+def _vectors_of(file: VectorsFile, root: str, filesystem: Any) -> Iterator[tuple[Any, ...]]:
     """Yields the rows for an index file."""
-    name = entry["_FILE_NAME"]
-    index = entry.get("_EXTERNAL_PATH") or f"{root}/index/{name}"
+    index = file.external_path or f"{root}/index/{file.name}"
     with open_source(index, filesystem=filesystem) as source:
-        for item in entry["_DELETIONS_VECTORS_RANGES"] or ():
-            record = read_record(source, item["f1"], item["f2"], index)
-            cardinality = item.get("_CARDINALITY")
-            bitmap = codec.decode(record, cardinality=cardinality, path=index, offset=item["f1"])
+        for one in file.ranges:
+            record = read_record(source, one.offset, one.length, index)
+            bitmap = codec.decode(record, cardinality=one.cardinality, path=index, offset=one.offset)
             version = codec.version_of(record)
             blob = record if version == 2 else iceberg.encode(bitmap)
-            yield entry["_PARTITION"], entry["_BUCKET"], item["f0"], blob, len(bitmap), version, name
+            yield file.partition, file.bucket, one.file_name, blob, len(bitmap), version, file.name
 
 
 def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
@@ -138,55 +119,6 @@ def _read(path: str, filesystem: Any) -> bytes:
         if source.size > limit:
             raise LimitExceededError(f"{path}: {source.size} bytes, the limit for metadata is {limit}")
         return source.read_at(0, source.size)
-
-
-def _entries(path: str, filesystem: Any) -> Iterator[dict[str, Any]]:
-    """Returns the live index files of deletion vectors."""
-    file = parse_avro(_read(path, filesystem), path, dict(enumerate(_FIELDS)))
-    types = file.plain.value_types
-    for name, expected in _FIELDS.items():
-        if expected and types.get(name) != expected:
-            raise CorruptDataError(
-                f"type of {name} in an index manifest",
-                path=path,
-                expected=expected,
-                found=types.get(name, "none"),
-            )
-    live: dict[str, dict[str, Any]] = {}
-    for entry in file.records():
-        if entry["_VERSION"] != _MANIFEST_VERSION:
-            raise UnsupportedError(f"{path}: index manifest of version {entry['_VERSION']}")
-        name, type, kind = entry["_FILE_NAME"], entry["_INDEX_TYPE"], entry["_KIND"]
-        ranges = entry["_DELETIONS_VECTORS_RANGES"] or ()
-        if type != _VECTORS_INDEX and not ranges:
-            continue
-        if type != _VECTORS_INDEX:
-            raise CorruptDataError(
-                f"type of index file {name}, which has vectors",
-                path=path,
-                expected=_VECTORS_INDEX,
-                found=type,
-            )
-        if len(ranges) != entry["_ROW_COUNT"]:
-            raise CorruptDataError(
-                f"number of vectors of index file {name}",
-                path=path,
-                expected=entry["_ROW_COUNT"],
-                found=len(ranges),
-            )
-        if kind == _ADD and name not in live:
-            live[name] = entry
-        elif kind == _DELETE and name in live:
-            del live[name]
-        else:
-            known = "live" if name in live else "not live"
-            raise CorruptDataError(
-                f"kind of index file {name}, which is {known} before",
-                path=path,
-                expected="0 or 1",
-                found=kind,
-            )
-    yield from live.values()
 
 
 def read_record(source: Source, offset: int, length: int, path: str) -> bytes:

@@ -26,7 +26,7 @@ from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from tests.mounts import may_mount, run_read_only
-from tests.paimon.test_vectors import rewrite
+from tests.paimon.test_vectors import HIDING, rewrite
 
 pytestmark = pytest.mark.pypaimon
 
@@ -560,6 +560,23 @@ def test_a_killed_job_is_whole_or_not_there(
     for table in (tables[0], tables[happened.index(True) - 1]):
         JOBS[job](table)
         assert content(table) == after
+
+
+@pytest.mark.parametrize(("lie", "message"), HIDING)
+def test_a_manifest_that_would_hide_vectors_is_refused_and_the_table_unchanged(
+    lie: dict[str, Any], message: str, warehouse: Path, accelerated: None
+) -> None:
+    table = warehouse / "d.db" / "app_v2"
+    names = paimon.vectors(table)["file_name"].to_pylist()
+    rewrite(table, lambda entry: entry.update(lie))
+    before = {path: path.read_bytes() for path in table.rglob("*") if path.is_file()}
+    for run in (
+        lambda: paimon.delete_positions(table, {names[0]: [1]}),
+        lambda: paimon.convert_vectors(table),
+    ):
+        with pytest.raises(errors.CorruptDataError, match=message):
+            run()
+    assert {path: path.read_bytes() for path in table.rglob("*") if path.is_file()} == before
 
 
 def test_the_command_line_takes_a_path(warehouse: Path, accelerated: None) -> None:
