@@ -20,6 +20,8 @@ PARALLEL = -n $(workers) --dist loadfile --no-loadscope-reorder
 
 # Python compiles the modules that it imports; pip would compile all.
 export PIP_NO_COMPILE := 1
+# Each process would compile the package, and what it imports, anew.
+unexport PYTHONDONTWRITEBYTECODE
 # An editable install is meant here, so that pip need not warn of it.
 EDITABLE = PYTHONWARNINGS="ignore:Editable installation"
 

@@ -30,10 +30,14 @@ def compiler() -> list[str]:
 
 
 def copy(name: str) -> Path:
-    """A fresh copy of the sources, with the C files that Cython made of them; newer compiled modules stay."""
+    """A fresh copy of the sources, with the C files that Cython made of them; newer compiled modules stay.
+
+    Python's compiled files come along: with a sanitizer, each process would take longer to compile the modules and to
+    rewrite their assertions than many tests take.
+    """
     target = ROOT / "build" / name
     target.mkdir(parents=True, exist_ok=True)
-    ignore = shutil.ignore_patterns("*.so", "__pycache__", "*.html", "corpus")
+    ignore = shutil.ignore_patterns("*.so", "*.html", "corpus")
     for entry in COPIED:
         source = ROOT / entry
         if source.is_dir():
@@ -80,6 +84,8 @@ def sanitize(arguments: list[str]) -> int:
         "PUFFIN_FAST_SANITIZED": "1",
         "PYTHONMALLOC": "malloc",
         "PYTHONPATH": str(target),
+        # what hypothesis computes once, such as its table of characters, is there from other runs
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(ROOT / ".hypothesis"),
     }
     failures = 0
     for level in os.environ.get("SANITIZE_LEVELS", "portable avx2 avx512").split():
