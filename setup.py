@@ -7,6 +7,7 @@ Environment:
     PUFFIN_FAST_REPOSITORY   address of the repository, for the links of the package's page in a package index.
 """
 
+import multiprocessing
 import os
 import re
 import sys
@@ -133,6 +134,8 @@ setup(
             "binding": False,
             "embedsignature": True,
         },
+        # processes that import this file again, as on macOS, would set it up again
+        nthreads=(os.cpu_count() or 0) if multiprocessing.get_start_method() == "fork" else 0,
     ),
     cmdclass={"bdist_wheel": abi3_wheel},
     options={"build_ext": {"parallel": os.cpu_count()}},

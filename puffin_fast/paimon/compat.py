@@ -141,10 +141,13 @@ class WorkingTable:
 
     Attributes:
         version: of the vectors that the table's options ask for.
+        snapshot: the newest one; None if there is none.
+        index_files: those of its deletion vectors. Their manifest is checked, which pypaimon does not do.
 
     Raises:
         UnsupportedError: deletion vectors must not be written to the table; the message names the reason.
-        NotFoundError: there is no table at the path.
+        NotFoundError: there is no table at the path, or no index manifest.
+        CorruptDataError: the index manifest is damaged.
         InvalidInputError: the argument is neither a table nor a path.
     """
 
@@ -161,6 +164,7 @@ class WorkingTable:
         self._check()
         self.version = 2 if self._option("deletion-vectors.bitmap64") == "true" else 1
         self.snapshot = table.snapshot_manager().get_latest_snapshot()
+        self.index_files = self._index_files()
 
     def _option(self, name: str) -> str:
         return str(self._table.options.options.to_map().get(name, "")).lower()
@@ -244,13 +248,7 @@ class WorkingTable:
 
     # Index files ---------------------------------------------------------------------------------------------
 
-    def index_files(self) -> list[IndexFile]:
-        """Returns the index files of deletion vectors of the newest snapshot.
-
-        Raises:
-            CorruptDataError: the index manifest is damaged.
-            NotFoundError: the index manifest does not exist.
-        """
+    def _index_files(self) -> list[IndexFile]:
         if self.snapshot is None or not self.snapshot.index_manifest:
             return []
         file_io = self._table.file_io
@@ -382,7 +380,7 @@ class WorkingTable:
             raise ConflictError(f"{self.path}: snapshot {self.snapshot.id} is outdated: {error}") from error
         names = {index.entry.index_file.file_name for index in added}
         try:
-            newest = WorkingTable(self._table).index_files()
+            newest = WorkingTable(self._table).index_files
         except Exception:
             newest = []
         if names & {index.entry.index_file.file_name for index in newest}:

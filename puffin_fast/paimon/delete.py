@@ -153,7 +153,7 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
             f"'{str(version == 2).lower()}' first"
         )
     changes = _Changes(working)
-    for index in working.index_files():
+    for index in working.index_files:
         vectors = working.vectors(index, index.ranges)
         if any(codec.version_of(vector.record) != version for vector in vectors.values()):
             changes.replace(index, vectors)
@@ -177,13 +177,16 @@ def _delete(
     dry_run: bool,
 ) -> DeleteResult:
     indexes = {
-        (index.partition, index.bucket, name): index
-        for index in working.index_files()
-        for name in index.ranges
+        (index.partition, index.bucket, name): index for index in working.index_files for name in index.ranges
     }
+    elsewhere: dict[str, list[Key]] = {}
+    for key in indexes:
+        elsewhere.setdefault(key[2], []).append(key)
     changes, rows, merged = _Changes(working), 0, 0
     for key, (file, positions) in found.items():
         index = indexes.get(key)
+        if index is None and (others := elsewhere.get(key[2])):
+            _check_live(working, others, key)
         if index is not None:
             (before,) = working.vectors(index, [key[2]]).values()
             if before.positions and before.positions.max() >= file.n_rows:
@@ -206,6 +209,19 @@ def _delete(
         changes.put(key, file.split.partition, positions)
     written, (snapshot, n_bytes) = changes.n_vectors, (None, 0) if dry_run else changes.commit()
     return DeleteResult(snapshot, rows, written, written, merged, n_bytes, time.perf_counter() - started)
+
+
+def _check_live(working: WorkingTable, others: list[Key], key: Key) -> None:
+    """Refuses vectors for a data file's name in partitions and buckets without such a file: they are the file's."""
+    live = {file.key for file in working.files()}
+    for other in others:
+        if other not in live:
+            raise CorruptDataError(
+                f"partition and bucket of the vector of {key[2]}",
+                path=working.path,
+                expected=key[:2],
+                found=other[:2],
+            )
 
 
 class _Changes:

@@ -107,15 +107,6 @@ def test_torn_and_missing_index_files_are_named(name: str, tmp_path: Path) -> No
         paimon.vectors(table)
 
 
-HIDING: list[tuple[dict[str, Any], str]] = [
-    ({"_KIND": 1}, "kind of index file .* found 1"),
-    ({"_KIND": 2}, "kind of index file .* found 2"),
-    ({"_INDEX_TYPE": "DELETION_VECTORZ"}, "expected DELETION_VECTORS, found DELETION_VECTORZ"),
-    ({"_ROW_COUNT": 7}, "number of vectors of index file .* expected 7"),
-    ({"_DELETIONS_VECTORS_RANGES": None}, "number of vectors .* found 0"),
-]
-"""Damage to entries of an index manifest that would hide vectors, and how it is refused."""
-
 # What an index manifest may say ------------------------------------------------------------------------------
 
 
@@ -139,20 +130,37 @@ def test_index_files_elsewhere_and_removed_ones_are_followed(copy: Callable[[str
     assert paimon.vectors(table).num_rows == 0
 
 
-@pytest.mark.parametrize(("lie", "message"), HIDING)
+LIES: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda entry: entry.update(_KIND=1), "kind of index file .* found 1"),
+    (lambda entry: entry.update(_KIND=2), "kind of index file .* found 2"),
+    (
+        lambda entry: entry.update(_INDEX_TYPE="DELETION_VECTORZ"),
+        "expected DELETION_VECTORS, found DELETION_VECTORZ",
+    ),
+    (lambda entry: entry.update(_ROW_COUNT=7), "number of vectors of index file .* expected 7"),
+    (lambda entry: entry.update(_DELETIONS_VECTORS_RANGES=None), "number of vectors .* found 0"),
+    (
+        lambda entry: entry["_DELETIONS_VECTORS_RANGES"].__setitem__(0, None),
+        "item of _DELETIONS_VECTORS_RANGES: expected dict, found None",
+    ),
+    (
+        lambda entry: entry.update(
+            _DELETIONS_VECTORS_RANGES=entry["_DELETIONS_VECTORS_RANGES"][:1] * entry["_ROW_COUNT"] * 2,
+            _ROW_COUNT=entry["_ROW_COUNT"] * 2,
+        ),
+        "vectors of data file .* expected 1, found 2 or more",
+    ),
+]
+"""Changes of the entries of an index manifest that would hide vectors, and the words of the error."""
+
+
+@pytest.mark.parametrize(("lie", "message"), LIES)
 def test_an_entry_that_would_hide_vectors_is_refused(
-    lie: dict[str, Any], message: str, copy: Callable[[str], Path]
+    lie: Callable[[dict[str, Any]], object], message: str, copy: Callable[[str], Path]
 ) -> None:
     table = copy("app_v2")
-    rewrite(table, lambda entry: entry.update(lie))
+    rewrite(table, lie)
     with pytest.raises(errors.CorruptDataError, match=message):
-        paimon.vectors(table)
-
-
-def test_two_vectors_of_a_data_file_are_refused(copy: Callable[[str], Path]) -> None:
-    table = copy("app_v2")
-    rewrite(table, lambda entry: entry.update(_FILE_NAME=f"{entry['_FILE_NAME']}2"), appended=True)
-    with pytest.raises(errors.CorruptDataError, match=r"vectors of data file .* found 2 or more"):
         paimon.vectors(table)
 
 
