@@ -137,3 +137,21 @@ def test_a_value_that_is_too_long_for_a_folder_is_refused(tmp_path: Path) -> Non
 )
 def test_values_are_escaped_as_spark_escapes_them(partition: dict[str, str | None], folder: str) -> None:
     assert partition_folder(partition) == folder
+
+
+def test_partition_values_that_no_scan_can_read_are_reported(tmp_path: Path) -> None:
+    deltalake: Any = require_module("deltalake")
+    table = tmp_path / "table"
+    rows = pa.table({"id": [1], "day": pa.array([date(2020, 1, 1)])})
+    deltalake.write_deltalake(str(table), rows, partition_by=["day"])
+    assert delta.verify(table) == []
+    (commit,) = (table / "_delta_log").glob("*.json")
+    text = commit.read_text()
+    commit.write_text(text.replace('"day":"2020-01-01"', '"day":"+10000-01-01"'))
+    assert commit.read_text() != text
+    with pytest.raises(errors.CorruptDataError, match=r"partition value of day.*\+10000-01-01"):
+        delta.scan(table).to_arrow()
+    (problem,) = delta.verify(table)
+    assert problem.path == str(table)
+    assert "partition value of day" in problem.message
+    assert "+10000-01-01" in problem.message

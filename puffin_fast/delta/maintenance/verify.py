@@ -11,7 +11,7 @@ from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.descriptors import locate
-from puffin_fast.delta.read.plan import DeltaTable
+from puffin_fast.delta.read.plan import DeltaTable, partition_values
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
@@ -34,7 +34,8 @@ def verify(
 
     The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
     positions are below the row count of the data file; that the data file exists, is Parquet, and has the row count and
-    size of the log; that the statistics of files with vectors have `numRecords`; that no data file has two vectors.
+    size of the log; that the statistics of files with vectors have `numRecords`; that no data file has two vectors;
+    that scans can read the partition values.
 
     Args:
         table, version, as_of, filesystem: as `scan`.
@@ -42,7 +43,7 @@ def verify(
         threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        The problems, in the order of the log; empty if there are none.
+        The problems, that of partition values first, then in the order of the log; empty if there are none.
 
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
@@ -53,8 +54,13 @@ def verify(
         if isinstance(table, Snapshot)
         else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     )
-    DeltaTable.of(base)
+    opened = DeltaTable.of(base)
     storage, files = base.storage, base.files
+    of_table = []
+    try:
+        partition_values(opened, files)
+    except PuffinFastError as error:
+        of_table.append(Problem(base.root, None, None, str(error)))
     counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
     rows = list(
         zip(
@@ -73,9 +79,8 @@ def verify(
             found.append(Problem(row[0], None, row[0], f"{times[row[0]]} times in version {base.version}"))
         return found
 
-    return [
-        problem for found in on_threads(check, rows, threads, label="checking deletes") for problem in found
-    ]
+    of_files = on_threads(check, rows, threads, label="checking deletes")
+    return of_table + [problem for found in of_files for problem in found]
 
 
 def _check_file(

@@ -33,7 +33,7 @@ from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 from puffin_fast.iceberg.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.iceberg.scan.located_rows import LocatedRows
 
-__all__ = ["DeltaPlan", "DeltaTable", "plan_files"]
+__all__ = ["DeltaPlan", "DeltaTable", "partition_values", "plan_files"]
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def plan_files(
     if matcher is not None and matcher.always_false:
         return DeltaPlan(DeltaTasks(table.snapshot, rows[:0], Statistics(rows[:0]), {}, []))
     fields = _fields(table, matcher, metrics)
-    partitions = _partitions(table, files)
+    partitions = partition_values(table, files)
     statistics = Statistics.of(files["stats"], _paths(table, fields), table.snapshot.root)
     exact = True
     if matcher is not None and not isinstance(matcher.expression, AlwaysTrue):
@@ -205,8 +205,12 @@ def _paths(table: DeltaTable, fields: Sequence[NestedField]) -> dict[int, tuple[
     return found
 
 
-def _partitions(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
-    """Returns the partition values of all files by field id, in the types of the columns."""
+def partition_values(table: DeltaTable, files: pa.Table) -> dict[int, pa.Array]:
+    """Returns the partition values of all files by field id, in the types of the columns.
+
+    Raises:
+        CorruptDataError: a value does not fit the type of its column.
+    """
     found = {}
     for field, name in zip(table.schema.partition_fields, table.schema.partition_names, strict=True):
         values = files[partition_column(name)].combine_chunks()
