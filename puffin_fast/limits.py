@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast.errors import InvalidInputError, LimitExceededError
 
 __all__ = [
     "INFLATION_RATIO",
@@ -19,6 +19,7 @@ __all__ = [
     "MAX_SCHEMA_TYPES",
     "Limit",
     "POSITION_DELETE_BYTES",
+    "check_metadata_size",
     "most_inflated",
 ]
 
@@ -72,6 +73,17 @@ MAX_SCHEMA_DEPTH = 32
 
 MAX_SCHEMA_TYPES = 10_000
 """Types in an Avro schema, a named type counted at each use; a manifest with 1,000 partition fields has 4,000."""
+
+
+def check_metadata_size(path: str | None, n_bytes: int, io: Any = None) -> None:
+    """Checks the size of a metadata file before it is read.
+
+    Raises:
+        LimitExceededError: it has more than `MAX_METADATA_BYTES` bytes.
+    """
+    limit = MAX_METADATA_BYTES.of(io)
+    if n_bytes > limit:
+        raise LimitExceededError(f"{path}: {n_bytes} bytes, the limit for metadata is {limit}")
 
 
 def most_inflated(n_bytes: int, io: Any = None) -> int:

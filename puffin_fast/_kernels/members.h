@@ -18,6 +18,13 @@ PF_BODY uint64_t pf_place(const pf_members *set, const uint8_t *number, uint64_t
     return *inside ? place : 0;
 }
 
+/* Whether a number is a member; its place then is in the range. */
+PF_BODY uint64_t pf_is_member(const pf_members *set, const uint8_t *number, uint64_t *place) {
+    uint64_t inside;
+    *place = pf_place(set, number, &inside);
+    return (set->words[*place >> 6] >> (*place & 63)) & inside;
+}
+
 PF_BODY int64_t pf_rank(const pf_members *set, uint64_t place) {
     const uint64_t below = set->words[place >> 6] & (((uint64_t)1 << (place & 63)) - 1);
     return set->ranks[place >> 6] + (int64_t)pf_ones(below);
@@ -44,9 +51,8 @@ PF_LEVELS(int64_t, pf_members_fill, (const pf_members *set, const uint8_t *numbe
 /* A byte for each of n numbers: 1 for a member, else 0. */
 PF_BODY void pf_members_contain_body(const pf_members *set, const uint8_t *numbers, size_t n, uint8_t *out) {
     for (size_t i = 0; i < n; i++) {
-        uint64_t inside;
-        const uint64_t place = pf_place(set, numbers + 8 * i, &inside);
-        out[i] = (uint8_t)((set->words[place >> 6] >> (place & 63)) & inside);
+        uint64_t place;
+        out[i] = (uint8_t)pf_is_member(set, numbers + 8 * i, &place);
     }
 }
 PF_LEVELS(void, pf_members_contain, (const pf_members *set, const uint8_t *numbers, size_t n, uint8_t *out),
@@ -55,10 +61,8 @@ PF_LEVELS(void, pf_members_contain, (const pf_members *set, const uint8_t *numbe
 /* The rank of each of n numbers among the members; -1 for others. */
 PF_BODY void pf_members_ranks_body(const pf_members *set, const uint8_t *numbers, size_t n, int32_t *out) {
     for (size_t i = 0; i < n; i++) {
-        uint64_t inside;
-        const uint64_t place = pf_place(set, numbers + 8 * i, &inside);
-        const uint64_t is_member = (set->words[place >> 6] >> (place & 63)) & inside;
-        out[i] = is_member ? (int32_t)pf_rank(set, place) : -1;
+        uint64_t place;
+        out[i] = pf_is_member(set, numbers + 8 * i, &place) ? (int32_t)pf_rank(set, place) : -1;
     }
 }
 PF_LEVELS(void, pf_members_ranks, (const pf_members *set, const uint8_t *numbers, size_t n, int32_t *out),
@@ -74,9 +78,8 @@ static void pf_members_sorted(const pf_members *set, int64_t *out) {
 /* The first index of each member among the n numbers, by rank. */
 static void pf_members_first(const pf_members *set, const uint8_t *numbers, size_t n, int64_t *out) {
     for (size_t i = n; i-- > 0;) {
-        uint64_t inside;
-        const uint64_t place = pf_place(set, numbers + 8 * i, &inside);
-        if (inside && set->words[place >> 6] >> (place & 63) & 1) out[pf_rank(set, place)] = (int64_t)i;
+        uint64_t place;
+        if (pf_is_member(set, numbers + 8 * i, &place)) out[pf_rank(set, place)] = (int64_t)i;
     }
 }
 

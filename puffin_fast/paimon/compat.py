@@ -32,7 +32,7 @@ from puffin_fast.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from puffin_fast.limits import MAX_METADATA_BYTES
+from puffin_fast.limits import check_metadata_size
 from puffin_fast.paimon.index_manifest import live_files
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
@@ -255,7 +255,8 @@ class WorkingTable:
         manifest = _part("manifest.index_manifest_file", "IndexManifestFile")(self._table)
         path = f"{manifest.manifest_path}/{self.snapshot.index_manifest}"
         with _reading(file_io, path) as source:
-            live = live_files(source, path, limit=MAX_METADATA_BYTES.of(file_io))
+            check_metadata_size(path, source.size, file_io)
+            live = live_files(source.read_at(0, source.size), path)
         try:
             entries = {
                 entry.index_file.file_name: entry

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime import Source
-from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.manifest.avro import parse_avro
 
 __all__ = ["VectorRange", "VectorsFile", "live_files"]
@@ -72,22 +71,18 @@ class VectorsFile:
     ranges: tuple[VectorRange, ...]
 
 
-def live_files(source: Source, path: str, *, limit: int) -> list[VectorsFile]:
+def live_files(data: bytes, path: str) -> list[VectorsFile]:
     """Returns the live index files of deletion vectors.
 
     Args:
-        source: the index manifest.
+        data: the bytes of the index manifest.
         path: of the index manifest, for errors.
-        limit: the most bytes that are read.
 
     Raises:
         CorruptDataError: the file is damaged, or its entries do not agree.
         UnsupportedError: the version of the index manifest is unknown.
-        LimitExceededError: the file is larger than the limit.
     """
-    if source.size > limit:
-        raise LimitExceededError(f"{path}: {source.size} bytes, the limit for metadata is {limit}")
-    file = parse_avro(source.read_at(0, source.size), path, dict(enumerate(_FIELDS)))
+    file = parse_avro(data, path, dict(enumerate(_FIELDS)))
     types = file.plain.value_types
     for name, expected in _FIELDS.items():
         if expected and types.get(name) != expected:

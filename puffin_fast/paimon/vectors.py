@@ -22,7 +22,7 @@ from puffin_fast._runtime.folder import names_in
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
-from puffin_fast.limits import MAX_METADATA_BYTES
+from puffin_fast.limits import check_metadata_size
 from puffin_fast.paimon.index_manifest import VectorsFile, live_files
 
 __all__ = ["VECTORS", "read_record", "vectors"]
@@ -79,9 +79,7 @@ def vectors(
     rows: list[tuple[Any, ...]] = []
     if manifest:
         path = f"{root}/manifest/{manifest}"
-        with open_source(path, filesystem=filesystem) as source:
-            files = live_files(source, path, limit=MAX_METADATA_BYTES.of(filesystem))
-        for file in files:
+        for file in live_files(_read(path, filesystem), path):
             rows += _vectors_of(file, root, filesystem)
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
@@ -114,10 +112,8 @@ def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
 
 
 def _read(path: str, filesystem: Any) -> bytes:
-    limit = MAX_METADATA_BYTES.of(filesystem)
     with open_source(path, filesystem=filesystem) as source:
-        if source.size > limit:
-            raise LimitExceededError(f"{path}: {source.size} bytes, the limit for metadata is {limit}")
+        check_metadata_size(path, source.size, filesystem)
         return source.read_at(0, source.size)
 
 

@@ -15,8 +15,8 @@ from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
 from puffin_fast._runtime.location import errors_of, path_of, resolve
 from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
-from puffin_fast.errors import InvalidInputError, LimitExceededError, NotFoundError
-from puffin_fast.limits import MAX_METADATA_BYTES
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.limits import check_metadata_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -117,11 +117,7 @@ class TableStorage(FileIO):
             LimitExceededError: it has more than `limits.MAX_METADATA_BYTES` bytes.
         """
         with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
-            limit = MAX_METADATA_BYTES.of(self.filesystem)
-            if source.size > limit:
-                raise LimitExceededError(
-                    f"{source.path}: {source.size} bytes, the limit for metadata is {limit}"
-                )
+            check_metadata_size(source.path, source.size, self.filesystem)
             return source.read_at(0, source.size)
 
     def read_location(self, location: str, offset: int, length: int) -> bytes:

@@ -266,9 +266,7 @@ def _replace(
     table: WorkingTable, source: Source, matches: Matches, counts: Counts, threads: int | None
 ) -> Replacement:
     """The rows to delete and to write."""
-    file, position = matches.file, matches.position
-    if not counts.replaced.all():
-        file, position = file[counts.replaced], position[counts.replaced]
+    file, position = matches.file[counts.replaced], matches.position[counts.replaced]
     return Replacement(
         merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads),
         source.take(counts.written),

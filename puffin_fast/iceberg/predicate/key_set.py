@@ -125,8 +125,8 @@ class _Integers(_Values):
 
     def _found(self, numbers: npt.NDArray[np.int64]) -> Bools:
         """Which numbers are values of the set."""
-        found: Bools = np.empty(len(numbers), np.bool_)
         if self._members is not None:
+            found: Bools = np.empty(len(numbers), np.bool_)
             self._members.contain(numbers, found)
             return found
         found = (numbers >= self._sorted[0]) & (numbers <= self._sorted[-1])
