@@ -136,34 +136,37 @@ def jars_fit() -> bool:
 
 
 @cache
-def uses_the_session(file: Path) -> bool:
-    """Whether a file has tests of the classic session."""
-    return "spark: SparkSession" in file.read_text(encoding="utf-8")
+def session_of(file: Path) -> str | None:
+    """Which of two classic sessions the tests of a file use, None without one: that of jobs or that of tables."""
+    if not re.search(r"spark: (SparkSession|object)|\bpanel: ", file.read_text(encoding="utf-8")):
+        return None
+    return "jobs" if {"spark", "cli"} & set(file.parts[-3:-1]) else "tables"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of the classic session come first, then slow ones, then those that start another."""
+    """Files of the classic sessions come first, then slow ones, then those that start another."""
 
     def marked(name: str) -> set[Path]:
         return {item.path for item in items if item.get_closest_marker(name)}
 
     slow, spark = marked("slow"), marked("spark")
-    items.sort(key=lambda i: (not uses_the_session(i.path), i.path not in slow, i.path not in spark))
+    items.sort(key=lambda i: (session_of(i.path) is None, i.path not in slow, i.path not in spark))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keeps files whole, and those of the classic session in one process: a second JVM would have to warm up, too."""
+    """Keeps files whole, and those of a classic session in one process: another JVM would have to warm up, too."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class OneSession(LoadFileScheduling):
+    class Sessions(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "the classic session" if uses_the_session(config.rootpath / file) else file
+            session = session_of(config.rootpath / file)
+            return f"the session of {session}" if session else file
 
-    return OneSession(config, log)
+    return Sessions(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).parents[2] / "puffin_fast"
 
 LAYERS = {
@@ -116,41 +114,41 @@ def identify(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_imports_only_go_down(path: Path) -> None:
-    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    if here == "__init__":
-        assert set(own_targets(path)) == {"puffin_fast", "puffin_fast.errors"} - {"puffin_fast"}
-        return
-    for target in own_targets(path):
-        there = package_of(target)
-        if there in ("", here):
+def test_imports_only_go_down() -> None:
+    for path in MODULES:
+        here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if here == "__init__":
+            assert set(own_targets(path)) == {"puffin_fast", "puffin_fast.errors"} - {"puffin_fast"}
             continue
-        assert LAYERS[there] < LAYERS[here], f"{here} imports {target}"
+        for target in own_targets(path):
+            there = package_of(target)
+            if there in ("", here):
+                continue
+            assert LAYERS[there] < LAYERS[here], f"{identify(path)} imports {target}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_imports_between_folders_only_go_down(path: Path) -> None:
-    package, *rest = path.relative_to(PACKAGE).parts
-    if package not in FOLDERS or len(rest) < 2:
-        return
-    folders, here = FOLDERS[package], rest[0]
-    assert here in folders, f"{package}/{here} has no place in FOLDERS"
-    for target in own_targets(path):
-        parts = target.split(".")
-        if parts[1:2] != [package] or parts[2:3] in ([], [here]):
+def test_imports_between_folders_only_go_down() -> None:
+    for path in MODULES:
+        package, *rest = path.relative_to(PACKAGE).parts
+        if package not in FOLDERS or len(rest) < 2:
             continue
-        assert folders.index(parts[2]) < folders.index(here), f"{package}/{here} imports {target}"
+        folders, here = FOLDERS[package], rest[0]
+        assert here in folders, f"{package}/{here} has no place in FOLDERS"
+        for target in own_targets(path):
+            parts = target.split(".")
+            if parts[1:2] != [package] or parts[2:3] in ([], [here]):
+                continue
+            assert folders.index(parts[2]) < folders.index(here), f"{identify(path)} imports {target}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_no_folder_imports_the_private_modules_of_another(path: Path) -> None:
-    here = path.relative_to(PACKAGE).parts[:-1]
-    for target in own_targets(path):
-        folders = tuple(target.split(".")[1:])
-        for depth, part in enumerate(folders):
-            if part.startswith("_") and depth > 0:
-                assert folders[:depth] == here[:depth], f"{identify(path)} imports {target}"
+def test_no_folder_imports_the_private_modules_of_another() -> None:
+    for path in MODULES:
+        here = path.relative_to(PACKAGE).parts[:-1]
+        for target in own_targets(path):
+            folders = tuple(target.split(".")[1:])
+            for depth, part in enumerate(folders):
+                if part.startswith("_") and depth > 0:
+                    assert folders[:depth] == here[:depth], f"{identify(path)} imports {target}"
 
 
 def test_no_two_files_of_a_folder_differ_only_by_an_underscore() -> None:
@@ -160,28 +158,32 @@ def test_no_two_files_of_a_folder_differ_only_by_an_underscore() -> None:
         assert len(names) == len(set(names)), f"{folder}: {sorted(names)}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_the_package_itself_lends_only_its_version(path: Path) -> None:
-    for module, name in imports(path):
-        if module == "puffin_fast":
-            assert name in LAYERS or name == "__version__", f"import {name} from where it lives"
+def test_the_package_itself_lends_only_its_version() -> None:
+    for path in MODULES:
+        for module, name in imports(path):
+            if module == "puffin_fast":
+                assert name in LAYERS or name == "__version__", (
+                    f"{identify(path)}: import {name} from where it lives"
+                )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_each_foreign_package_has_its_places(path: Path) -> None:
-    here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    for module, _ in imports(path):
-        allowed = FOREIGN.get(module.split(".")[0])
-        assert allowed is None or here in allowed, f"{here} imports {module}"
+def test_each_foreign_package_has_its_places() -> None:
+    for path in MODULES:
+        here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for module, _ in imports(path):
+            allowed = FOREIGN.get(module.split(".")[0])
+            assert allowed is None or here in allowed, f"{identify(path)} imports {module}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_private_parts_of_pyiceberg_are_touched_in_one_place(path: Path) -> None:
-    if identify(path).startswith(PRIVATE_MODULES):
-        return
-    for module, name in imports(path):
-        if module.split(".")[0] == "pyiceberg":
-            assert not re.search(r"(^|\.)_(?!_)", f"{module}.{name}"), f"{module}.{name}"
+def test_private_parts_of_pyiceberg_are_touched_in_one_place() -> None:
+    for path in MODULES:
+        if identify(path).startswith(PRIVATE_MODULES):
+            continue
+        for module, name in imports(path):
+            if module.split(".")[0] == "pyiceberg":
+                assert not re.search(r"(^|\.)_(?!_)", f"{module}.{name}"), (
+                    f"{identify(path)}: {module}.{name}"
+                )
 
 
 def test_kernels_know_bytes_and_integers_only() -> None:
@@ -198,16 +200,16 @@ def test_every_module_is_in_a_layer() -> None:
     assert found <= set(LAYERS)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=identify)
-def test_public_names_are_explicit(path: Path) -> None:
-    names = {
-        target.id
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.Assign | ast.AnnAssign)
-        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-        if isinstance(target, ast.Name)
-    }
-    assert "__all__" in names
+def test_public_names_are_explicit() -> None:
+    for path in MODULES:
+        names = {
+            target.id
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        }
+        assert "__all__" in names, identify(path)
 
 
 SOURCES = sorted(
@@ -222,11 +224,13 @@ SOURCES = sorted(
 )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE.parent)))
-def test_a_file_has_one_noun(path: Path) -> None:
-    lines = path.read_text().splitlines()
-    opening = "\n".join(lines[:40])
-    assert len(lines) <= 400 or "lines" in opening, "past 400 lines: split, or say why not in its first lines"
+def test_a_file_has_one_noun() -> None:
+    for path in SOURCES:
+        lines = path.read_text().splitlines()
+        opening = "\n".join(lines[:40])
+        assert len(lines) <= 400 or "lines" in opening, (
+            f"{path}: past 400 lines: split, or say why not in its first lines"
+        )
 
 
 def test_modules_named_by_strings_exist() -> None:
