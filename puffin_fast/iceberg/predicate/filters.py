@@ -46,6 +46,7 @@ from puffin_fast.iceberg.predicate.rewriters import (
     LiteralConverter,
     NotNullRewriter,
     PruningRewriter,
+    RequiredFields,
 )
 
 __all__ = ["Filter", "Matcher", "RowFilter", "parse_filter"]
@@ -280,7 +281,8 @@ def _bound(
     unbound = parse_filter(row_filter) if isinstance(row_filter, str) else row_filter
     shown = repr(row_filter) if is_text else row_filter
     try:
-        fits, _ = visit(unbound, LiteralConverter(schema, case_sensitive, is_text))
+        converted, _ = visit(unbound, LiteralConverter(schema, case_sensitive, is_text))
+        fits = visit(converted, RequiredFields(schema, case_sensitive))
         return fits, visit(fits, Binder(schema, case_sensitive))
     except ValueError as error:
         if "Could not find field" in str(error) or "Could not find column" in str(error):

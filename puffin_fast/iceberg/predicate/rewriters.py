@@ -19,6 +19,7 @@ from pyiceberg.expressions import (
     LessThanOrEqual,
     NotNull,
     Or,
+    Reference,
 )
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor
 from pyiceberg.schema import Schema
@@ -37,6 +38,7 @@ __all__ = [
     "LiteralConverter",
     "NotNullRewriter",
     "PruningRewriter",
+    "RequiredFields",
     "check_names",
 ]
 
@@ -127,6 +129,30 @@ class LiteralConverter(BooleanExpressionVisitor[_Pair]):
         raise TypeError(f"bound already: {predicate}")
 
 
+class RequiredFields(ExpressionRewriter):
+    """Moves tests for NULL of a required field to the innermost struct around it that may be NULL.
+
+    PyIceberg takes ``s.x is null`` as false where x is required, and ``s.x < 3000000000`` as true for a 32-bit x.
+    """
+
+    def __init__(self, schema: Schema, case_sensitive: bool) -> None:
+        self._schema, self._case_sensitive = schema, case_sensitive
+
+    def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
+        reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
+        is_nested = reference.accessor.inner is not None
+        structs = structs_around(self._schema, reference.field.field_id) if is_nested else ()
+        around = [struct for struct in structs or () if not struct.required]
+        unchanged: BooleanExpression = predicate
+        if not reference.field.required or not around:
+            return unchanged
+        name = str(self._schema.find_column_name(around[-1].field_id))
+        if isinstance(predicate, IsNull):
+            return IsNull(term=Reference(name))
+        is_true = isinstance(predicate.bind(self._schema, self._case_sensitive), AlwaysTrue)
+        return NotNull(term=Reference(name)) if is_true else unchanged
+
+
 class Binder(ExpressionRewriter):
     """Binds predicates as PyIceberg does, except for comparisons that are true for each value of a type.
 
@@ -140,13 +166,6 @@ class Binder(ExpressionRewriter):
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
         bound: BooleanExpression = predicate.bind(self._schema, self._case_sensitive)
-        reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
-        field, is_constant = reference.field, isinstance(bound, AlwaysTrue | AlwaysFalse)
-        around = structs_around(self._schema, field.field_id) or ()
-        if is_constant and field.required and not all(struct.required for struct in around):
-            raise UnsupportedError(
-                f"filter {predicate}: not supported on a required field of a struct that may be NULL; name the struct"
-            )
         if isinstance(bound, AlwaysTrue) and not isinstance(predicate, NotNull):
             return NotNull(term=predicate.term).bind(self._schema, self._case_sensitive)
         return bound

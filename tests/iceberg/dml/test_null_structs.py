@@ -17,6 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BinaryType,
     DecimalType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -239,19 +240,51 @@ def test_the_first_nanoseconds_are_refused(shared_catalog: SqlCatalog, namespace
     assert sorted(found) == [808 - 2**63, 2**63 - 1]
 
 
+ROW_FILTERS: dict[str, Callable[[int | None, int | None], bool]] = {
+    "s.x is null": lambda x, y: x is None,
+    "s.x is not null": lambda x, y: x is not None,
+    "not (s.x is not null)": lambda x, y: x is None,
+    "s.x < 3000000000": lambda x, y: x is not None,
+    "not (s.x < 3000000000)": lambda x, y: False,
+    "s.x > 3000000000 or s.x = 2": lambda x, y: x == 2,
+    "s.x <> 3000000000": lambda x, y: x is not None,
+    "s.x not in (3000000000, 1)": lambda x, y: x not in (None, 1),
+    "S.T.Y is null": lambda x, y: y is None,
+    "s.t.y is not null and s.x > 1": lambda x, y: y is not None and x is not None and x > 1,
+    "s.t.y is null or s.x = 1": lambda x, y: y is None or x == 1,
+}
+"""Filters and what SQL says of ``s.x`` and ``s.t.y``."""
+
+
 @pytest.mark.parametrize("required", [True, False])
-def test_a_required_field_is_never_null_if_its_struct_is_not(
-    required: bool, shared_catalog: SqlCatalog, namespace: str
+@pytest.mark.parametrize("row_filter", ROW_FILTERS)
+def test_a_required_field_is_null_where_its_struct_is(
+    row_filter: str, required: bool, shared_catalog: SqlCatalog, namespace: str
 ) -> None:
-    inner = StructType(NestedField(2, "x", LongType(), required=True))
+    innermost = StructType(NestedField(4, "y", LongType(), required=True))
+    inner = StructType(
+        NestedField(2, "x", IntegerType(), required=True), NestedField(3, "t", innermost, required=required)
+    )
     table = made(shared_catalog, namespace, Schema(NestedField(1, "s", inner, required=required)))
-    iceberg.append(table, pa.table({"s": [{"x": 1}, {"x": 2}]}))
-    if required:
-        assert iceberg.scan(table, "s.x is null").count() == 0
-        assert iceberg.scan(table, "s.x is not null").count() == 2
-    else:
-        with pytest.raises(UnsupportedError, match="a struct that may be NULL; name the struct"):
-            iceberg.scan(table, "s.x is null").count()
+    rows: list[Any] = [{"x": 1, "t": {"y": 1}}, {"x": 2, "t": {"y": 2}}]
+    if not required:
+        rows += [None, {"x": 2, "t": None}, {"x": 1, "t": None}]
+    for some in (rows[:2], rows[2:], rows, rows[-1:]):
+        kind = iceberg.scan(table).to_arrow().schema
+        iceberg.append(table, pa.table({"s": pa.array(some, kind.field("s").type)}))
+
+    def matches(row: Any) -> bool:
+        return ROW_FILTERS[row_filter](row and row["x"], row and row["t"] and row["t"]["y"])
+
+    appended = rows[:2] + rows[2:] + rows + rows[-1:]
+    options = {"case_sensitive": False}
+    found = iceberg.scan(table, row_filter, **options).to_arrow()["s"].to_pylist()
+    wanted = [row for row in appended if matches(row)]
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    assert iceberg.scan(table, row_filter, **options).count() == len(wanted)
+    iceberg.delete(table, row_filter, **options)
+    left = iceberg.scan(table).to_arrow()["s"].to_pylist()
+    assert sorted(map(repr, left)) == sorted(repr(row) for row in appended if not matches(row))
 
 
 @pytest.mark.parametrize("values", [[[{"x": 1}, {"x": 2}], None], [[{"x": 1}, None], None]])
