@@ -45,6 +45,8 @@ Key = tuple[tuple[Any, ...], int, str]
 """Partition values, bucket and name of a data file."""
 
 _ADD, _DELETE = 0, 1
+_COMPACT = {"DECIMAL": 18, "NUMERIC": 18, "TIMESTAMP": 3}
+"""The digits of values that are written into eight bytes, by type."""
 _OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.version")
 
 
@@ -147,7 +149,7 @@ class WorkingTable:
     Raises:
         UnsupportedError: deletion vectors must not be written to the table; the message names the reason.
         NotFoundError: there is no table at the path, or no index manifest.
-        CorruptDataError: the index manifest is damaged.
+        CorruptDataError: the newest snapshot or the index manifest is damaged.
         InvalidInputError: the argument is neither a table nor a path.
     """
 
@@ -163,7 +165,10 @@ class WorkingTable:
         self.path = str(table.table_path)
         self._check()
         self.version = 2 if self._option("deletion-vectors.bitmap64") == "true" else 1
-        self.snapshot = table.snapshot_manager().get_latest_snapshot()
+        try:
+            self.snapshot = table.snapshot_manager().get_latest_snapshot()
+        except ValueError as error:
+            raise CorruptDataError("newest snapshot", path=self.path, found=error) from error
         self.index_files = self._index_files()
 
     def _option(self, name: str) -> str:
@@ -219,7 +224,9 @@ class WorkingTable:
             builder = builder.with_filter(predicate)
         make = _part("read.split", "DataSplit")
         found = []
-        for split in builder.new_scan().plan().splits():
+        with errors_of(f"{self.path}, a manifest of snapshot {self.snapshot.id}"):
+            splits = builder.new_scan().plan().splits()
+        for split in splits:
             for file in split.files:
                 key = (tuple(split.partition.values), split.bucket, file.file_name)
                 alone = make([file], split.partition, split.bucket, raw_convertible=True)
@@ -233,10 +240,15 @@ class WorkingTable:
         """Reads all rows of a data file, deleted ones included, in order.
 
         Raises:
-            CorruptDataError: the number of rows is not that of the manifest.
+            NotFoundError: the file does not exist.
+            CorruptDataError: the file is damaged, or the number of rows is not that of the manifest.
         """
         builder = self._frozen().new_read_builder().with_projection(list(columns))
-        rows: pa.Table = builder.new_read().to_arrow([file.split])
+        try:
+            with errors_of(file.path):
+                rows: pa.Table = builder.new_read().to_arrow([file.split])
+        except pa.ArrowInvalid as error:
+            raise CorruptDataError("rows of a data file", path=file.path, found=error) from error
         if rows.num_rows != file.n_rows:
             raise CorruptDataError(
                 "rows of a data file",
@@ -261,19 +273,43 @@ class WorkingTable:
             entries = {
                 entry.index_file.file_name: entry
                 for entry in manifest.read(self.snapshot.index_manifest)
-                if entry.kind == _ADD
+                if entry.kind == _ADD and entry.index_file.index_type == manifest.DELETION_VECTORS_INDEX
             }
         except RuntimeError as error:
             raise CorruptDataError("entries of an index manifest", path=path, found=error) from error
         paths = self._table.path_factory()
+        written = _part("table.row.generic_row", "GenericRowSerializer").to_bytes
         found = []
         for file in live:
-            entry = entries[file.name]
+            entry = entries.get(file.name)
+            if entry is None:
+                raise NotFoundError(f"{path}: removed while it was read")
+            if written(entry.partition) != file.partition:
+                raise UnsupportedError(
+                    f"{path}: partition of {file.name}: expected {written(entry.partition).hex()}, as pypaimon writes "
+                    f"{entry.partition.values}, found {file.partition.hex()}: a commit would change it, and Java "
+                    "would not find the vectors"
+                )
             place = paths.bucket_index_path(
                 tuple(entry.partition.values), entry.bucket, entry.index_file, file_io
             )
             found.append(IndexFile(entry, place))
         return found
+
+    def check_partition(self, partition: Any) -> None:
+        """Refuses a partition that pypaimon writes in another form than Java, which would not find its vectors.
+
+        Java reserves room for a null that may be long; which of both wrote the data files is unknown.
+        """
+        precision_of = _part("table.row.generic_row", "_parse_type_precision_scale")
+        for value, field in zip(partition.values, partition.fields, strict=True):
+            name = str(field.type).upper()
+            longest = next((digits for prefix, digits in _COMPACT.items() if name.startswith(prefix)), None)
+            if value is None and longest is not None and precision_of(field.type)[0] > longest:
+                raise UnsupportedError(
+                    f"{self.path}: deletes in the partition {field.name} = NULL of type {field.type}, for which "
+                    "pypaimon and Java write different bytes"
+                )
 
     def vectors(self, index: IndexFile, names: Iterable[str]) -> dict[str, StoredVector]:
         """Reads and checks vectors of an index file."""
@@ -426,10 +462,8 @@ def _open(path: str) -> Any:
 
 @contextmanager
 def _reading(file_io: Any, path: str) -> Iterator[Source]:
-    try:
+    with errors_of(path):
         stream = file_io.new_input_stream(path)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: no such file") from error
     with stream, open_source(stream) as source:
         yield source
 

@@ -236,6 +236,7 @@ class _Changes:
 
     def put(self, key: Key, partition: Any, positions: PositionBitmap) -> None:
         """Adds the new vector of a data file."""
+        self._working.check_partition(partition)
         self._put.setdefault(key[:2], {})[key[2]] = positions
         self._partitions[key[:2]] = partition
         self.n_vectors += 1

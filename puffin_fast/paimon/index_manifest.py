@@ -104,7 +104,11 @@ def live_files(data: bytes, path: str) -> list[VectorsFile]:
 
 def _apply(entry: dict[str, Any], live: dict[str, VectorsFile], path: str) -> None:
     """Adds an index file to the live ones, or removes it."""
-    name, type, kind = entry["_FILE_NAME"], entry["_INDEX_TYPE"], entry["_KIND"]
+    name, type, kind = (
+        _of_type(entry["_FILE_NAME"], str, "_FILE_NAME", path),
+        entry["_INDEX_TYPE"],
+        entry["_KIND"],
+    )
     ranges = entry["_DELETIONS_VECTORS_RANGES"] or ()
     if type != _VECTORS_INDEX:
         raise CorruptDataError(
@@ -120,8 +124,8 @@ def _apply(entry: dict[str, Any], live: dict[str, VectorsFile], path: str) -> No
     if kind == _ADD and name not in live:
         live[name] = VectorsFile(
             name,
-            entry["_PARTITION"],
-            entry["_BUCKET"],
+            _of_type(entry["_PARTITION"], bytes, "_PARTITION", path),
+            _of_type(entry["_BUCKET"], int, "_BUCKET", path),
             _of_type(entry.get("_EXTERNAL_PATH"), str | None, "_EXTERNAL_PATH", path),
             tuple(_range(item, path) for item in ranges),
         )

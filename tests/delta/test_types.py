@@ -163,3 +163,17 @@ def test_variants_are_read_and_are_not_written(tmp_path: Path) -> None:
         with pytest.raises(errors.PuffinFastError, match=message):
             work()
     assert state(table) == before
+
+
+@pytest.mark.parametrize(("columns", "found"), [(["p", "p"], "p twice"), (["p", "q"], "found q")])
+def test_partition_columns_that_do_not_agree_with_the_schema_are_refused(
+    columns: list[str], found: str, tmp_path: Path
+) -> None:
+    table = write(tmp_path / "t", {"id": "long", "p": "string"}, [(pa.table({"id": [1]}), {})])
+    log = table / "_delta_log" / f"{0:020d}.json"
+    log.write_text(
+        log.read_text().replace('"partitionColumns": []', f'"partitionColumns": {json.dumps(columns)}')
+    )
+    for call in (delta.verify, delta.scan, lambda path: delta.delete(path, "id = 1")):
+        with pytest.raises(errors.CorruptDataError, match=f"partition column.*{found}"):
+            call(table)

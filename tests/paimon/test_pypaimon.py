@@ -12,9 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -77,12 +77,14 @@ def content(table: Path) -> tuple[list[int], list[tuple[str, int]]]:
     return ids(catalog.get_table(f"d.{table.name}")), sorted(versions)
 
 
-def append(catalog: Any, name: str, rows: pa.Table, **options: str) -> Any:
+def append(
+    catalog: Any, name: str, rows: pa.Table, *, partition_keys: Sequence[str] = (), **options: str
+) -> Any:
     """A new append table with vectors."""
     from pypaimon import Schema
 
     options = {"deletion-vectors.enabled": "true", **options}
-    schema = Schema.from_pyarrow_schema(rows.schema, options=options)
+    schema = Schema.from_pyarrow_schema(rows.schema, partition_keys=list(partition_keys), options=options)
     catalog.create_table(name, schema, False)
     table = catalog.get_table(name)
     builder = table.new_batch_write_builder()
@@ -382,6 +384,83 @@ def test_an_index_manifest_that_would_hide_vectors_is_refused_and_nothing_change
         getattr(paimon, call)(folder, *arguments.get(call, ()))
     assert caught.value.path == str(manifest)
     assert state(warehouse) == before
+
+
+def test_damaged_data_files_manifests_and_snapshots_are_named_and_nothing_changes(
+    warehouse: Path, accelerated: None
+) -> None:
+    folder = warehouse / "d.db" / "app_v2"
+
+    def fails(path: Path, torn: bool, error: type[Exception], match: str) -> None:
+        data = path.read_bytes()
+        path.write_bytes(data[:20]) if torn else path.unlink()
+        before = state(warehouse)
+        with pytest.raises(error, match=match):
+            paimon.delete(folder, "id >= 0")
+        assert state(warehouse) == before
+        path.write_bytes(data)
+
+    for path in folder.glob("bucket-*/data-*"):
+        fails(path, True, errors.CorruptDataError, f"rows of a data file.*{path.name}")
+        fails(path, False, errors.NotFoundError, path.name)
+    for path in folder.glob("manifest/manifest-list-*"):
+        snapshot = json.loads(max((folder / "snapshot").glob("snapshot-*")).read_text())
+        if path.name == snapshot["baseManifestList"]:
+            fails(path, False, errors.NotFoundError, "app_v2, a manifest of snapshot")
+    newest = max((folder / "snapshot").glob("snapshot-*"))
+    fails(newest, True, errors.CorruptDataError, "newest snapshot")
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_a_partition_in_another_form_than_pypaimons_is_refused_and_nothing_changes(
+    appended: bool, warehouse: Path
+) -> None:
+    """pypaimon writes all entries anew at each commit; Java compares the bytes of partitions."""
+    folder = warehouse / "d.db" / "app_v1_part"
+    longer = rewrite(
+        folder,
+        lambda entry: entry.update(
+            _PARTITION=entry["_PARTITION"] + bytes(8), _FILE_NAME=entry["_FILE_NAME"] + "x" * appended
+        ),
+        appended=appended,
+    )
+    before = state(warehouse)
+    with pytest.raises(errors.UnsupportedError, match=f"{longer.name}: partition of index-"):
+        paimon.delete(folder, "id >= 0")
+    with pytest.raises(errors.UnsupportedError, match="Java would not find the vectors"):
+        paimon.convert_vectors(folder, version=1)
+    assert state(warehouse) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "refused"),
+    [
+        (pa.timestamp("us"), datetime(2020, 1, 1), True),
+        (pa.timestamp("us", "UTC"), datetime(2020, 1, 1, tzinfo=UTC), True),
+        (pa.decimal128(20, 2), Decimal("1.00"), True),
+        (pa.timestamp("ms"), datetime(2020, 1, 1), False),
+        (pa.decimal128(18, 2), Decimal("1.00"), False),
+        (pa.int64(), 1, False),
+        (pa.string(), "a", False),
+    ],
+    ids=str,
+)
+def test_null_partitions_that_java_writes_otherwise_are_refused(
+    kind: pa.DataType, value: object, refused: bool, catalog: Any, warehouse: Path, accelerated: None
+) -> None:
+    rows = pa.table({"id": pa.array(range(10), pa.int64()), "p": pa.array([value, None] * 5, kind)})
+    table = append(catalog, "d.nulls", rows, partition_keys=["p"])
+    assert paimon.delete(table, "id = 2").rows_deleted == 1
+    before = state(warehouse)
+    if refused:
+        for dry_run in (True, False):
+            with pytest.raises(errors.UnsupportedError, match="partition p = NULL of type"):
+                paimon.delete(table, "id = 3 OR id = 4", dry_run=dry_run)
+        assert state(warehouse) == before
+        assert ids(table) == [i for i in range(10) if i != 2]
+    else:
+        assert paimon.delete(table, "id = 3 OR id = 4").rows_deleted == 2
+        assert ids(table) == [i for i in range(10) if i not in (2, 3, 4)]
 
 
 def test_torn_and_missing_index_manifests_are_refused_and_nothing_changes(warehouse: Path) -> None:

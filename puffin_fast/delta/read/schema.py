@@ -119,6 +119,10 @@ class TableSchema:
                 raise CorruptDataError(
                     "partition column", path=snapshot.root, expected=f"one of {', '.join(own)}", found=name
                 )
+            if own[name] in partition:
+                raise CorruptDataError(
+                    "partition columns", path=snapshot.root, expected="each once", found=f"{name} twice"
+                )
             partition.append(own[name])
         stored = [
             _mapped(METADATA_COLUMNS[column].field_id, snapshot.configuration[name], [])

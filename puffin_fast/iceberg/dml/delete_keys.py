@@ -43,9 +43,10 @@ def delete_keys(
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
     Only the key columns are read, from data files and row groups whose bounds include a key. The distinct
-    keys and one batch per thread are held in memory: at most 40 bytes for each key of one column of integers, dates or
-    times, more for other keys. Keys that would take more than 4 GiB are divided among temporary files, and the table is
-    searched for one part of them after another (see "Many keys" in the guide).
+    keys and one batch per thread are held in memory: about 40 bytes for each key of one column of integers, dates or
+    times (up to 100 where keys are more than 65,000 apart), more for other keys. Keys that are estimated to take more
+    than 4 GiB are divided among temporary files, and the table is searched for one part of them after another (see
+    "Many keys" in the guide).
 
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
