@@ -46,7 +46,7 @@ Key = tuple[tuple[Any, ...], int, str]
 
 _ADD, _DELETE = 0, 1
 _COMPACT = {"DECIMAL": 18, "NUMERIC": 18, "TIMESTAMP": 3}
-"""The digits of values that are written into eight bytes, by type."""
+"""The largest precision whose values Paimon writes into eight bytes, by type."""
 _OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.version")
 
 
@@ -299,7 +299,8 @@ class WorkingTable:
     def check_partition(self, partition: Any) -> None:
         """Refuses a partition that pypaimon writes in another form than Java, which would not find its vectors.
 
-        Java reserves room for a null that may be long; which of both wrote the data files is unknown.
+        For a null of a type whose values may need more than eight bytes, Java writes more bytes than pypaimon. The
+        partition values of a data file do not tell which of the two wrote it.
         """
         precision_of = _part("table.row.generic_row", "_parse_type_precision_scale")
         for value, field in zip(partition.values, partition.fields, strict=True):

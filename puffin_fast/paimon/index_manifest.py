@@ -104,11 +104,8 @@ def live_files(data: bytes, path: str) -> list[VectorsFile]:
 
 def _apply(entry: dict[str, Any], live: dict[str, VectorsFile], path: str) -> None:
     """Adds an index file to the live ones, or removes it."""
-    name, type, kind = (
-        _of_type(entry["_FILE_NAME"], str, "_FILE_NAME", path),
-        entry["_INDEX_TYPE"],
-        entry["_KIND"],
-    )
+    name = _of_type(entry["_FILE_NAME"], str, "_FILE_NAME", path)
+    type, kind = entry["_INDEX_TYPE"], entry["_KIND"]
     ranges = entry["_DELETIONS_VECTORS_RANGES"] or ()
     if type != _VECTORS_INDEX:
         raise CorruptDataError(

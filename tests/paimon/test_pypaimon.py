@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from puffin_fast import PositionBitmap, arrow, dv, errors, paimon
 from puffin_fast.paimon.compat import WorkingTable
 from puffin_fast.paimon.snapshot_files import SnapshotFiles
 from tests.mounts import may_mount, run_read_only
-from tests.paimon.test_vectors import LIES, rewrite
+from tests.paimon.test_vectors import rewrite
 
 pytestmark = pytest.mark.pypaimon
 
@@ -355,151 +355,6 @@ def test_a_delete_is_an_overwrite_that_counts_physical_rows(catalog: Any, accele
     paimon.delete(table, "id < 50")
     new = table.snapshot_manager().get_latest_snapshot()
     assert (new.commit_kind, new.total_record_count) == ("OVERWRITE", old.total_record_count)
-
-
-@pytest.mark.parametrize("name", APPEND)
-def test_torn_index_files_are_named_and_nothing_changes(
-    name: str, warehouse: Path, accelerated: None
-) -> None:
-    folder = warehouse / "d.db" / name
-    for path in (folder / "index").iterdir():
-        path.write_bytes(path.read_bytes()[:-3])
-    before = state(warehouse)
-    with pytest.raises(errors.CorruptDataError, match="index-"):
-        paimon.delete(folder, "id >= 0")
-    assert state(warehouse) == before
-
-
-@pytest.mark.parametrize("call", ["delete", "delete_positions", "convert_vectors"])
-@pytest.mark.parametrize(("lie", "message"), LIES)
-def test_an_index_manifest_that_would_hide_vectors_is_refused_and_nothing_changes(
-    call: str, lie: Callable[[dict[str, Any]], object], message: str, warehouse: Path
-) -> None:
-    folder = warehouse / "d.db" / "app_v2"
-    (name, *_) = paimon.vectors(folder)["file_name"].to_pylist()
-    manifest = rewrite(folder, lie)
-    before = state(warehouse)
-    arguments: dict[str, tuple[Any, ...]] = {"delete": ("id >= 0",), "delete_positions": ({name: [3]},)}
-    with pytest.raises(errors.CorruptDataError, match=message) as caught:
-        getattr(paimon, call)(folder, *arguments.get(call, ()))
-    assert caught.value.path == str(manifest)
-    assert state(warehouse) == before
-
-
-def test_damaged_data_files_manifests_and_snapshots_are_named_and_nothing_changes(
-    warehouse: Path, accelerated: None
-) -> None:
-    folder = warehouse / "d.db" / "app_v2"
-
-    def fails(path: Path, torn: bool, error: type[Exception], match: str) -> None:
-        data = path.read_bytes()
-        path.write_bytes(data[:20]) if torn else path.unlink()
-        before = state(warehouse)
-        with pytest.raises(error, match=match):
-            paimon.delete(folder, "id >= 0")
-        assert state(warehouse) == before
-        path.write_bytes(data)
-
-    for path in folder.glob("bucket-*/data-*"):
-        fails(path, True, errors.CorruptDataError, f"rows of a data file.*{path.name}")
-        fails(path, False, errors.NotFoundError, path.name)
-    for path in folder.glob("manifest/manifest-list-*"):
-        snapshot = json.loads(max((folder / "snapshot").glob("snapshot-*")).read_text())
-        if path.name == snapshot["baseManifestList"]:
-            fails(path, False, errors.NotFoundError, "app_v2, a manifest of snapshot")
-    newest = max((folder / "snapshot").glob("snapshot-*"))
-    fails(newest, True, errors.CorruptDataError, "newest snapshot")
-
-
-@pytest.mark.parametrize("appended", [False, True])
-def test_a_partition_in_another_form_than_pypaimons_is_refused_and_nothing_changes(
-    appended: bool, warehouse: Path
-) -> None:
-    """pypaimon writes all entries anew at each commit; Java compares the bytes of partitions."""
-    folder = warehouse / "d.db" / "app_v1_part"
-    longer = rewrite(
-        folder,
-        lambda entry: entry.update(
-            _PARTITION=entry["_PARTITION"] + bytes(8), _FILE_NAME=entry["_FILE_NAME"] + "x" * appended
-        ),
-        appended=appended,
-    )
-    before = state(warehouse)
-    with pytest.raises(errors.UnsupportedError, match=f"{longer.name}: partition of index-"):
-        paimon.delete(folder, "id >= 0")
-    with pytest.raises(errors.UnsupportedError, match="Java would not find the vectors"):
-        paimon.convert_vectors(folder, version=1)
-    assert state(warehouse) == before
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "refused"),
-    [
-        (pa.timestamp("us"), datetime(2020, 1, 1), True),
-        (pa.timestamp("us", "UTC"), datetime(2020, 1, 1, tzinfo=UTC), True),
-        (pa.decimal128(20, 2), Decimal("1.00"), True),
-        (pa.timestamp("ms"), datetime(2020, 1, 1), False),
-        (pa.decimal128(18, 2), Decimal("1.00"), False),
-        (pa.int64(), 1, False),
-        (pa.string(), "a", False),
-    ],
-    ids=str,
-)
-def test_null_partitions_that_java_writes_otherwise_are_refused(
-    kind: pa.DataType, value: object, refused: bool, catalog: Any, warehouse: Path, accelerated: None
-) -> None:
-    rows = pa.table({"id": pa.array(range(10), pa.int64()), "p": pa.array([value, None] * 5, kind)})
-    table = append(catalog, "d.nulls", rows, partition_keys=["p"])
-    assert paimon.delete(table, "id = 2").rows_deleted == 1
-    before = state(warehouse)
-    if refused:
-        for dry_run in (True, False):
-            with pytest.raises(errors.UnsupportedError, match="partition p = NULL of type"):
-                paimon.delete(table, "id = 3 OR id = 4", dry_run=dry_run)
-        assert state(warehouse) == before
-        assert ids(table) == [i for i in range(10) if i != 2]
-    else:
-        assert paimon.delete(table, "id = 3 OR id = 4").rows_deleted == 2
-        assert ids(table) == [i for i in range(10) if i not in (2, 3, 4)]
-
-
-def test_torn_and_missing_index_manifests_are_refused_and_nothing_changes(warehouse: Path) -> None:
-    folder = warehouse / "d.db" / "app_v2"
-    manifest = rewrite(folder, lambda entry: None)
-    data = manifest.read_bytes()
-    for torn in (b"", data[:30], data[:-1]):
-        manifest.write_bytes(torn)
-        before = state(warehouse)
-        with pytest.raises(errors.CorruptDataError, match=manifest.name):
-            paimon.delete(folder, "id >= 0")
-        assert state(warehouse) == before
-    manifest.unlink()
-    before = state(warehouse)
-    with pytest.raises(errors.NotFoundError, match=manifest.name):
-        paimon.delete(folder, "id >= 0")
-    assert state(warehouse) == before
-
-
-@pytest.mark.parametrize(
-    ("lie", "message"),
-    [
-        (lambda entry: entry.update(_BUCKET=5), "partition and bucket of the vector of data-.* found .*, 5"),
-        (
-            lambda entry: entry.update(_PARTITION=bytes([*entry["_PARTITION"][:12], 7, *bytes(7)])),
-            r"partition and bucket of the vector of data-.* found \(\(7,\), 0\)",
-        ),
-        (lambda entry: entry.update(_PARTITION=entry["_PARTITION"][:10]), "entries of an index manifest"),
-    ],
-)
-def test_a_vector_for_another_bucket_or_partition_is_refused_and_nothing_changes(
-    lie: Callable[[dict[str, Any]], object], message: str, warehouse: Path
-) -> None:
-    folder = warehouse / "d.db" / "app_v1_part"
-    rewrite(folder, lie)
-    before = state(warehouse)
-    with pytest.raises(errors.CorruptDataError, match=message):
-        paimon.delete(folder, "id >= 0")
-    assert state(warehouse) == before
 
 
 def test_another_commit_on_the_same_vectors_is_a_conflict(

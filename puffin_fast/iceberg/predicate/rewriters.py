@@ -140,11 +140,12 @@ class RequiredFields(ExpressionRewriter):
 
     def visit_unbound_predicate(self, predicate: Any) -> BooleanExpression:
         reference = predicate.term.bind(self._schema, self._case_sensitive).ref()
-        is_nested = reference.accessor.inner is not None
-        structs = structs_around(self._schema, reference.field.field_id) if is_nested else ()
-        around = [struct for struct in structs or () if not struct.required]
         unchanged: BooleanExpression = predicate
-        if not reference.field.required or not around:
+        if not reference.field.required or reference.accessor.inner is None:
+            return unchanged
+        structs = structs_around(self._schema, reference.field.field_id) or ()
+        around = [struct for struct in structs if not struct.required]
+        if not around:
             return unchanged
         name = str(self._schema.find_column_name(around[-1].field_id))
         if isinstance(predicate, IsNull):
