@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.location import errors_of
-from puffin_fast._runtime.patches import Patch
+from puffin_fast._runtime.patches import Patch, Patches
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import (
@@ -33,20 +33,18 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.limits import check_metadata_size
-from puffin_fast.paimon.index_manifest import live_files
+from puffin_fast.paimon.index_manifest import VectorsFile, live_files
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
 
-__all__ = ["DataFile", "IndexFile", "Key", "StoredVector", "WorkingTable", "check_version", "patches"]
+__all__ = ["DataFile", "Group", "IndexFile", "StoredVector", "WorkingTable", "check_version", "patches"]
 
 KNOWN_VERSIONS = ("2.1",)
 
-Key = tuple[tuple[Any, ...], int, str]
-"""Partition values, bucket and name of a data file."""
+Group = tuple[bytes, int]
+"""Partition, in the bytes by which Java compares it, and bucket: what an index file belongs to."""
 
 _ADD, _DELETE = 0, 1
-_COMPACT = {"DECIMAL": 18, "NUMERIC": 18, "TIMESTAMP": 3}
-"""The largest precision whose values Paimon writes into eight bytes, by type."""
 _OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.version")
 
 
@@ -79,47 +77,101 @@ def check_version() -> str:
     return version
 
 
+# Partitions --------------------------------------------------------------------------------------------------
+
+# For a null of DECIMAL above 18 or TIMESTAMP above 3 digits, Java writes other bytes than pypaimon, and Java compares
+# bytes: it would not find the vectors of a partition that pypaimon has read and written again.
+
+
+def _row_patches() -> Sequence[Patch]:
+    """Returns the patches by which rows that were read are written in the same bytes."""
+    parser, writer = (
+        _part("table.row.generic_row", f"GenericRow{name}") for name in ("Deserializer", "Serializer")
+    )
+    parse, write = parser.from_bytes, writer.to_bytes
+
+    def from_bytes(bytes_data: bytes, data_fields: Any) -> Any:
+        row = parse(bytes_data, data_fields)
+        row.stored = bytes(bytes_data)
+        return row
+
+    def to_bytes(row: Any) -> bytes:
+        kept: bytes = getattr(row, "stored", b"") or write(row)
+        return kept
+
+    return (
+        Patch(parser, "from_bytes", staticmethod(from_bytes), ("bytes_data", "data_fields")),
+        Patch(writer, "to_bytes", staticmethod(to_bytes), ("row",)),
+    )
+
+
+_SAME_BYTES = Patches("pypaimon", _row_patches)
+
+
 # Tables ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DataFile:
+class _InGroup:
+    """What has a partition, a row of pypaimon that keeps its bytes, and a bucket."""
+
+    partition: Any
+    bucket: int
+
+    @property
+    def group(self) -> Group:
+        """Partition and bucket, as Java compares them."""
+        return self.partition.stored, self.bucket
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The partition's values."""
+        return tuple(self.partition.values)
+
+
+@dataclass(frozen=True, eq=False)
+class DataFile(_InGroup):
     """A data file of a plan.
 
     Attributes:
-        key: its partition, bucket and name.
+        partition, bucket: of its entry in a manifest.
+        name: of the file.
         n_rows: its number of rows, deleted ones included.
         path: its location.
         split: reads all its rows, without deletion vectors.
     """
 
-    key: Key
+    partition: Any
+    bucket: int
+    name: str
     n_rows: int
     path: str
     split: Any
 
 
-@dataclass(frozen=True)
-class IndexFile:
-    """An index file of deletion vectors: its manifest entry, and the ranges by data file."""
+@dataclass(frozen=True, eq=False)
+class IndexFile(_InGroup):
+    """An index file of deletion vectors.
 
-    entry: Any
+    Attributes:
+        partition, bucket: of its data files.
+        meta: what pypaimon knows of it.
+        path: its location.
+    """
+
+    partition: Any
+    bucket: int
+    meta: Any
     path: str
-
-    @property
-    def partition(self) -> tuple[Any, ...]:
-        """The partition's values."""
-        return tuple(self.entry.partition.values)
-
-    @property
-    def bucket(self) -> int:
-        """The bucket."""
-        return int(self.entry.bucket)
 
     @property
     def ranges(self) -> dict[str, Any]:
         """The range of each data file's vector."""
-        return dict(self.entry.index_file.dv_ranges or {})
+        return dict(self.meta.dv_ranges)
+
+    def entry(self, kind: int) -> Any:
+        """Returns an entry of an index manifest."""
+        make = _part("manifest.index_manifest_entry", "IndexManifestEntry")
+        return make(kind=kind, partition=self.partition, bucket=self.bucket, index_file=self.meta)
 
 
 @dataclass(frozen=True)
@@ -222,15 +274,28 @@ class WorkingTable:
         builder = self._frozen().new_read_builder()
         if predicate is not None:
             builder = builder.with_filter(predicate)
-        make = _part("read.split", "DataSplit")
+        scan, make, entries = builder.new_scan(), _part("read.split", "DataSplit"), []
+        plan = scan.file_scanner.plan_files
+
+        def planned() -> Any:
+            entries.extend(plan())
+            return entries
+
+        # A split has one partition, whose bytes may differ from those of its files.
+        scan.file_scanner.plan_files = planned
+        with _SAME_BYTES.begin(), errors_of(f"{self.path}, a manifest of snapshot {self.snapshot.id}"):
+            splits = scan.plan_for_write().splits()
+        partitions = {
+            (*entry.partition.values, entry.bucket, entry.file.file_name): entry.partition
+            for entry in entries
+        }
         found = []
-        with errors_of(f"{self.path}, a manifest of snapshot {self.snapshot.id}"):
-            splits = builder.new_scan().plan().splits()
         for split in splits:
             for file in split.files:
-                key = (tuple(split.partition.values), split.bucket, file.file_name)
+                partition = partitions[(*split.partition.values, split.bucket, file.file_name)]
                 alone = make([file], split.partition, split.bucket, raw_convertible=True)
-                found.append(DataFile(key, file.row_count, file.physical_path(), alone))
+                path = file.physical_path()
+                found.append(DataFile(partition, split.bucket, file.file_name, file.row_count, path, alone))
         return found
 
     def _frozen(self) -> Any:
@@ -263,54 +328,28 @@ class WorkingTable:
     def _index_files(self) -> list[IndexFile]:
         if self.snapshot is None or not self.snapshot.index_manifest:
             return []
-        file_io = self._table.file_io
-        manifest = _part("manifest.index_manifest_file", "IndexManifestFile")(self._table)
-        path = f"{manifest.manifest_path}/{self.snapshot.index_manifest}"
+        file_io, paths = self._table.file_io, self._table.path_factory()
+        path = f"{paths.manifest_path()}/{self.snapshot.index_manifest}"
         with _reading(file_io, path) as source:
             check_metadata_size(path, source.size, file_io)
             live = live_files(source.read_at(0, source.size), path)
+        return [self._index_file(file, path) for file in live]
+
+    def _index_file(self, file: VectorsFile, manifest: str) -> IndexFile:
         try:
-            entries = {
-                entry.index_file.file_name: entry
-                for entry in manifest.read(self.snapshot.index_manifest)
-                if entry.kind == _ADD and entry.index_file.index_type == manifest.DELETION_VECTORS_INDEX
-            }
-        except RuntimeError as error:
-            raise CorruptDataError("entries of an index manifest", path=path, found=error) from error
-        paths = self._table.path_factory()
-        written = _part("table.row.generic_row", "GenericRowSerializer").to_bytes
-        found = []
-        for file in live:
-            entry = entries.get(file.name)
-            if entry is None:
-                raise NotFoundError(f"{path}: removed while it was read")
-            if written(entry.partition) != file.partition:
-                raise UnsupportedError(
-                    f"{path}: partition of {file.name}: expected {written(entry.partition).hex()}, as pypaimon writes "
-                    f"{entry.partition.values}, found {file.partition.hex()}: a commit would change it, and Java "
-                    "would not find the vectors"
-                )
-            place = paths.bucket_index_path(
-                tuple(entry.partition.values), entry.bucket, entry.index_file, file_io
-            )
-            found.append(IndexFile(entry, place))
-        return found
-
-    def check_partition(self, partition: Any) -> None:
-        """Refuses a partition that pypaimon writes in another form than Java, which would not find its vectors.
-
-        For a null of a type whose values may need more than eight bytes, Java writes more bytes than pypaimon. The
-        partition values of a data file do not tell which of the two wrote it.
-        """
-        precision_of = _part("table.row.generic_row", "_parse_type_precision_scale")
-        for value, field in zip(partition.values, partition.fields, strict=True):
-            name = str(field.type).upper()
-            longest = next((digits for prefix, digits in _COMPACT.items() if name.startswith(prefix)), None)
-            if value is None and longest is not None and precision_of(field.type)[0] > longest:
-                raise UnsupportedError(
-                    f"{self.path}: deletes in the partition {field.name} = NULL of type {field.type}, for which "
-                    "pypaimon and Java write different bytes"
-                )
+            with _SAME_BYTES.begin():
+                parser = _part("table.row.generic_row", "GenericRowDeserializer")
+                partition = parser.from_bytes(file.partition, self._table.partition_keys_fields)
+        except Exception as error:  # of any kind, for bytes that are no row
+            raise CorruptDataError(
+                f"partition of index file {file.name}", path=manifest, found=error
+            ) from error
+        ranges = {one.file_name: (one.offset, one.length, one.cardinality) for one in file.ranges}
+        meta = _meta(file.name, file.n_bytes, ranges, file.external_path)
+        path = self._table.path_factory().bucket_index_path(
+            tuple(partition.values), file.bucket, meta, self._table.file_io
+        )
+        return IndexFile(partition, file.bucket, meta, path)
 
     def vectors(self, index: IndexFile, names: Iterable[str]) -> dict[str, StoredVector]:
         """Reads and checks vectors of an index file."""
@@ -325,24 +364,24 @@ class WorkingTable:
                 found[name] = StoredVector(record, positions)
         return found
 
-    def write_index(self, like: Any, bucket: int, records: dict[str, tuple[bytes, int]]) -> IndexFile:
+    def write_index(self, partition: Any, bucket: int, records: Mapping[str, tuple[bytes, int]]) -> IndexFile:
         """Writes an index file.
 
         Args:
-            like: the partition.
-            bucket: of the data files.
+            partition, bucket: of the data files.
             records: record and cardinality by data file.
 
         Raises:
             InvalidInputError: the storage must not be written.
         """
-        meta, file_meta = _part("index.deletion_vector_meta", "DeletionVectorMeta"), None
         name = f"index-{uuid.uuid4()}-0"
-        path, is_external = self._table.path_factory().new_bucket_index_path(tuple(like.values), bucket, name)
+        path, is_external = self._table.path_factory().new_bucket_index_path(
+            tuple(partition.values), bucket, name
+        )
         data, ranges = bytearray([codec.FILE_VERSION]), {}
         for data_file, (record, cardinality) in records.items():
             length = len(record) if codec.version_of(record) == 2 else len(record) - codec.FRAME_BYTES
-            ranges[data_file] = meta(data_file, len(data), length, cardinality)
+            ranges[data_file] = len(data), length, cardinality
             data += record
         try:
             with errors_of(path), self._table.file_io.new_output_stream(path) as stream:
@@ -350,15 +389,8 @@ class WorkingTable:
         except BaseException:
             self._table.file_io.delete_quietly(path)
             raise
-        file_meta = _part("index.index_file_meta", "IndexFileMeta")(
-            _part("manifest.index_manifest_file", "IndexManifestFile").DELETION_VECTORS_INDEX,
-            name,
-            len(data),
-            len(ranges),
-            dv_ranges=ranges,
-            external_path=path if is_external else None,
-        )
-        return IndexFile(_entry(_ADD, like, bucket, file_meta), path)
+        meta = _meta(name, len(data), ranges, path if is_external else None)
+        return IndexFile(partition, bucket, meta, path)
 
     # Commit --------------------------------------------------------------------------------------------------
 
@@ -374,22 +406,17 @@ class WorkingTable:
             InvalidInputError: the storage must not be written; the table is as it was.
         """
         make = _part("write.commit_message", "CommitMessage")
-        messages: dict[tuple[Any, ...], Any] = {}
-        for index in (*added, *removed):
-            key = (index.partition, index.bucket)
-            if key not in messages:
-                messages[key] = make(
-                    partition=index.partition,
+        messages: dict[Group, Any] = {}
+        for kind, indexes in ((_ADD, added), (_DELETE, removed)):
+            for index in indexes:
+                message = messages.get(index.group) or make(
+                    partition=index.values,
                     bucket=index.bucket,
                     new_files=[],
                     check_from_snapshot=self.snapshot.id,
                 )
-            message, entry = messages[key], index.entry
-            if index in added:
-                message.index_adds.append(entry)
-            else:
-                gone = _entry(_DELETE, entry.partition, entry.bucket, entry.index_file)
-                message.index_deletes.append(gone)
+                messages[index.group] = message
+                (message.index_adds if kind == _ADD else message.index_deletes).append(index.entry(kind))
         commit = self._table.new_batch_write_builder().new_commit()
         files = SnapshotFiles(self._table.file_io)
         publish = commit.file_store_commit.snapshot_commit
@@ -397,7 +424,8 @@ class WorkingTable:
         if is_ours:
             publish.file_io = files
         try:
-            commit.commit(list(messages.values()))
+            with _SAME_BYTES.begin():
+                commit.commit(list(messages.values()))
         except SnapshotRefusedError as refused:
             self.discard(added)
             raise refused.error from None
@@ -416,12 +444,12 @@ class WorkingTable:
         if error.__cause__ is None and "conflict" in str(error).lower():
             self.discard(added)
             raise ConflictError(f"{self.path}: snapshot {self.snapshot.id} is outdated: {error}") from error
-        names = {index.entry.index_file.file_name for index in added}
+        names = {index.meta.file_name for index in added}
         try:
             newest = WorkingTable(self._table).index_files
         except Exception:
             newest = []
-        if names & {index.entry.index_file.file_name for index in newest}:
+        if names & {index.meta.file_name for index in newest}:
             return
         files = ", ".join(index.path for index in added)
         raise CommitUnknownError(
@@ -443,9 +471,18 @@ def _cause(error: BaseException) -> OSError | None:
     return _cause(inner)
 
 
-def _entry(kind: int, partition: Any, bucket: int, index_file: Any) -> Any:
-    return _part("manifest.index_manifest_entry", "IndexManifestEntry")(
-        kind=kind, partition=partition, bucket=bucket, index_file=index_file
+def _meta(
+    name: str, n_bytes: int, ranges: Mapping[str, tuple[int, int, int | None]], external_path: str | None
+) -> Any:
+    """What pypaimon knows of an index file; a range is offset, length and cardinality."""
+    one = _part("index.deletion_vector_meta", "DeletionVectorMeta")
+    return _part("index.index_file_meta", "IndexFileMeta")(
+        _part("manifest.index_manifest_file", "IndexManifestFile").DELETION_VECTORS_INDEX,
+        name,
+        n_bytes,
+        len(ranges),
+        dv_ranges={data_file: one(data_file, *range) for data_file, range in ranges.items()},
+        external_path=external_path,
     )
 
 

@@ -23,12 +23,15 @@ from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.paimon.compat import DataFile, IndexFile, Key, StoredVector, WorkingTable
+from puffin_fast.paimon.compat import DataFile, Group, IndexFile, StoredVector, WorkingTable
 from puffin_fast.paimon.predicates import columns_of, expression_of
 
 __all__ = ["DeleteResult", "convert_vectors", "delete", "delete_positions"]
 
 _POSITION = "__position"
+
+_Found = list[tuple[DataFile, PositionBitmap]]
+"""The positions to delete, by data file."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
             f"row_filter: expected a predicate of pypaimon or text, found {type(predicate).__name__}"
         )
     expression, columns = expression_of(predicate, working.schema), sorted(columns_of(predicate))
-    found = {}
+    found: _Found = []
     for file in working.files(predicate):
         rows = working.rows(file, columns).append_column(_POSITION, pa.array(np.arange(file.n_rows)))
         try:
@@ -92,7 +95,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
         except pa.ArrowException as error:
             raise InvalidInputError(f"row_filter on {', '.join(columns)}: {error}") from error
         if len(matches):
-            found[file.key] = file, PositionBitmap.from_positions(matches)
+            found.append((file, PositionBitmap.from_positions(matches)))
     return _delete(working, found, started, dry_run=dry_run)
 
 
@@ -111,8 +114,8 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     started, working = time.perf_counter(), WorkingTable(table)
-    files = {file.key[2]: file for file in working.files()}
-    found: dict[Key, tuple[DataFile, PositionBitmap]] = {}
+    files = {file.name: file for file in working.files()}
+    found: dict[str, PositionBitmap] = {}
     for path, given in deletes.items():
         positions = given if isinstance(given, PositionBitmap) else PositionBitmap.from_positions(given)
         file = files.get(os.path.basename(path))
@@ -122,9 +125,10 @@ def delete_positions(table: Any, deletes: Mapping[str, Any], *, dry_run: bool = 
             raise InvalidInputError(
                 f"{path}: expected positions below {file.n_rows} (rows), found {positions.max()}"
             )
-        known = found.get(file.key)
-        found[file.key] = file, positions if known is None else known[1] | positions
-    return _delete(working, found, started, dry_run=dry_run)
+        known = found.get(file.name)
+        found[file.name] = positions if known is None else known | positions
+    pairs = [(files[name], positions) for name, positions in found.items()]
+    return _delete(working, pairs, started, dry_run=dry_run)
 
 
 def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> DeleteResult:
@@ -155,13 +159,9 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
     changes = _Changes(working)
     for index in working.index_files:
         vectors = working.vectors(index, index.ranges)
-        if any(codec.version_of(vector.record) != version for vector in vectors.values()):
-            changes.replace(index, vectors)
-            for name, vector in vectors.items():
-                if codec.version_of(vector.record) != version:
-                    changes.put(
-                        (index.partition, index.bucket, name), index.entry.partition, vector.positions
-                    )
+        for name, vector in vectors.items():
+            if codec.version_of(vector.record) != version:
+                changes.put(index, name, vector.positions, index, vectors)
     written = changes.n_vectors
     snapshot, n_bytes = (None, 0) if dry_run else changes.commit()
     return DeleteResult(
@@ -169,59 +169,76 @@ def convert_vectors(table: Any, *, version: int = 2, dry_run: bool = False) -> D
     )
 
 
-def _delete(
-    working: WorkingTable,
-    found: Mapping[Key, tuple[DataFile, PositionBitmap]],
-    started: float,
-    *,
-    dry_run: bool,
-) -> DeleteResult:
-    indexes = {
-        (index.partition, index.bucket, name): index for index in working.index_files for name in index.ranges
-    }
-    elsewhere: dict[str, list[Key]] = {}
-    for key in indexes:
-        elsewhere.setdefault(key[2], []).append(key)
+def _delete(working: WorkingTable, found: _Found, started: float, *, dry_run: bool) -> DeleteResult:
+    indexes: dict[str, list[IndexFile]] = {}
+    for index in working.index_files:
+        for name in index.ranges:
+            indexes.setdefault(name, []).append(index)
     changes, rows, merged = _Changes(working), 0, 0
-    for key, (file, positions) in found.items():
-        index = indexes.get(key)
-        if index is None and (others := elsewhere.get(key[2])):
-            _check_live(working, others, key)
-        if index is not None:
-            (before,) = working.vectors(index, [key[2]]).values()
+    for file, positions in found:
+        known = _index_of(file, indexes.get(file.name, []), working)
+        n_before = 0
+        if known is not None:
+            (before,) = working.vectors(known, [file.name]).values()
             if before.positions and before.positions.max() >= file.n_rows:
                 raise CorruptDataError(
                     "deletion vector",
-                    path=index.path,
+                    path=known.path,
                     expected=f"positions below {file.n_rows} (rows of {file.path})",
                     found=before.positions.max(),
                 )
             n_before = len(before.positions)
             positions = before.positions | positions
-        else:
-            n_before = 0
         if len(positions) == n_before:
             continue
         rows += len(positions) - n_before
-        merged += index is not None
-        if index is not None:
-            changes.replace(index)
-        changes.put(key, file.split.partition, positions)
+        merged += known is not None
+        changes.put(file, file.name, positions, known)
     written, (snapshot, n_bytes) = changes.n_vectors, (None, 0) if dry_run else changes.commit()
     return DeleteResult(snapshot, rows, written, written, merged, n_bytes, time.perf_counter() - started)
 
 
-def _check_live(working: WorkingTable, others: list[Key], key: Key) -> None:
-    """Refuses vectors for a data file's name in partitions and buckets without such a file: they are the file's."""
-    live = {file.key for file in working.files()}
-    for other in others:
-        if other not in live:
-            raise CorruptDataError(
-                f"partition and bucket of the vector of {key[2]}",
-                path=working.path,
-                expected=key[:2],
-                found=other[:2],
-            )
+def _index_of(file: DataFile, known: list[IndexFile], working: WorkingTable) -> IndexFile | None:
+    """Returns the index file with the vector of a data file, None without one.
+
+    pypaimon finds it by the values of the partition, Java by the bytes.
+    """
+    same = [
+        index
+        for index in known
+        if index.group == file.group or (index.values, index.bucket) == (file.values, file.bucket)
+    ]
+    if len(same) > 1:
+        raise CorruptDataError(
+            f"vectors of data file {file.name}", path=working.path, expected=1, found=len(same)
+        )
+    others = {index.group: index for index in known if index not in same}
+    for live in working.files() if others else ():
+        if live.name == file.name:
+            others.pop(live.group, None)
+    for other in others.values():
+        raise CorruptDataError(
+            f"partition and bucket of the vector of {file.name}",
+            path=working.path,
+            expected=(file.values, file.bucket),
+            found=(other.values, other.bucket),
+        )
+    return same[0] if same else None
+
+
+@dataclass
+class _Replaced:
+    """An index file that is replaced.
+
+    Attributes:
+        index: the index file.
+        names: the data files that get another vector.
+        vectors: its vectors, if they were read.
+    """
+
+    index: IndexFile
+    names: set[str]
+    vectors: Mapping[str, StoredVector] | None
 
 
 class _Changes:
@@ -229,43 +246,61 @@ class _Changes:
 
     def __init__(self, working: WorkingTable) -> None:
         self._working = working
-        self._put: dict[tuple[Any, ...], dict[str, PositionBitmap]] = {}
-        self._partitions: dict[tuple[Any, ...], Any] = {}
-        self._replaced: dict[str, tuple[IndexFile, Mapping[str, StoredVector] | None]] = {}
+        self._put: dict[Group, dict[str, PositionBitmap]] = {}
+        self._partitions: dict[Group, Any] = {}
+        self._replaced: dict[str, _Replaced] = {}
         self.n_vectors = 0
 
-    def put(self, key: Key, partition: Any, positions: PositionBitmap) -> None:
-        """Adds the new vector of a data file."""
-        self._working.check_partition(partition)
-        self._put.setdefault(key[:2], {})[key[2]] = positions
-        self._partitions[key[:2]] = partition
-        self.n_vectors += 1
+    def put(
+        self,
+        place: DataFile | IndexFile,
+        name: str,
+        positions: PositionBitmap,
+        old: IndexFile | None,
+        vectors: Mapping[str, StoredVector] | None = None,
+    ) -> None:
+        """Adds the new vector of a data file.
 
-    def replace(self, index: IndexFile, vectors: Mapping[str, StoredVector] | None = None) -> None:
-        """Replaces an index file; the vectors of its other data files are copied."""
-        self._replaced.setdefault(index.path, (index, vectors))
+        Args:
+            place: has the partition and bucket of the new index file.
+            name: of the data file.
+            positions: all deleted ones.
+            old: the index file with its vector so far.
+            vectors: those of `old`, if they were read.
+        """
+        self._put.setdefault(place.group, {})[name] = positions
+        self._partitions[place.group] = place.partition
+        self.n_vectors += 1
+        if old is not None:
+            self._replaced.setdefault(old.path, _Replaced(old, set(), vectors)).names.add(name)
+            self._partitions.setdefault(old.group, old.partition)
+
+    def _records(self, group: Group) -> dict[str, tuple[bytes, int]]:
+        """Record and cardinality of each vector of a new index file: the new ones, and those of replaced files."""
+        version = self._working.version
+        records = {
+            name: (codec.encode(positions, version=version), len(positions))
+            for name, positions in self._put.get(group, {}).items()
+        }
+        for old in self._replaced.values():
+            if old.index.group == group:
+                stay = [name for name in old.index.ranges if name not in old.names]
+                stored = old.vectors or self._working.vectors(old.index, stay)
+                for name in stay:
+                    records[name] = stored[name].record, len(stored[name].positions)
+        return records
 
     def commit(self) -> tuple[int | None, int]:
         """Commits; returns the new snapshot (None if there is nothing to do) and the size of its index files."""
         if not self._put:
             return None, 0
-        working = self._working
         added: list[IndexFile] = []
         try:
-            for group, vectors in self._put.items():
-                records = {
-                    name: (codec.encode(positions, version=working.version), len(positions))
-                    for name, positions in vectors.items()
-                }
-                for index, known in self._replaced.values():
-                    if (index.partition, index.bucket) == group:
-                        stay = [name for name in index.ranges if name not in vectors]
-                        stored = working.vectors(index, stay) if known is None else known
-                        for name in stay:
-                            records[name] = stored[name].record, len(stored[name].positions)
-                added.append(working.write_index(self._partitions[group], group[1], records))
+            for group, partition in self._partitions.items():
+                if records := self._records(group):
+                    added.append(self._working.write_index(partition, group[1], records))
         except BaseException:
-            working.discard(added)
+            self._working.discard(added)
             raise
-        snapshot = working.commit(added, [index for index, _ in self._replaced.values()])
-        return snapshot, sum(index.entry.index_file.file_size for index in added)
+        snapshot = self._working.commit(added, [old.index for old in self._replaced.values()])
+        return snapshot, sum(index.meta.file_size for index in added)

@@ -1,7 +1,7 @@
 """Reads an index manifest: an Avro file, whose entries name index files and the vectors in them.
 
     _VERSION 1 | _KIND 0 add, 1 delete | _PARTITION | _BUCKET | _INDEX_TYPE | _FILE_NAME | _ROW_COUNT (of vectors)
-    | _EXTERNAL_PATH? | _DELETIONS_VECTORS_RANGES { f0 data file, f1 offset, f2 length, _CARDINALITY? }*
+    | _FILE_SIZE | _EXTERNAL_PATH? | _DELETIONS_VECTORS_RANGES { f0 data file, f1 offset, f2 length, _CARDINALITY? }*
 
 An index file is live after an add until a delete. An entry that does not agree with itself or the ones before is
 refused: without it, deleted rows would come back.
@@ -25,6 +25,7 @@ _FIELDS = {
     "_PARTITION": "bytes",
     "_BUCKET": "long",
     "_ROW_COUNT": "long",
+    "_FILE_SIZE": "long",
     "_DELETIONS_VECTORS_RANGES": "list<record>",
     **dict.fromkeys(("_EXTERNAL_PATH", "_CARDINALITY", "f0", "f1", "f2")),
 }
@@ -60,6 +61,7 @@ class VectorsFile:
         name: of the file.
         partition: in Paimon's binary form.
         bucket: of the data files.
+        n_bytes: its size.
         external_path: None if the file is in the table's folder.
         ranges: the vectors.
     """
@@ -67,6 +69,7 @@ class VectorsFile:
     name: str
     partition: bytes
     bucket: int
+    n_bytes: int
     external_path: str | None
     ranges: tuple[VectorRange, ...]
 
@@ -123,6 +126,7 @@ def _apply(entry: dict[str, Any], live: dict[str, VectorsFile], path: str) -> No
             name,
             _of_type(entry["_PARTITION"], bytes, "_PARTITION", path),
             _of_type(entry["_BUCKET"], int, "_BUCKET", path),
+            _of_type(entry["_FILE_SIZE"], int, "_FILE_SIZE", path),
             _of_type(entry.get("_EXTERNAL_PATH"), str | None, "_EXTERNAL_PATH", path),
             tuple(_range(item, path) for item in ranges),
         )

@@ -77,6 +77,16 @@ def content(table: Path) -> tuple[list[int], list[tuple[str, int]]]:
     return ids(catalog.get_table(f"d.{table.name}")), sorted(versions)
 
 
+def write(table: Any, rows: pa.Table) -> None:
+    """Appends rows through pypaimon."""
+    builder = table.new_batch_write_builder()
+    writer, commit = builder.new_write(), builder.new_commit()
+    writer.write_arrow(rows)
+    commit.commit(writer.prepare_commit())
+    writer.close()
+    commit.close()
+
+
 def append(
     catalog: Any, name: str, rows: pa.Table, *, partition_keys: Sequence[str] = (), **options: str
 ) -> Any:
@@ -87,12 +97,7 @@ def append(
     schema = Schema.from_pyarrow_schema(rows.schema, partition_keys=list(partition_keys), options=options)
     catalog.create_table(name, schema, False)
     table = catalog.get_table(name)
-    builder = table.new_batch_write_builder()
-    write, commit = builder.new_write(), builder.new_commit()
-    write.write_arrow(rows)
-    commit.commit(write.prepare_commit())
-    write.close()
-    commit.close()
+    write(table, rows)
     return table
 
 
@@ -142,7 +147,7 @@ def test_batches_of_a_file_are_filtered_by_position(form: str, catalog: Any, acc
     options = {"deletion-vectors.bitmap64": str(form == "2").lower(), "read.batch-size": "1000"}
     table = append(catalog, "d.batches", rows, **options)
     deleted = {*range(1000, 3000), 5, 999, 3000, *range(4000, 5000, 3)}
-    (name,) = (file.key[2] for file in WorkingTable(table).files())
+    (name,) = (file.name for file in WorkingTable(table).files())
     assert paimon.delete_positions(table, {name: sorted(deleted)}).rows_deleted == len(deleted)
     assert ids(table) == [i for i in range(10_000) if i not in deleted]
     predicate = table.new_read_builder().new_predicate_builder().greater_than("id", 4990)
