@@ -51,12 +51,31 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
             wanted = FileType.Directory if folders else FileType.File
             names = [info.base_name for info in found if info.type == wanted]
         elif kind == "fsspec":
-            found = handle.glob(f"{key.rstrip('/')}/{prefix}*", detail=True).values()
-            kind_of = "directory" if folders else "file"
-            names = [info["name"].rstrip("/").rpartition("/")[2] for info in found if info["type"] == kind_of]
+            wanted = "directory" if folders else "file"
+            names = [
+                name for name, info in _entries(handle, key.rstrip("/")).items() if info["type"] == wanted
+            ]
         else:
             raise _cannot_list(folder, handle)
     return sorted(name for name in names if name.startswith(prefix))
+
+
+def _entries(handle: Any, key: str) -> dict[str, Any]:
+    """The entries of a folder on an fsspec filesystem by name, without a cached listing.
+
+    `glob` would take characters of the folder's name for patterns.
+    """
+    handle.invalidate_cache(key)  # other processes write too
+    try:
+        found = handle.ls(key, detail=True)
+    except FileNotFoundError:
+        return {}
+    entries = {}
+    for info in found:
+        parent, _, name = info["name"].rstrip("/").rpartition("/")
+        if parent.endswith(key):  # a file's listing is the file itself
+            entries[name] = info
+    return entries
 
 
 def files_below(folder: str, *, filesystem: Any = None) -> Iterator[FileInfo]:

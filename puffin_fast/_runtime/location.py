@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
-from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 
 __all__ = [
     "Location",
@@ -38,6 +38,9 @@ PLAIN_FILE_IO = ("pyiceberg.io.pyarrow", "pyiceberg.io.fsspec")
 PLAIN_FSSPEC = "fsspec.implementations.local"
 """Modules of the filesystem classes whose local files are opened directly. Other classes, also subclasses of these, may
 encrypt or count, so their files are read and written through them."""
+
+CLIENTS = ("aiohttp", "azure", "botocore", "gcsfs", "google")
+"""Packages of clients that fsspec's filesystems use."""
 
 ALIASES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names of schemes, and their usual names."""
@@ -85,6 +88,9 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
             return "local", None, filesystem.base_path + path.lstrip("/")
         return "arrow", filesystem, path
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "_strip_protocol"):
+        known = filesystem.protocol
+        if scheme and not path.startswith(known if isinstance(known, str) else tuple(known)):  # s3n:, S3:
+            path = ALIASES.get(scheme, scheme) + path[len(scheme) :]
         key = filesystem._strip_protocol(path)  # private, but each fsspec filesystem implements it
         if type(filesystem).__module__ == PLAIN_FSSPEC:
             return "local", None, key
@@ -190,7 +196,8 @@ def path_of(location: Location) -> str:
 
 @contextlib.contextmanager
 def errors_of(path: str | None) -> Iterator[None]:
-    """Converts errors that the caller can correct to errors of this package. Other OSErrors are raised unchanged."""
+    """Converts errors that the caller can correct, and those of clients of object stores, to errors of this package.
+    Other OSErrors are raised unchanged."""
     try:
         yield
     except FileNotFoundError as error:
@@ -203,3 +210,12 @@ def errors_of(path: str | None) -> Iterator[None]:
         if error.errno not in (errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP):
             raise
         raise InvalidInputError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        if not is_of_storage(error):
+            raise
+        raise PuffinFastError(f"{path}: the storage did not answer: {error}") from error
+
+
+def is_of_storage(error: Exception) -> bool:
+    """Whether an error is of a storage: an OSError, or of a client of object stores, whose errors are none."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS

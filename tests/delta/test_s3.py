@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +15,15 @@ import pytest
 
 from puffin_fast import delta, errors
 from puffin_fast.delta.log.segment import commit_path
+from puffin_fast.delta.log.storage import storage_of
 from tests.conftest import require_module
 from tests.delta.conftest import GOLDEN
-from tests.iceberg.scan.test_s3 import KEYS, Store, store
+from tests.iceberg.scan.test_s3 import KEYS, LATE_S, Store, store
 
 __all__ = ["store"]
 
 
-@pytest.fixture
-def s3(store: Store) -> Any:
+def s3fs_of(store: Store, **options: Any) -> Any:
     """s3fs, which writes an object only where there is none (`If-None-Match`)."""
     module = require_module("s3fs")
     return module.S3FileSystem(
@@ -28,7 +31,13 @@ def s3(store: Store) -> Any:
         secret=KEYS["secret-access-key"],
         endpoint_url=store.endpoint,
         skip_instance_cache=True,
+        **options,
     )
+
+
+@pytest.fixture
+def s3(store: Store) -> Any:
+    return s3fs_of(store)
 
 
 def upload(s3: Any, table: Path, to: str) -> str:
@@ -109,6 +118,75 @@ def test_a_store_that_denies_writes_leaves_the_table_as_it_was(store: Store, s3:
         store.denied.clear()
     assert ids(table, s3) == before
     assert not s3.exists(f"{table}/{commit_path(4)}")
+
+
+ROWS = pa.table({"id": [43, 5000], "v": ["a", "b"], "part": ["p 0", "p 1"]})
+WRITES: dict[str, Callable[[str, Any], Any]] = {
+    "delete": lambda table, s3: delta.delete(table, "id < 60", filesystem=s3),
+    "merge": lambda table, s3: delta.delete(table, "id < 60", on_conflict="merge", filesystem=s3),
+    "upsert": lambda table, s3: delta.upsert(table, ROWS, "id", filesystem=s3),
+    "purge": lambda table, s3: delta.purge(table, min_deleted=1e-9, filesystem=s3),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_commit_whose_answer_is_lost_has_happened(
+    write: str, store: Store, s3: Any, tmp_path: Path
+) -> None:
+    """The listing that s3fs keeps does not have the version; a second request finds that it exists."""
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    before = delta.snapshot(table, filesystem=s3).version
+    store.faults[commit_path(before + 1)] = "lost"
+    assert WRITES[write](table, s3).version == before + 1
+    assert not store.faults
+    fresh = s3fs_of(store)
+    assert delta.snapshot(table, filesystem=fresh).version == before + 1
+    found = ids(table, fresh)
+    if write == "upsert":
+        assert 5000 in found
+    elif write != "purge":
+        assert min(found) >= 60
+    assert delta.verify(table, filesystem=fresh) == []
+
+
+@pytest.mark.parametrize(("write", "cached"), [("delete", True), ("upsert", False), ("purge", True)])
+def test_a_commit_that_the_store_may_write_later_keeps_its_files(
+    write: str, cached: bool, store: Store, s3: Any, tmp_path: Path
+) -> None:
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    before = delta.snapshot(table, filesystem=s3).version
+    once = s3fs_of(store, use_listings_cache=cached, config_kwargs={"retries": {"max_attempts": 0}})
+    once.retries = 1
+    store.faults[commit_path(before + 1)] = "late"
+    with pytest.raises(errors.CommitUnknownError, match="it happened if the file has txnId"):
+        WRITES[write](table, once)
+    store.faults.clear()
+    time.sleep(2 * LATE_S)
+    fresh = s3fs_of(store)
+    assert delta.snapshot(table, filesystem=fresh).version == before + 1
+    assert ids(table, fresh)
+    assert delta.verify(table, filesystem=fresh) == []
+
+
+@pytest.mark.parametrize("name", ["t[1]", "t*", "t?", "[!x]", "a b%20ü"])
+def test_characters_of_a_folder_are_no_patterns(name: str, s3: Any, tmp_path: Path) -> None:
+    lake = f"lake/{tmp_path.name}"
+    for neighbour in ("t1", "tx", "y"):
+        upload(s3, GOLDEN / "hand_prefix", f"{lake}/{neighbour}")
+    table = upload(s3, GOLDEN / "spark_partitioned", f"{lake}/{name}")
+    before = ids(table, s3)
+    assert delta.snapshot(table, filesystem=s3).version == 3
+    assert delta.delete(table, "id < 60", filesystem=s3).rows_deleted == sum(i < 60 for i in before)
+    assert ids(table, s3) == [i for i in before if i >= 60]
+    assert delta.orphan_files(table, filesystem=s3).num_rows == 0
+    assert delta.verify(table, filesystem=s3) == []
+
+
+def test_the_uri_of_a_table_object_is_percent_encoded(s3: Any) -> None:
+    """That of deltalake, whose client does not work beside a server in the same process."""
+    table = SimpleNamespace(table_uri="s3://lake/a%20b%2520/%C3%BC/")
+    assert storage_of(table, s3).root == "s3://lake/a b%20/ü"
+    assert storage_of("s3://lake/a%20b", s3).root == "s3://lake/a%20b"
 
 
 def test_vectors_that_are_neighbours_are_read_together(store: Store, s3: Any, tmp_path: Path) -> None:

@@ -109,13 +109,20 @@ class TableStorage(FileIO):
                 return kind, handle, key
         return "pyiceberg", self, location
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, *, fresh: bool = False) -> bytes:
         """Reads a whole file of the table.
+
+        Args:
+            path: relative to the table.
+            fresh: whether the file may be newer than the listing of its folder.
 
         Raises:
             NotFoundError: there is no such file.
             LimitExceededError: it has more than `limits.MAX_METADATA_BYTES` bytes.
         """
+        kind, handle, key = resolve(f"{self.root}/{path}", self.filesystem)
+        if fresh and kind == "fsspec":
+            handle.invalidate_cache(key)
         with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
             check_metadata_size(source.path, source.size, self.filesystem)
             return source.read_at(0, source.size)
@@ -206,14 +213,14 @@ def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
     """
     if isinstance(table, TableStorage):
         return table
-    uri = getattr(table, "table_uri", None)
+    uri = getattr(table, "table_uri", None)  # percent-encoded
     if not isinstance(table, (str, os.PathLike)) and not isinstance(uri, str):
         raise InvalidInputError(
             f"table: expected a path, a URI or a deltalake.DeltaTable, found {type(table).__name__}"
         )
-    text = path_of(table if uri is None else uri).rstrip("/")
+    text = path_of(table if uri is None else unquote(uri)).rstrip("/")
     scheme, _, key = split_location(text)
     if filesystem is None and scheme in ("", "file"):
         resolve(text, None)  # refuses a file of another machine
-        text = os.path.abspath(unquote(key) if scheme == "file" and uri is not None else key)
+        text = os.path.abspath(key)
     return TableStorage(text, filesystem)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError
+from puffin_fast.errors import CommitUnknownError, InvalidInputError, NotFoundError, UnsupportedError
 
 __all__ = ["may_have_happened", "put_version"]
+
+_REFUSALS = (InvalidInputError, NotFoundError, UnsupportedError)
+"""Errors of a storage that has not written the file, and will not."""
 
 
 def put_version(storage: TableStorage, version: int, data: bytes, known_by: str) -> bool:
     """Writes the file of a version unless it exists; returns whether its bytes are these.
 
-    They are, too, if the answer of the storage was lost, and the file was written.
+    They are, too, if the answer of the storage was lost, and the file was written. An object store may write it later
+    still: there, only a refusal and the file of another commit say that this one did not happen.
 
     Args:
         storage: of the table.
@@ -28,20 +32,20 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
     try:
         if storage.put(path, data) and not storage.wait_for_renames(path):
             return True
-    except PuffinFastError:
+    except _REFUSALS:
         raise
     except Exception as error:
         cause = error
     try:
-        found = storage.read(path)
-    except NotFoundError:
-        found = b""
+        found = storage.read(path, fresh=True)
     except Exception as error:
-        raise CommitUnknownError(
-            f"{storage.root}/{path}: it is unknown whether this commit happened, because the storage did not answer: "
-            f"{cause or error}; it happened if the file has {known_by}"
-        ) from error
-    if found != data and cause is not None:
+        if not (isinstance(error, NotFoundError) and storage.is_local):
+            raise CommitUnknownError(
+                f"{storage.root}/{path}: it is unknown whether this commit happened, because the storage did not "
+                f"answer: {cause or error}; it happened if the file has {known_by}"
+            ) from (cause or error)
+        found = b""
+    if found != data and cause is not None and storage.is_local:
         raise cause
     return found == data
 

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from puffin_fast._runtime.location import is_of_storage
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,
@@ -154,11 +155,11 @@ def commit(
         return _Commit(working, request, rebuild, merge).run(_Planned(changes, base, version))
     except CommitUnknownError:
         raise
-    except OSError as error:
+    except BaseException as error:
         working.remove_created()
-        raise PuffinFastError(f"{working.shown}: the commit's files could not be written: {error}") from error
-    except BaseException:
-        working.remove_created()
+        if isinstance(error, Exception) and is_of_storage(error):
+            message = f"{working.shown}: the commit's files could not be written: {error}"
+            raise PuffinFastError(message) from error
         raise
     finally:
         if working is not table:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType, UnknownType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
@@ -33,6 +34,7 @@ from puffin_fast.iceberg.manifest.avro_schema import PlainSchema
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
     from puffin_fast.iceberg.datafile.projection import FileSchema
 
@@ -56,8 +58,8 @@ class AvroReader:
             self._n_stored = len(PlainSchema(written, {}).record["fields"])
         try:
             written = _with_fixed_types(written, {}, itertools.count())
-            iceberg = AvroSchemaConversion().avro_to_iceberg(written)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            iceberg = _SchemaConversion().avro_to_iceberg(written)
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise UnsupportedError(
                 f"{location}: AVRO; expected a schema of Iceberg's types with field ids, found {error!r}"
             ) from error
@@ -136,7 +138,7 @@ class AvroReader:
     def _decoding(self, what: str) -> Iterator[None]:
         """Turns the errors of fastavro and Arrow into this package's; damaged bytes can raise any exception type."""
         try:
-            with reading(self._location, "Avro"):
+            with reading(self._location, "AVRO"):
                 yield
         except PuffinFastError:
             raise
@@ -144,6 +146,24 @@ class AvroReader:
             if "need to install" in str(error) or "nrecognized codec" in str(error):
                 raise UnsupportedError(f"{self._location}: AVRO; {error}") from error
             raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error
+
+
+class _SchemaConversion(AvroSchemaConversion):
+    """PyIceberg's, with the types of format version 3. UUIDs as texts are refused: none of the values would fit."""
+
+    def _convert_field(self, field: dict[str, Any]) -> NestedField:
+        found = super()._convert_field(field)
+        if isinstance(found.field_type, UnknownType):  # nulls without a union are not required values
+            found = found.model_copy(update={"required": False})
+        return found
+
+    def _convert_logical_type(self, avro_logical_type: dict[str, Any]) -> IcebergType:
+        kind = avro_logical_type["logicalType"], avro_logical_type["type"]
+        if kind == ("timestamp-nanos", "long"):
+            return TimestamptzNanoType() if avro_logical_type.get("adjust-to-utc") else TimestampNanoType()
+        if kind == ("uuid", "string"):
+            raise ValueError(f"UUIDs as texts: {avro_logical_type}")
+        return super()._convert_logical_type(avro_logical_type)
 
 
 class _Cursor:

@@ -300,6 +300,9 @@ def primitive(node: FileField, wanted: pa.DataType, cast: Cast) -> Convert | Non
         raise _does_not_fit(node, wanted) from None
 
 
+_UNITS = ("s", "ms", "us", "ns")
+_DAY = 86_400_000_000
+"""Microseconds."""
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 _TEXT_OR_BYTES = (*_TEXT, *_BYTES, pa.types.is_fixed_size_binary)
@@ -324,12 +327,24 @@ def stored(found: pa.DataType, wanted: pa.DataType) -> Convert | None:
     """
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
         # timestamps finer than the table's (old Spark files) are truncated; other values must fit
-        return lambda array, constants: array.cast(wanted, safe=False)
+        is_finer = _UNITS.index(found.unit) > _UNITS.index(wanted.unit)
+        return lambda array, constants: array.cast(wanted, safe=not is_finer)
     if not any(family(found) and family(wanted) for family in _FAMILIES):
         raise ProjectionError
     if pa.types.is_fixed_size_binary(wanted):
         return lambda array, constants: array.cast(pa.large_binary()).cast(wanted)
+    if pa.types.is_time(wanted) and pa.types.is_integer(found):
+        return lambda array, constants: _times(array, wanted)
     return lambda array, constants: array.cast(wanted)
+
+
+def _times(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Times from their microseconds, which Arrow does not check."""
+    ends = pc.min_max(array).as_py()
+    for end in ends.values():
+        if end is not None and not 0 <= end < _DAY:
+            raise ProjectionError(f"time of day: expected microseconds from 0 to {_DAY - 1}, found {end}")
+    return array.cast(wanted)
 
 
 def _does_not_fit(node: FileField, wanted: object) -> ProjectionError:

@@ -185,12 +185,12 @@ def open_input(io: FileIO, location: str) -> Any:
     return pa.OSFile(path)
 
 
-def reading(path: str, format: str = "Parquet") -> AbstractContextManager[None]:
+def reading(path: str, format: str = "PARQUET") -> AbstractContextManager[None]:
     """Turns errors raised while a data or delete file is read into those of this package.
 
     Args:
         path: of the file.
-        format: of the file, for messages.
+        format: of the file: PARQUET, ORC or AVRO.
 
     Raises:
         NotFoundError: there is no such file.
@@ -207,7 +207,7 @@ class _Reading:
     __slots__ = ("_format", "_path")
 
     def __init__(self, path: str, format: str) -> None:
-        self._path, self._format = path, format
+        self._path, self._format = path, {"PARQUET": "Parquet", "AVRO": "Avro"}.get(format, format)
 
     def __enter__(self) -> None:
         pass

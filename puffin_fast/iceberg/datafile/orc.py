@@ -40,7 +40,7 @@ class OrcReader:
         self._io, self._location = io, location
         with reading(location, "ORC"):
             self._file = orc.ORCFile(open_input(io, location))
-        self.schema = pa.schema([_with_parquet_ids(field) for field in self._file.schema])
+            self.schema = pa.schema([_with_parquet_ids(field) for field in self._file.schema])
         self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
         self.n_rows: int = self._file.nrows
         self.group_rows: tuple[int, ...] = (self.n_rows,)
@@ -55,9 +55,11 @@ class OrcReader:
         self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all stripes."""
+        # Arrow takes a name with a dot for a field of a struct
+        names = None if any("." in name for name in self.schema.names) else list(columns)
         try:
             for stripe in range(self._file.nstripes):
-                rows = self._file.read_stripe(stripe, columns=list(columns))
+                rows = self._file.read_stripe(stripe, columns=names).select(columns)
                 for first in range(0, rows.num_rows, batch_rows):
                     yield rows.slice(first, batch_rows)
         except pa.ArrowInvalid as error:

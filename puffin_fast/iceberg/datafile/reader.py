@@ -7,6 +7,7 @@ projects columns and selects rows of the batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -131,13 +132,14 @@ class OpenedFile:
     """The row groups of one data file that may contain a live, matching row. Not safe for use by several threads.
 
     Attributes:
-        path: of the file.
+        path, format: of the file.
         schema: its columns by field id.
         constants: the values of its identity partition fields, by source field id.
         row_groups: number, first row and row count of each.
     """
 
     path: str
+    format: str
     schema: FileSchema
     constants: Mapping[int, Any]
     row_groups: tuple[tuple[int, int, int], ...]
@@ -188,7 +190,7 @@ class OpenedFile:
         late = [name for name in dict.fromkeys(columns) if name not in early]
         requested = [name for name in early if name in columns]
         for number, first, n_rows in self.row_groups:
-            with reading(self.path):
+            with self._reading():
                 deciding = self._columns_of(number, early, batch_rows, use_threads=use_threads)
                 others = self._columns_of(number, late, batch_rows, use_threads=use_threads, views=views)
             for start in range(0, n_rows, batch_rows):
@@ -196,7 +198,7 @@ class OpenedFile:
                 rows, n_live = self._live_rows(first + start, some)
                 if not n_live:
                     continue
-                with reading(self.path):
+                with self._reading():
                     found = {} if deciding is None else deciding.read(start, some, rows)
                     yield Batch(
                         first + start,
@@ -207,6 +209,9 @@ class OpenedFile:
                         {name: found[name] for name in requested},
                         partial(self._read, others, start, some),
                     )
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(self.path, self.format)
 
     def _columns_of(
         self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
@@ -226,7 +231,7 @@ class OpenedFile:
     def _read(
         self, columns: Columns | None, first: int, n_rows: int, rows: Rows | None
     ) -> Mapping[str, pa.Array]:
-        with reading(self.path):
+        with self._reading():
             return {} if columns is None else columns.read(first, n_rows, rows)
 
     def _values(self, leaves: Leaves, columns: Mapping[str, pa.Array], n_rows: int) -> dict[int, pa.Array]:
@@ -296,11 +301,12 @@ class DataFiles:
                 expected=f"{entry.record_count} (manifest)",
                 found=file.n_rows,
             )
-        with reading(path):
+        with reading(path, entry.file_format):
             known, filter = self._schema_of(file, path)
             keys = {field.field_id: known.leaf(field) for field in fields}
             groups = tuple(self._row_groups(file, known, live))
-        return OpenedFile(path, known, self._constants(entry), groups, file, filter, keys, live)
+        constants = self._constants(entry)
+        return OpenedFile(path, entry.file_format, known, constants, groups, file, filter, keys, live)
 
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""

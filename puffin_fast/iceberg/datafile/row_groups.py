@@ -37,6 +37,7 @@ __all__ = ["RowGroupMetrics", "row_group_metrics", "row_groups_that_may_match"]
 _PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
 _LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
 _BYTES = (StringType, BinaryType, FixedType, UUIDType)
+_BYTES_IN_FILE = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _UNITS: dict[Any, str] = {
     TimeType: "microseconds",
     TimestampType: "microseconds",
@@ -126,9 +127,12 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
             return int(raw).to_bytes(8, "big", signed=True)
         return bytes(raw) if physical == "FIXED_LEN_BYTE_ARRAY" else None
     if isinstance(kind, _BYTES):
-        if isinstance(raw, str):
-            return raw.encode()
-        return bytes(raw) if isinstance(raw, bytes) else None
+        of_file = _BYTES_IN_FILE[1:] if isinstance(kind, FixedType | UUIDType) else _BYTES_IN_FILE
+        if physical not in of_file:
+            return None
+        return raw.encode() if isinstance(raw, str) else bytes(raw)
+    if "isSigned=false" in str(column.logical_type):  # PyArrow reads such a bound as a signed number
+        return None
     unit = _UNITS.get(type(kind))
     if unit is None and not isinstance(kind, _LITTLE):
         return None

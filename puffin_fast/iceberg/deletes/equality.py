@@ -126,7 +126,7 @@ class EqualityDeletes:
             return known
         path = entry.file_path
         file = open_format(self._io, entry)
-        with reading(path):
+        with reading(path, entry.file_format):
             found = FileSchema(file.schema, self._metadata.name_mapping(), path=path)
             steps = [found.leaf(field) for field in fields]
         names = []
@@ -137,7 +137,7 @@ class EqualityDeletes:
                 )
             names.append(top)
         parts: list[list[pa.Array]] = [[] for _ in fields]
-        with reading(path):
+        with reading(path, entry.file_format):
             for group in range(len(file.group_rows)):
                 for batch in file.batches(group, sorted(set(names)), BATCH_ROWS, use_threads=False):
                     for part, name, (_, get) in zip(parts, names, steps, strict=True):

@@ -29,6 +29,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.location import is_of_storage
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
@@ -90,7 +91,9 @@ def write_data_files(
     try:
         files = writer.files(fitting, rows)
         return list(in_order(files, lambda file: [writer.write(file)], threads, label="writing data files"))
-    except OSError as error:
+    except Exception as error:
+        if not is_of_storage(error):
+            raise
         raise PuffinFastError(
             f"{'.'.join(table.name())}: data files could not be written: {error}"
         ) from error

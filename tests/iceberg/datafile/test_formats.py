@@ -215,6 +215,12 @@ def add(
     path = f"{table.location()}/data/f{random.getrandbits(64):x}.{format.lower()}"
     local = Path(path.removeprefix("file://"))
     write(rows, local, schema or table.schema(), format)
+    register(table, path, format, rows.num_rows, content=content, **named)
+    return path
+
+
+def register(table: Table, path: str, format: str, n_rows: int, *, content: int = DATA, **named: Any) -> None:
+    """Commits a file that is there."""
     entry = ManifestEntry(
         status=ADDED,
         snapshot_id=None,
@@ -225,12 +231,24 @@ def add(
         file_format=format,
         spec_id=0,
         partition=(),
-        record_count=rows.num_rows,
-        file_size_in_bytes=local.stat().st_size,
+        record_count=n_rows,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
         **named,
     )
     commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot())
-    return path
+
+
+def named_by_mapping(
+    catalog: SqlCatalog, namespace: str, schema: Any, format: str = "PARQUET"
+) -> tuple[Table, str, Path]:
+    """A table whose files need no field ids, the path of a file to write, and the same for this machine."""
+    table = create_table(catalog, f"{namespace}.t", schema)
+    with v3_metadata(catalog), table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+    path = f"{table.location()}/data/f.{format.lower()}"
+    local = Path(path.removeprefix("file://"))
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return table, path, local
 
 
 def made(catalog: SqlCatalog, namespace: str, format: str, version: int = 3) -> Table:
@@ -390,17 +408,9 @@ def test_a_column_of_any_arrow_schema_in_a_file_is_read(
         pytest.skip("PyArrow does not write dictionaries of string_view to Parquet")
     rows = pa.table({"id": pa.array(range(4), pa.int64()), "c": array})
     schema = pa.schema([("id", pa.int64()), ("c", stored.type)])
-    table = create_table(shared_catalog, f"{namespace}.t", schema)
-    with v3_metadata(shared_catalog), table.transaction() as change:
-        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
-    path = f"{table.location()}/data/f.parquet"
-    local = Path(path.removeprefix("file://"))
-    local.parent.mkdir(parents=True, exist_ok=True)
+    table, path, local = named_by_mapping(shared_catalog, namespace, schema)
     pq.write_table(rows, local)
-    entry = ManifestEntry(
-        ADDED, None, None, None, DATA, path, "PARQUET", 0, (), rows.num_rows, local.stat().st_size
-    )
-    commit(table, Changes(added=(entry,), new_files=(path,)), base=None)
+    register(table, path, "PARQUET", rows.num_rows)
     expected = pa.table({"id": rows["id"], "c": stored}).to_pylist()
     answer = scan(table)
     assert answer.to_reader().schema == schema_to_pyarrow(table.schema(), include_field_ids=False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import socket
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +34,9 @@ KEYS = {"access-key-id": "key", "secret-access-key": "secret", "region": "us-eas
 
 ARROW, FSSPEC = "pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.FsspecFileIO"
 
+LATE_S = 1.0
+"""Seconds after which a server with the fault ``"late"`` writes an object."""
+
 GROUP_ROWS, N_GROUPS = 20_000, 6
 FOOTER = 64 << 10
 """Bytes at a file's end that a Parquet reader asks for before it knows anything."""
@@ -46,11 +52,20 @@ class Request(NamedTuple):
 
 
 class Store(NamedTuple):
-    """An S3 server, the requests that it received, in order, and the methods that it denies."""
+    """An S3 server.
+
+    Attributes:
+        endpoint: its address.
+        requests: those that it received, in order.
+        denied: the methods that it denies.
+        faults: what happens to the PUT of an object whose path ends so; its client gets no answer. ``"lost"``: it is
+            done, and the next one is answered. ``"late"``: it is done `LATE_S` seconds after the connection has ended.
+    """
 
     endpoint: str
     requests: list[Request]
     denied: set[str]
+    faults: dict[str, str]
 
     def reads(self, location: str) -> list[tuple[int, int]]:
         """The ranges of one object that were read."""
@@ -70,7 +85,7 @@ def store() -> Iterator[Store]:
         def log(self, *_: object) -> None: ...
 
     application = DomainDispatcherApplication(create_backend_app)
-    requests, denied = list[Request](), set[str]()
+    requests, denied, faults = list[Request](), set[str](), dict[str, str]()
 
     def counted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         def started(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -85,12 +100,26 @@ def store() -> Iterator[Store]:
         if environ["REQUEST_METHOD"] in denied:
             start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Connection", "close")])
             return [b"<Error><Code>AccessDenied</Code><Message>read only</Message></Error>"]
+        if environ["REQUEST_METHOD"] == "PUT":
+            ends = [end for end in faults if environ["PATH_INFO"].endswith(end)]
+            if ends:
+                body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+                environ["wsgi.input"] = io.BytesIO(body)
+                is_late = faults[ends[0]] == "late"
+                if is_late:
+                    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                    time.sleep(LATE_S)
+                list(application(environ, started))
+                if not is_late:
+                    del faults[ends[0]]
+                    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+                raise ConnectionError
         return application(environ, started)
 
     server = make_server("127.0.0.1", 0, counted, threaded=True, request_handler=Quiet)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    made = Store(f"http://127.0.0.1:{server.server_port}", requests, denied)
+    made = Store(f"http://127.0.0.1:{server.server_port}", requests, denied, faults)
     pa.fs.S3FileSystem(
         access_key="key", secret_key="secret", endpoint_override=made.endpoint, allow_bucket_creation=True
     ).create_dir("lake")
