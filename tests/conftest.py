@@ -17,6 +17,7 @@ import sys
 import urllib.error
 import urllib.request
 import uuid
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -143,8 +144,21 @@ def session_of(file: Path) -> str | None:
     return "jobs" if {"spark", "cli"} & set(file.parts[-3:-1]) else "tables"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", type=int, choices=(1, 2), help="run the tests of one half of the files")
+
+
+def part_of(file: Path) -> int:
+    """The half of a file: each has one of the classic sessions."""
+    session = session_of(file)
+    return 1 + (zlib.crc32(file.name.encode()) % 2 if session is None else session == "tables")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files of the classic sessions come first, then slow ones, then those that start another."""
+    if part := config.getoption("part"):
+        config.hook.pytest_deselected(items=[item for item in items if part_of(item.path) != part])
+        items[:] = [item for item in items if part_of(item.path) == part]
 
     def marked(name: str) -> set[Path]:
         return {item.path for item in items if item.get_closest_marker(name)}

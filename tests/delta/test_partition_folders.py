@@ -142,16 +142,20 @@ def test_values_are_escaped_as_spark_escapes_them(partition: dict[str, str | Non
 def test_partition_values_that_no_scan_can_read_are_reported(tmp_path: Path) -> None:
     deltalake: Any = require_module("deltalake")
     table = tmp_path / "table"
-    rows = pa.table({"id": [1], "day": pa.array([date(2020, 1, 1)])})
+    rows = pa.table({"id": [1, 2, 3], "day": [date(2020, 1, at) for at in (1, 2, 3)]})
     deltalake.write_deltalake(str(table), rows, partition_by=["day"])
     assert delta.verify(table) == []
     (commit,) = (table / "_delta_log").glob("*.json")
     text = commit.read_text()
-    commit.write_text(text.replace('"day":"2020-01-01"', '"day":"+10000-01-01"'))
+    commit.write_text(
+        text.replace('"day":"2020-01-01"', '"day":"+10000-01-01"').replace('"day":"2020-01-03"', '"day":"x"')
+    )
     assert commit.read_text() != text
     with pytest.raises(errors.CorruptDataError, match=r"partition value of day.*\+10000-01-01"):
         delta.scan(table).to_arrow()
-    (problem,) = delta.verify(table)
-    assert problem.path == str(table)
-    assert "partition value of day" in problem.message
-    assert "+10000-01-01" in problem.message
+    problems = {problem.message: problem.path for problem in delta.verify(table)}
+    assert len(problems) == 2
+    for value, day in (("+10000-01-01", 1), ("x", 3)):
+        ((message, path),) = ((key, path) for key, path in problems.items() if value in key.split("found")[1])
+        assert "partition value of day" in message
+        assert f"day=2020-01-0{day}" in path

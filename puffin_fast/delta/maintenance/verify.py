@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
@@ -17,6 +17,9 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.files import Problem, read_vector
 from puffin_fast.iceberg.datafile.parquet import open_parquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["verify"]
 
@@ -43,7 +46,7 @@ def verify(
         threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        The problems, that of partition values first, then in the order of the log; empty if there are none.
+        The problems, those of partition values first, then in the order of the log; empty if there are none.
 
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
@@ -56,11 +59,7 @@ def verify(
     )
     opened = DeltaTable.of(base)
     storage, files = base.storage, base.files
-    of_table = []
-    try:
-        partition_values(opened, files)
-    except PuffinFastError as error:
-        of_table.append(Problem(base.root, None, None, str(error)))
+    of_partitions = _partition_problems(opened, base)
     counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
     rows = list(
         zip(
@@ -80,7 +79,27 @@ def verify(
         return found
 
     of_files = on_threads(check, rows, threads, label="checking deletes")
-    return of_table + [problem for found in of_files for problem in found]
+    return of_partitions + [problem for found in of_files for problem in found]
+
+
+def _partition_problems(table: DeltaTable, base: Snapshot) -> list[Problem]:
+    """The problems of partition columns, or else of each file whose values cannot be read."""
+
+    def wrong(files: pa.Table) -> str | None:
+        try:
+            partition_values(table, files)
+        except PuffinFastError as error:
+            return str(error)
+        return None
+
+    files = base.files
+    if (message := wrong(files.slice(0, 0))) is not None:
+        return [Problem(base.root, None, None, message)]
+    if wrong(files) is None:
+        return []
+    locations = map(base.storage.location, files["path"].to_pylist())
+    each = ((location, wrong(files.slice(at, 1))) for at, location in enumerate(locations))
+    return [Problem(location, None, location, message) for location, message in each if message is not None]
 
 
 def _check_file(
