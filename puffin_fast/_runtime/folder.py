@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -66,8 +67,11 @@ def _entries(handle: Any, key: str) -> dict[str, Any]:
     `glob` would take characters of the folder's name for patterns.
     """
     handle.invalidate_cache(key)  # other processes write too
+    listing = inspect.signature(getattr(handle, "_ls", None) or handle.ls).parameters
+    # another thread may fill the cache with a listing that it began earlier
+    fresh = {"refresh": True} if "refresh" in listing else {}
     try:
-        found = handle.ls(key, detail=True)
+        found = handle.ls(key, detail=True, **fresh)
     except FileNotFoundError:
         return {}
     entries = {}

@@ -89,7 +89,7 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
         return "arrow", filesystem, path
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "_strip_protocol"):
         known = filesystem.protocol
-        if scheme and not path.startswith(known if isinstance(known, str) else tuple(known)):  # s3n:, S3:
+        if scheme and path[: len(scheme)] not in ((known,) if isinstance(known, str) else known):  # s3n:, S3:
             path = ALIASES.get(scheme, scheme) + path[len(scheme) :]
         key = filesystem._strip_protocol(path)  # private, but each fsspec filesystem implements it
         if type(filesystem).__module__ == PLAIN_FSSPEC:
@@ -213,7 +213,7 @@ def errors_of(path: str | None) -> Iterator[None]:
     except Exception as error:
         if not is_of_storage(error):
             raise
-        raise PuffinFastError(f"{path}: the storage did not answer: {error}") from error
+        raise PuffinFastError(f"{path}: the storage failed: {error}") from error
 
 
 def is_of_storage(error: Exception) -> bool:

@@ -271,19 +271,22 @@ class WorkingTable:
         """Returns the data files of the newest snapshot that may have matching rows."""
         if self.snapshot is None:
             return []
-        builder = self._frozen().new_read_builder()
+        snapshot, builder = self.snapshot, self._table.new_read_builder()
         if predicate is not None:
             builder = builder.with_filter(predicate)
         scan, make, entries = builder.new_scan(), _part("read.split", "DataSplit"), []
-        plan = scan.file_scanner.plan_files
+        scanner = scan.file_scanner
+        plan = scanner.plan_files
 
         def planned() -> Any:
             entries.extend(plan())
             return entries
 
+        # A table that pypaimon opens at a snapshot has the columns of that time.
+        scanner.manifest_scanner = lambda: (scanner.manifest_list_manager.read_all(snapshot), snapshot)
         # A split has one partition, whose bytes may differ from those of its files.
-        scan.file_scanner.plan_files = planned
-        with _SAME_BYTES.begin(), errors_of(f"{self.path}, a manifest of snapshot {self.snapshot.id}"):
+        scanner.plan_files = planned
+        with _SAME_BYTES.begin(), errors_of(f"{self.path}, a manifest of snapshot {snapshot.id}"):
             splits = scan.plan_for_write().splits()
         partitions = {
             (*entry.partition.values, entry.bucket, entry.file.file_name): entry.partition
@@ -298,9 +301,6 @@ class WorkingTable:
                 found.append(DataFile(partition, split.bucket, file.file_name, file.row_count, path, alone))
         return found
 
-    def _frozen(self) -> Any:
-        return self._table.copy({"scan.snapshot-id": str(self.snapshot.id)})
-
     def rows(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
         """Reads all rows of a data file, deleted ones included, in order.
 
@@ -308,7 +308,7 @@ class WorkingTable:
             NotFoundError: the file does not exist.
             CorruptDataError: the file is damaged, or the number of rows is not that of the manifest.
         """
-        builder = self._frozen().new_read_builder().with_projection(list(columns))
+        builder = self._table.new_read_builder().with_projection(list(columns))
         try:
             with errors_of(file.path):
                 rows: pa.Table = builder.new_read().to_arrow([file.split])

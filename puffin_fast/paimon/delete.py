@@ -267,7 +267,14 @@ class _Changes:
             positions: all deleted ones.
             old: the index file with its vector so far.
             vectors: those of `old`, if they were read.
+
+        Raises:
+            UnsupportedError: a partition value is NaN: pypaimon does not find the data file when it commits.
         """
+        if any(value != value for value in place.values):
+            raise UnsupportedError(
+                f"{self._working.path}: deletes in the partition {place.values}, whose data files pypaimon does not find"
+            )
         self._put.setdefault(place.group, {})[name] = positions
         self._partitions[place.group] = place.partition
         self.n_vectors += 1

@@ -560,10 +560,10 @@ class Losing(TableStorage):
             super().put(path, data)
         raise self._error
 
-    def read(self, path: str, *, fresh: bool = False) -> bytes:
+    def read(self, path: str) -> bytes:
         if self._lost and self._mute:
             raise OSError("connection reset")
-        return super().read(path, fresh=fresh)
+        return super().read(path)
 
 
 def test_a_commit_whose_answer_was_lost_counts(golden: Callable[[str], Path]) -> None:

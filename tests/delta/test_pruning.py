@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, StringType
 
 from puffin_fast import delta
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -121,6 +121,13 @@ def test_statistics_may_have_line_feeds_and_may_be_missing_in_any_chunk(indent: 
     assert found.lower[1].to_pylist() == expected
     assert found.upper[1].to_pylist() == [None if n is None else n + 5 for n in expected]
     assert (found.n_rows == UNKNOWN).all()
+
+
+def test_bounds_of_texts_that_were_cut_off_hold_for_all_characters() -> None:
+    texts = ["a\ufffd", "\ufffd", "a\ufffdb", "a", None, "a\x7f", "a\U0010ffff"]
+    stats = pa.chunked_array([[json.dumps({"maxValues": {"t": text}}) for text in texts]], pa.string())
+    found = Statistics.of(stats, {1: (("t",), StringType())}, "table").upper[1].to_pylist()
+    assert found == ["a\U0010ffff", "\U0010ffff", *texts[2:]]
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -136,9 +136,9 @@ def test_a_commit_whose_answer_is_lost_has_happened(
     """The listing that s3fs keeps does not have the version; a second request finds that it exists."""
     table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
     before = delta.snapshot(table, filesystem=s3).version
-    store.faults[commit_path(before + 1)] = "lost"
+    store.faults[commit_path(before + 1)] = ["lost"]
     assert WRITES[write](table, s3).version == before + 1
-    assert not store.faults
+    assert not store.faults[commit_path(before + 1)]
     fresh = s3fs_of(store)
     assert delta.snapshot(table, filesystem=fresh).version == before + 1
     found = ids(table, fresh)
@@ -149,23 +149,74 @@ def test_a_commit_whose_answer_is_lost_has_happened(
     assert delta.verify(table, filesystem=fresh) == []
 
 
-@pytest.mark.parametrize(("write", "cached"), [("delete", True), ("upsert", False), ("purge", True)])
-def test_a_commit_that_the_store_may_write_later_keeps_its_files(
-    write: str, cached: bool, store: Store, s3: Any, tmp_path: Path
+@pytest.fixture
+def once(store: Store) -> Any:
+    """s3fs without repetitions of its own."""
+    found = s3fs_of(store, use_listings_cache=False, config_kwargs={"retries": {"max_attempts": 0}})
+    found.retries = 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("faults", "happens"),
+    [
+        (["lost"], True),
+        (["late"], True),
+        (["lost", *["403"] * 9], True),
+        (["lost", *["404"] * 9], True),
+        (["409"], True),
+        (["403"], True),
+        (["late"] * 9, None),
+        (["late", *["403"] * 9], None),
+        (["late", *["400"] * 9], None),
+        (["403"] * 9, None),
+    ],
+    ids=lambda found: "-".join(found[:2]) if isinstance(found, list) else str(found),
+)
+def test_a_commit_that_the_store_may_have_written_keeps_its_files(
+    faults: list[str], happens: bool | None, store: Store, s3: Any, once: Any, tmp_path: Path
+) -> None:
+    """Whatever the last answer was."""
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    before = delta.snapshot(table, filesystem=s3)
+    path = commit_path(before.version + 1)
+    store.faults[path] = faults[:]
+    try:
+        if happens:
+            assert WRITES["upsert"](table, once).version == before.version + 1
+        else:
+            with pytest.raises(
+                errors.CommitUnknownError, match="it happened if the file has, or gets, txnId"
+            ):
+                WRITES["upsert"](table, once)
+    finally:
+        store.faults.clear()
+    time.sleep(2 * LATE_S * ("late" in faults))
+    fresh = s3fs_of(store)
+    after = delta.snapshot(table, filesystem=fresh)
+    assert after.version == before.version + (happens or "late" in faults)
+    assert len(ids(table, fresh)) == 257 + after.version - before.version
+    assert delta.verify(table, filesystem=fresh) == []
+
+
+def test_a_store_without_conditional_writes_is_named(
+    store: Store, s3: Any, once: Any, tmp_path: Path
 ) -> None:
     table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
-    before = delta.snapshot(table, filesystem=s3).version
-    once = s3fs_of(store, use_listings_cache=cached, config_kwargs={"retries": {"max_attempts": 0}})
-    once.retries = 1
-    store.faults[commit_path(before + 1)] = "late"
-    with pytest.raises(errors.CommitUnknownError, match="it happened if the file has txnId"):
-        WRITES[write](table, once)
-    store.faults.clear()
-    time.sleep(2 * LATE_S)
-    fresh = s3fs_of(store)
-    assert delta.snapshot(table, filesystem=fresh).version == before + 1
-    assert ids(table, fresh)
-    assert delta.verify(table, filesystem=fresh) == []
+    before = s3.find(table)
+    store.faults[commit_path(4)] = ["501"] * 9
+    try:
+        with pytest.raises(errors.UnsupportedError, match="no conditional writes"):
+            WRITES["delete"](table, once)
+    finally:
+        store.faults.clear()
+    assert s3fs_of(store).find(table) == before
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n", "S3"])
+def test_spellings_of_the_scheme(scheme: str, s3: Any, tmp_path: Path) -> None:
+    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
+    assert len(ids(table.replace("s3", scheme, 1), s3)) == 257
 
 
 @pytest.mark.parametrize("name", ["t[1]", "t*", "t?", "[!x]", "a b%20ü"])

@@ -160,6 +160,47 @@ def test_batches_of_a_file_are_filtered_by_position(form: str, catalog: Any, acc
 # Deletes -----------------------------------------------------------------------------------------------------
 
 
+def test_columns_that_were_renamed_are_found(catalog: Any, accelerated: None) -> None:
+    """Also if another one has the old name now."""
+    from pypaimon.schema.data_types import AtomicType
+    from pypaimon.schema.schema_change import SchemaChange
+
+    append(
+        catalog,
+        "d.renamed",
+        pa.table({"id": pa.array(range(60), pa.int64()), "n": pa.array(range(60), pa.int64())}),
+    )
+    catalog.alter_table("d.renamed", [SchemaChange.rename_column("n", "m")], False)
+    catalog.alter_table("d.renamed", [SchemaChange.add_column("n", AtomicType("BIGINT"))], False)
+    table = catalog.get_table("d.renamed")
+    assert paimon.delete(table, "m = 50").rows_deleted == 1
+    assert paimon.delete(table, "n = 3").rows_deleted == 0
+    assert paimon.delete(table, "n IS NULL AND m < 5").rows_deleted == 5
+    write(
+        table,
+        pa.table(
+            {
+                "id": pa.array([60], pa.int64()),
+                "m": pa.array([7], pa.int64()),
+                "n": pa.array([999], pa.int64()),
+            }
+        ),
+    )
+    assert paimon.delete(table, "n = 999").rows_deleted == 1
+    assert ids(table) == [number for number in range(5, 60) if number != 50]
+
+
+def test_a_partition_that_is_not_a_number_is_refused_and_nothing_changes(
+    catalog: Any, warehouse: Path
+) -> None:
+    rows = pa.table({"id": pa.array(range(4), pa.int64()), "p": [1.0, float("nan")] * 2})
+    table = append(catalog, "d.nan", rows, partition_keys=["p"])
+    before = state(warehouse)
+    with pytest.raises(errors.UnsupportedError, match=r"partition \(nan,\)"):
+        paimon.delete(table, "id = 1")
+    assert state(warehouse) == before
+
+
 @pytest.mark.parametrize("name", APPEND)
 def test_a_delete_takes_its_rows_and_no_others(name: str, catalog: Any, accelerated: None) -> None:
     table = catalog.get_table(f"d.{name}")

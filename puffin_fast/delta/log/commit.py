@@ -10,10 +10,10 @@ plan on version N  ->  write vectors  ->  write N+1.json if absent
                they have the id of this job                    ->  repeated; the files of this commit are removed
                they changed its data files                     ->  ConflictError, or plan again on M
                they changed the metadata or the protocol       ->  ConflictError
-  no answer  N+1.json is read: of this commit  ->  committed; of another one  ->  as if it had existed
+  an error   N+1.json is read: of this commit  ->  committed; of another one  ->  as if it had existed
              it does not exist on a local disk  ->  the error
-             it does not exist on an object store, which may still write it; no answer again
-                                                ->  CommitUnknownError; no file is removed
+             an object store may still write it ->  written again; after another error CommitUnknownError, and no file
+             is removed
   interrupted  N+1.json exists, or the table is on an object store, which may still write it  ->  no file is removed
 """
 

@@ -109,23 +109,28 @@ class TableStorage(FileIO):
                 return kind, handle, key
         return "pyiceberg", self, location
 
-    def read(self, path: str, *, fresh: bool = False) -> bytes:
+    def read(self, path: str) -> bytes:
         """Reads a whole file of the table.
-
-        Args:
-            path: relative to the table.
-            fresh: whether the file may be newer than the listing of its folder.
 
         Raises:
             NotFoundError: there is no such file.
             LimitExceededError: it has more than `limits.MAX_METADATA_BYTES` bytes.
         """
-        kind, handle, key = resolve(f"{self.root}/{path}", self.filesystem)
-        if fresh and kind == "fsspec":
-            handle.invalidate_cache(key)
         with open_source(f"{self.root}/{path}", filesystem=self.filesystem) as source:
             check_metadata_size(source.path, source.size, self.filesystem)
             return source.read_at(0, source.size)
+
+    def holds(self, path: str, data: bytes) -> bool:
+        """Returns whether a file of the table has these bytes, which are not empty. Cached listings are not asked.
+
+        Raises:
+            NotFoundError: there is no such file.
+        """
+        kind, handle, key = resolve(f"{self.root}/{path}", self.filesystem)
+        if kind != "fsspec":
+            return self.read(path) == data
+        with errors_of(f"{self.root}/{path}"):
+            return bytes(handle.cat_file(key, start=0, end=len(data) + 1)) == data
 
     def read_location(self, location: str, offset: int, length: int) -> bytes:
         """Reads a range of a file."""
@@ -133,10 +138,10 @@ class TableStorage(FileIO):
             return source.read_at(offset, length)
 
     def names(self, folder: str) -> list[str]:
-        """Lists the sorted names of the files in a folder of the table, without a cache."""
+        """Lists the sorted names of the files in a folder of the table, without a cache, also for what is read next."""
         kind, handle, _ = resolve(self.root, self.filesystem)
         if kind == "fsspec":
-            handle.invalidate_cache()  # other processes commit too
+            handle.invalidate_cache()  # other processes write files in other folders, too
         return names_in(f"{self.root}/{folder}", "", filesystem=self.filesystem)
 
     def files(self) -> Iterator[FileInfo]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import time
+
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CommitUnknownError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 
 __all__ = ["may_have_happened", "put_version"]
 
-_REFUSALS = (InvalidInputError, NotFoundError, UnsupportedError)
-"""Errors of a storage that has not written the file, and will not."""
+ATTEMPTS = 2
+"""Maximum number of requests to an object store after which there is no version."""
+
+WAIT_S = 0.2
+"""Seconds before the second request."""
 
 
 def put_version(storage: TableStorage, version: int, data: bytes, known_by: str) -> bool:
     """Writes the file of a version unless it exists; returns whether its bytes are these.
 
-    They are, too, if the answer of the storage was lost, and the file was written. An object store may write it later
-    still: there, only a refusal and the file of another commit say that this one did not happen.
+    On an object store, no error says that the file was not written: the client repeats a request whose answer was
+    lost, and reports what the last one came to. An earlier one may be done later still. So the file is read. If it is
+    not there, the request is repeated, which changes nothing if an earlier one was done.
 
     Args:
         storage: of the table.
@@ -25,29 +32,64 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
         known_by: what only this content has, for messages.
 
     Raises:
-        CommitUnknownError: the storage did not answer whether the file was written.
+        CommitUnknownError: the file may have been written, or an object store may write it later.
+        UnsupportedError: the object store has no conditional writes.
+        Exception: what a local disk says that has not written the file.
     """
     path = commit_path(version)
+    if storage.is_local:
+        return _put_locally(storage, path, data, known_by)
+    cause: Exception | None = None
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(WAIT_S)
+        try:
+            if storage.put(path, data):
+                return True
+        except UnsupportedError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSYS:
+                raise UnsupportedError(
+                    f"{storage.root}: the store has no conditional writes: {error}"
+                ) from error
+            cause = error
+        try:
+            return storage.holds(path, data)
+        except Exception as error:
+            cause = cause or error
+    assert cause is not None
+    raise _unknown(storage, path, cause, known_by)
+
+
+def _put_locally(storage: TableStorage, path: str, data: bytes, known_by: str) -> bool:
+    """As `put_version`. A local disk says whether it has written the file, unless its answer is lost on the way."""
     cause: Exception | None = None
     try:
-        if storage.put(path, data) and not storage.wait_for_renames(path):
-            return True
-    except _REFUSALS:
+        if storage.put(path, data):
+            storage.wait_for_renames(path)
+    except PuffinFastError:
         raise
     except Exception as error:
         cause = error
     try:
-        found = storage.read(path, fresh=True)
+        is_there = storage.holds(path, data)
+    except NotFoundError:
+        is_there = False
     except Exception as error:
-        if not (isinstance(error, NotFoundError) and storage.is_local):
-            raise CommitUnknownError(
-                f"{storage.root}/{path}: it is unknown whether this commit happened, because the storage did not "
-                f"answer: {cause or error}; it happened if the file has {known_by}"
-            ) from (cause or error)
-        found = b""
-    if found != data and cause is not None and storage.is_local:
+        raise _unknown(storage, path, cause or error, known_by) from error
+    if not is_there and cause is not None:
         raise cause
-    return found == data
+    return is_there
+
+
+def _unknown(storage: TableStorage, path: str, cause: Exception, known_by: str) -> CommitUnknownError:
+    error = CommitUnknownError(
+        f"{storage.root}/{path}: it is unknown whether this commit happened: {cause}; it happened if the file has, or "
+        f"gets, {known_by}"
+    )
+    error.__cause__ = cause
+    return error
 
 
 def may_have_happened(storage: TableStorage, version: int, error: BaseException) -> bool:

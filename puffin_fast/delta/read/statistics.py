@@ -7,6 +7,7 @@ refused.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from pyiceberg.types import (
     DoubleType,
     FloatType,
     IcebergType,
+    StringType,
     TimestampType,
     TimestamptzType,
 )
@@ -35,6 +37,7 @@ UNKNOWN = -1
 
 _NUM_RECORDS = r'^\{"numRecords": ?(?P<n>[0-9]{1,18})[,}]'
 
+_CUT = "\ufffd"
 _MILLISECOND = 999
 """Microseconds by which a timestamp may exceed its upper bound, because bounds are truncated to milliseconds."""
 
@@ -100,6 +103,8 @@ class Statistics:
                 continue
             if isinstance(kind, TimestampType | TimestamptzType):
                 bounds[1] = pc.add(bounds[1].cast(pa.int64()), _MILLISECOND).cast(bounds[1].type)
+            elif isinstance(kind, StringType):
+                bounds[1] = _above_cut(bounds[1])
             elif isinstance(kind, FloatType | DoubleType):
                 bounds = [pc.if_else(pc.is_nan(side), pa.scalar(None, side.type), side) for side in bounds]
                 if isinstance(kind, DoubleType):
@@ -155,6 +160,17 @@ def typed(values: pa.Array, kind: IcebergType) -> pa.Array:
     if isinstance(kind, DecimalType) and pa.types.is_floating(values.type):
         raise pa.ArrowInvalid("a decimal as a float")
     return values.cast(wanted)
+
+
+def _above_cut(high: pa.Array) -> pa.Array:
+    """Upper bounds of texts, which hold if they were cut off.
+
+    Old versions of Delta for Spark ended such bounds with U+FFFD, which is the largest character in UTF-16 only.
+    """
+    is_cut = pc.ends_with(high, _CUT)
+    return (
+        pc.replace_substring_regex(high, f"{_CUT}$", chr(sys.maxunicode)) if pc.any(is_cut).as_py() else high
+    )
 
 
 def _around_floats(low: pa.Array, high: pa.Array) -> list[pa.Array]:

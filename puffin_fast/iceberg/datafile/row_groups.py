@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,9 @@ def row_group_metrics(
         schema: the table's schema.
         field_ids: the columns.
     """
-    leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    times = Counter(paths)  # a column with a dot in its name may have the path of a field of a struct
+    leaves = {path: at for at, path in enumerate(paths) if times[path] == 1}
     columns = []
     for field_id in field_ids:
         at = leaves.get(file.dotted(field_id) or "")

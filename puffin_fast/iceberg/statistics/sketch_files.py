@@ -187,7 +187,7 @@ class SketchReader:
                         for batch in file.iter_batches(
                             BATCH_ROWS, row_groups=[row_group], columns=together, use_threads=False
                         ):
-                            add(zip(batch.schema.names, batch.columns, strict=True))
+                            add((name, batch[name]) for name in together)
 
     def _constants(self, task: FileTask) -> dict[int, Any]:
         spec = self.metadata.specs()[task.data.spec_id]

@@ -197,3 +197,17 @@ def test_errors_name_the_format(shared_catalog: SqlCatalog, namespace: str) -> N
     register(table, path, "ORC", 1)
     with pytest.raises(CorruptDataError, match="expected timestamp"):
         scan(table).to_arrow()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_column_with_a_dot_does_not_prune_for_a_field_of_a_struct(
+    shared_catalog: SqlCatalog, namespace: str, order: int
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", pa.struct([("b", pa.int64())]))])
+    table, path, local = named_by_mapping(shared_catalog, namespace, schema)
+    columns = [("id", [0, 1, 2]), ("v", [{"b": 1}, {"b": 2}, {"b": 3}]), ("v.b", [10, 20, 30])][::order]
+    pq.write_table(pa.table(dict(columns)), local, row_group_size=1)
+    register(table, path, "PARQUET", 3)
+    assert ids(table, "v.b < 3") == [0, 1]
+    assert delete(table, "v.b < 3").rows_deleted == 2
+    assert ids(table) == [2]

@@ -37,6 +37,14 @@ ARROW, FSSPEC = "pyiceberg.io.pyarrow.PyArrowFileIO", "pyiceberg.io.fsspec.Fsspe
 LATE_S = 1.0
 """Seconds after which a server with the fault ``"late"`` writes an object."""
 
+REFUSALS = {
+    "400": "ExpiredToken",
+    "403": "AccessDenied",
+    "404": "NoSuchBucket",
+    "409": "ConditionalRequestConflict",
+    "501": "NotImplemented",
+}
+
 GROUP_ROWS, N_GROUPS = 20_000, 6
 FOOTER = 64 << 10
 """Bytes at a file's end that a Parquet reader asks for before it knows anything."""
@@ -58,14 +66,15 @@ class Store(NamedTuple):
         endpoint: its address.
         requests: those that it received, in order.
         denied: the methods that it denies.
-        faults: what happens to the PUT of an object whose path ends so; its client gets no answer. ``"lost"``: it is
-            done, and the next one is answered. ``"late"``: it is done `LATE_S` seconds after the connection has ended.
+        faults: what happens to the next requests that PUT an object whose path ends so. ``"lost"``: it is done without
+            an answer. ``"late"``: the connection ends, and it is done `LATE_S` seconds later. A number: it is refused
+            with that status.
     """
 
     endpoint: str
     requests: list[Request]
     denied: set[str]
-    faults: dict[str, str]
+    faults: dict[str, list[str]]
 
     def reads(self, location: str) -> list[tuple[int, int]]:
         """The ranges of one object that were read."""
@@ -85,7 +94,7 @@ def store() -> Iterator[Store]:
         def log(self, *_: object) -> None: ...
 
     application = DomainDispatcherApplication(create_backend_app)
-    requests, denied, faults = list[Request](), set[str](), dict[str, str]()
+    requests, denied, faults = list[Request](), set[str](), dict[str, list[str]]()
 
     def counted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
         def started(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -101,17 +110,21 @@ def store() -> Iterator[Store]:
             start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Connection", "close")])
             return [b"<Error><Code>AccessDenied</Code><Message>read only</Message></Error>"]
         if environ["REQUEST_METHOD"] == "PUT":
-            ends = [end for end in faults if environ["PATH_INFO"].endswith(end)]
+            ends = [end for end, left in faults.items() if left and environ["PATH_INFO"].endswith(end)]
             if ends:
+                fault = faults[ends[0]].pop(0)
                 body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
                 environ["wsgi.input"] = io.BytesIO(body)
-                is_late = faults[ends[0]] == "late"
-                if is_late:
+                if fault.isdecimal():
+                    start_response(
+                        f"{fault} Refused", [("Content-Type", "application/xml"), ("Connection", "close")]
+                    )
+                    return [f"<Error><Code>{REFUSALS[fault]}</Code><Message>no</Message></Error>".encode()]
+                if fault == "late":
                     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
                     time.sleep(LATE_S)
                 list(application(environ, started))
-                if not is_late:
-                    del faults[ends[0]]
+                if fault == "lost":
                     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
                 raise ConnectionError
         return application(environ, started)
