@@ -45,7 +45,15 @@ Group = tuple[bytes, int]
 """Partition, in the bytes by which Java compares it, and bucket: what an index file belongs to."""
 
 _ADD, _DELETE = 0, 1
-_OLD_STATES = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp", "scan.timestamp-millis", "scan.version")
+_OLD_STATES = (
+    "incremental-between-timestamp",
+    "scan.snapshot-id",
+    "scan.tag-name",
+    "scan.timestamp",
+    "scan.timestamp-millis",
+    "scan.version",
+    "scan.watermark",
+)
 
 
 def _part(module: str, name: str) -> Any:

@@ -273,7 +273,7 @@ class _Changes:
         """
         if any(value != value for value in place.values):
             raise UnsupportedError(
-                f"{self._working.path}: deletes in the partition {place.values}, whose data files pypaimon does not find"
+                f"{self._working.path}: deletes in the partition {place.values}: pypaimon does not find its files"
             )
         self._put.setdefault(place.group, {})[name] = positions
         self._partitions[place.group] = place.partition

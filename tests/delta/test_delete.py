@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -580,6 +581,29 @@ def test_a_commit_that_was_lost_leaves_the_table_as_it_was(golden: Callable[[str
     with pytest.raises(OSError, match="connection reset"):
         delta.delete(Losing(table, written=False), "id < 30")
     assert files_of(table) == before
+
+
+@pytest.mark.parametrize(
+    "error", [errno.EACCES, errno.ENOENT, errno.EROFS, errno.EIO], ids=errno.errorcode.get
+)
+@pytest.mark.parametrize("call", ["link", "unlink"])
+def test_an_error_after_the_version_has_its_name_is_no_failure(
+    call: str, error: int, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a network's disk, or of somebody who removes temporary files."""
+    table = golden("spark_partitioned")
+    done = getattr(os, call)
+
+    def failing(path: str, *rest: str) -> None:
+        done(path, *rest)
+        if path.endswith(".tmp") and "00004.json" in path:
+            raise OSError(error, os.strerror(error), path)
+
+    monkeypatch.setattr(os, call, failing)
+    assert delta.delete(table, "id < 30").version == 4
+    monkeypatch.undo()
+    assert min(ids(table)) >= 30
+    assert delta.verify(table) == []
 
 
 def test_an_interrupted_commit_keeps_its_files_if_it_happened(golden: Callable[[str], Path]) -> None:

@@ -170,6 +170,8 @@ def once(store: Store) -> Any:
         (["late", *["403"] * 9], None),
         (["late", *["400"] * 9], None),
         (["403"] * 9, None),
+        (["lost", *["501"] * 9], True),
+        (["501"] * 9, None),
     ],
     ids=lambda found: "-".join(found[:2]) if isinstance(found, list) else str(found),
 )
@@ -197,20 +199,6 @@ def test_a_commit_that_the_store_may_have_written_keeps_its_files(
     assert after.version == before.version + (happens or "late" in faults)
     assert len(ids(table, fresh)) == 257 + after.version - before.version
     assert delta.verify(table, filesystem=fresh) == []
-
-
-def test_a_store_without_conditional_writes_is_named(
-    store: Store, s3: Any, once: Any, tmp_path: Path
-) -> None:
-    table = upload(s3, GOLDEN / "spark_partitioned", f"lake/{tmp_path.name}/t")
-    before = s3.find(table)
-    store.faults[commit_path(4)] = ["501"] * 9
-    try:
-        with pytest.raises(errors.UnsupportedError, match="no conditional writes"):
-            WRITES["delete"](table, once)
-    finally:
-        store.faults.clear()
-    assert s3fs_of(store).find(table) == before
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n", "S3"])

@@ -360,8 +360,9 @@ def test_tables_and_positions_that_cannot_be_are_refused(catalog: Any, warehouse
     (name, *_) = paimon.vectors(table.table_path)["file_name"].to_pylist()
     with pytest.raises(errors.UnsupportedError, match="not enabled"):
         paimon.delete(plain, "id = 1")
-    with pytest.raises(errors.UnsupportedError, match="older state"):
-        paimon.delete(table.copy({"scan.snapshot-id": "2"}), "id = 1")
+    for option in ("scan.snapshot-id", "scan.watermark", "incremental-between-timestamp"):
+        with pytest.raises(errors.UnsupportedError, match="older state"):
+            paimon.delete(table.copy({option: "2"}), "id = 1")
     with pytest.raises(errors.InvalidInputError, match=r"positions below 150 .* found 100000"):
         paimon.delete_positions(table, {name: [100_000]})
     with pytest.raises(errors.NotFoundError, match="data-none"):

@@ -286,9 +286,12 @@ class _Attempt:
         return self._done_before
 
     def clean(self) -> None:
-        """Removes the files that were written for the changes."""
+        """Removes the files that were written for the changes, as far as the storage lets it."""
         for path in self._changes.new_files:
-            self._storage.remove(path)
+            try:
+                self._storage.remove(path)
+            except Exception as error:
+                _LOG.warning("%s/%s: not removed, and no version needs it: %s", self._base.root, path, error)
 
     def _concurrent_actions(self) -> FileActions:
         """Reads the actions of all versions from this one on, and sets this version to the next one."""

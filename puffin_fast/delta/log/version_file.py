@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import time
 
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
+from puffin_fast.errors import CommitUnknownError, NotFoundError, UnsupportedError
 
 __all__ = ["may_have_happened", "put_version"]
 
@@ -33,7 +32,7 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
 
     Raises:
         CommitUnknownError: the file may have been written, or an object store may write it later.
-        UnsupportedError: the object store has no conditional writes.
+        UnsupportedError: the filesystem has no conditional writes.
         Exception: what a local disk says that has not written the file.
     """
     path = commit_path(version)
@@ -46,30 +45,24 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
         try:
             if storage.put(path, data):
                 return True
-        except UnsupportedError:
+        except UnsupportedError:  # before any request
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSYS:
-                raise UnsupportedError(
-                    f"{storage.root}: the store has no conditional writes: {error}"
-                ) from error
             cause = error
         try:
             return storage.holds(path, data)
         except Exception as error:
             cause = cause or error
     assert cause is not None
-    raise _unknown(storage, path, cause, known_by)
+    raise _unknown(storage, path, cause, known_by) from cause
 
 
 def _put_locally(storage: TableStorage, path: str, data: bytes, known_by: str) -> bool:
-    """As `put_version`. A local disk says whether it has written the file, unless its answer is lost on the way."""
+    """As `put_version`. An error may come after the file got its name, but no file comes later."""
     cause: Exception | None = None
     try:
         if storage.put(path, data):
             storage.wait_for_renames(path)
-    except PuffinFastError:
-        raise
     except Exception as error:
         cause = error
     try:
@@ -84,12 +77,10 @@ def _put_locally(storage: TableStorage, path: str, data: bytes, known_by: str) -
 
 
 def _unknown(storage: TableStorage, path: str, cause: Exception, known_by: str) -> CommitUnknownError:
-    error = CommitUnknownError(
+    return CommitUnknownError(
         f"{storage.root}/{path}: it is unknown whether this commit happened: {cause}; it happened if the file has, or "
         f"gets, {known_by}"
     )
-    error.__cause__ = cause
-    return error
 
 
 def may_have_happened(storage: TableStorage, version: int, error: BaseException) -> bool:
