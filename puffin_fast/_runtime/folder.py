@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from puffin_fast._runtime.location import errors_of, resolve
+from puffin_fast._runtime.location import errors_of, resolve, takes
 from puffin_fast.errors import UnsupportedError
 
 __all__ = ["FileInfo", "files_below", "names_in"]
@@ -67,9 +66,8 @@ def _entries(handle: Any, key: str) -> dict[str, Any]:
     `glob` would take characters of the folder's name for patterns.
     """
     handle.invalidate_cache(key)  # other processes write too
-    listing = inspect.signature(getattr(handle, "_ls", None) or handle.ls).parameters
     # another thread may fill the cache with a listing that it began earlier
-    fresh = {"refresh": True} if "refresh" in listing else {}
+    fresh = {"refresh": True} if takes(handle, "ls", "refresh") else {}
     try:
         found = handle.ls(key, detail=True, **fresh)
     except FileNotFoundError:

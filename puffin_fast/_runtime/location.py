@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
 import io
 import os
 import sys
@@ -28,6 +29,7 @@ __all__ = [
     "path_of",
     "resolve",
     "split_location",
+    "takes",
     "unwrapped",
 ]
 
@@ -116,6 +118,12 @@ def unwrapped(io: Any, path: str) -> tuple[str, Any, str]:
         if hasattr(input, "_fs"):
             return "fsspec", input._fs, input.location
     return "pyiceberg", io, path
+
+
+def takes(filesystem: Any, method: str, parameter: str) -> bool:
+    """Whether a method of an fsspec filesystem has a parameter; asynchronous ones have it under another name."""
+    function = getattr(filesystem, f"_{method}", None) or getattr(filesystem, method)
+    return parameter in inspect.signature(function).parameters
 
 
 def is_local(path: str, filesystem: Any) -> bool:

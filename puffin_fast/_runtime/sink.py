@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import inspect
 import os
 import re
 import time
@@ -12,7 +11,15 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from puffin_fast._runtime.location import Location, errors_of, is_file_object, name_of, path_of, resolve
+from puffin_fast._runtime.location import (
+    Location,
+    errors_of,
+    is_file_object,
+    name_of,
+    path_of,
+    resolve,
+    takes,
+)
 from puffin_fast._runtime.rename import rename_new
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
@@ -199,7 +206,7 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
         if kind == "local":
             _LocalSink(key, overwrite=False).write_file(data)
             return True
-        if kind != "fsspec" or "mode" not in inspect.signature(_pipe_method(handle)).parameters:
+        if kind != "fsspec" or not takes(handle, "pipe_file", "mode"):
             raise UnsupportedError(
                 f"{path}: {type(handle).__name__} has no conditional writes; pass an fsspec "
                 "filesystem that has them (s3fs, gcsfs, adlfs)"
@@ -213,8 +220,8 @@ def put_if_absent(path: str, data: Buffer, *, filesystem: Any = None) -> bool:
     return True
 
 
-def wait_for_renames(path: str, *, filesystem: Any = None) -> bool:
-    """Waits until no other writer has a temporary file for a name on a local disk.
+def wait_for_renames(path: str, *, filesystem: Any = None) -> None:
+    """Waits until no other writer has a temporary file for a name on a local disk; elsewhere it returns at once.
 
     Delta for Spark, and Paimon in Java and in Python, check that a file does not exist, and then rename a temporary
     file (`.<name>.<uuid>.tmp`) to its name. A local rename replaces a file that was created in between. They write the
@@ -224,24 +231,15 @@ def wait_for_renames(path: str, *, filesystem: Any = None) -> bool:
     Args:
         path: the existing file.
         filesystem: as for `put_if_absent`.
-
-    Returns:
-        Whether the file is on a local disk. Otherwise the function does not wait.
     """
     kind, _, key = resolve(path, filesystem)
     if kind != "local":
-        return False
+        return
     folder, name = os.path.split(key)
     theirs = re.compile(rf"\.{re.escape(name)}\.[0-9a-f-]{{36}}\.tmp")
     until = time.monotonic() + RENAME_S
     while any(map(theirs.fullmatch, os.listdir(folder))) and time.monotonic() < until:
         time.sleep(0.002)
-    return True
-
-
-def _pipe_method(handle: Any) -> Any:
-    """The method of an fsspec filesystem that writes a file; its name differs in asynchronous filesystems."""
-    return getattr(handle, "_pipe_file", None) or handle.pipe_file
 
 
 def remove(path: str | os.PathLike[str], *, filesystem: Any = None) -> None:

@@ -100,9 +100,8 @@ def test_an_interrupt_says_whether_a_change_may_have_happened(
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(iceberg, "delete", interrupted)
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a job in the background inherits that it is ignored
+    # a job in the background inherits that the signal is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = ("--dry-run",) if dry_run else ()
     with suppress(KeyboardInterrupt):
         result = run("delete", "ns.t", "--row-filter", "id = 1", *chosen, *catalog_options)

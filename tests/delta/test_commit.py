@@ -54,10 +54,10 @@ class RenamedOver(TableStorage):
         self._rename = lambda: os.replace(temporary, f"{folder}/{name}")
         return True
 
-    def wait_for_renames(self, path: str) -> bool:
+    def wait_for_renames(self, path: str) -> None:
         self._rename, rename = lambda: None, self._rename
         rename()
-        return super().wait_for_renames(path)
+        super().wait_for_renames(path)
 
     _rename = staticmethod(lambda: None)
 

@@ -11,7 +11,7 @@ import pytest
 
 from puffin_fast import errors, paimon
 from tests.paimon.test_pypaimon import APPEND, accelerated, state, warehouse
-from tests.paimon.test_vectors import LIES, rewrite
+from tests.paimon.test_vectors import LIES, newest_snapshot, rewrite
 
 __all__ = ["accelerated", "warehouse"]  # fixtures
 
@@ -51,7 +51,7 @@ def test_damaged_data_files_manifests_and_snapshots_are_named_and_nothing_change
     warehouse: Path, accelerated: None
 ) -> None:
     folder = warehouse / "d.db" / "app_v2"
-    newest = max((folder / "snapshot").glob("snapshot-*"))
+    newest = newest_snapshot(folder)
     manifests = folder / "manifest" / json.loads(newest.read_text())["baseManifestList"]
     data_files = list(folder.glob("bucket-*/data-*"))
     assert data_files

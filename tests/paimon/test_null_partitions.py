@@ -15,7 +15,7 @@ import pytest
 
 from puffin_fast import errors, paimon
 from tests.paimon.test_pypaimon import accelerated, append, catalog, ids, rows_of, state, warehouse, write
-from tests.paimon.test_vectors import rewrite
+from tests.paimon.test_vectors import newest_snapshot, rewrite
 
 __all__ = ["accelerated", "catalog", "warehouse"]  # fixtures
 
@@ -30,8 +30,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 def partitions_of_files(table: Path) -> dict[str, bytes]:
     """The partition of each data file, in the bytes of the manifests of the newest snapshot."""
-    newest = max((table / "snapshot").glob("snapshot-*"), key=lambda path: int(path.name.split("-")[1]))
-    snapshot = json.loads(newest.read_text())
+    snapshot = json.loads(newest_snapshot(table).read_text())
     lists = [
         entries(table / "manifest" / snapshot[name]) for name in ("baseManifestList", "deltaManifestList")
     ]

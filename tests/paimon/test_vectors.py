@@ -24,6 +24,10 @@ def folder(name: str) -> Path:
     return GOLDEN / "d.db" / name
 
 
+def newest_snapshot(table: Path) -> Path:
+    return max((table / "snapshot").glob("snapshot-*"), key=lambda path: int(path.name.partition("-")[2]))
+
+
 def rewrite(
     table: Path,
     edit: Callable[[dict[str, Any]], object],
@@ -39,8 +43,7 @@ def rewrite(
         appended: whether the altered entries are written after the old ones, not instead of them.
         plain_items: write the ranges as pypaimon does, as records; Java's items may be null.
     """
-    newest = max(int(path.name.partition("-")[2]) for path in (table / "snapshot").glob("snapshot-*"))
-    snapshot = json.loads((table / "snapshot" / f"snapshot-{newest}").read_text())
+    snapshot = json.loads(newest_snapshot(table).read_text())
     manifest = table / "manifest" / str(snapshot["indexManifest"])
     reader: Any = fastavro.reader(io.BytesIO(manifest.read_bytes()))
     entries, schema = list(reader), reader.writer_schema

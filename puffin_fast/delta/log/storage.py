@@ -165,9 +165,9 @@ class TableStorage(FileIO):
         """
         return put_if_absent(f"{self.root}/{path}", data, filesystem=self.filesystem)
 
-    def wait_for_renames(self, path: str) -> bool:
+    def wait_for_renames(self, path: str) -> None:
         """Waits until no other writer has a temporary file for a name below the table; see `sink.wait_for_renames`."""
-        return wait_for_renames(f"{self.root}/{path}", filesystem=self.filesystem)
+        wait_for_renames(f"{self.root}/{path}", filesystem=self.filesystem)
 
     def remove(self, path: str) -> None:
         """Removes a file of the table if it exists."""

@@ -59,7 +59,7 @@ def verify(
     )
     opened = DeltaTable.of(base)
     storage, files = base.storage, base.files
-    of_partitions = _partition_problems(opened, base)
+    of_partitions = _partition_problems(opened)
     counts = Statistics.of(files["stats"], {}, base.root).n_rows.tolist()
     rows = list(
         zip(
@@ -82,7 +82,7 @@ def verify(
     return of_partitions + [problem for found in of_files for problem in found]
 
 
-def _partition_problems(table: DeltaTable, base: Snapshot) -> list[Problem]:
+def _partition_problems(table: DeltaTable) -> list[Problem]:
     """The problems of partition columns, or else of each file whose values cannot be read."""
 
     def wrong(files: pa.Table) -> str | None:
@@ -92,7 +92,7 @@ def _partition_problems(table: DeltaTable, base: Snapshot) -> list[Problem]:
             return str(error)
         return None
 
-    files = base.files
+    base, files = table.snapshot, table.snapshot.files
     if (message := wrong(files.slice(0, 0))) is not None:
         return [Problem(base.root, None, None, message)]
     if wrong(files) is None:

@@ -167,10 +167,9 @@ def _above_cut(high: pa.Array) -> pa.Array:
 
     Old versions of Delta for Spark ended such bounds with U+FFFD, which is the largest character in UTF-16 only.
     """
-    is_cut = pc.ends_with(high, _CUT)
-    return (
-        pc.replace_substring_regex(high, f"{_CUT}$", chr(sys.maxunicode)) if pc.any(is_cut).as_py() else high
-    )
+    if not pc.any(pc.ends_with(high, _CUT)).as_py():
+        return high
+    return pc.replace_substring_regex(high, f"{_CUT}$", chr(sys.maxunicode))
 
 
 def _around_floats(low: pa.Array, high: pa.Array) -> list[pa.Array]:

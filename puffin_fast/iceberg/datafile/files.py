@@ -207,7 +207,7 @@ class _Reading:
     __slots__ = ("_format", "_path")
 
     def __init__(self, path: str, format: str) -> None:
-        self._path, self._format = path, {"PARQUET": "Parquet", "AVRO": "Avro"}.get(format, format)
+        self._path, self._format = path, format
 
     def __enter__(self) -> None:
         pass
@@ -215,7 +215,7 @@ class _Reading:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None or isinstance(error, PuffinFastError | MemoryError):
             return
-        path, format = self._path, self._format
+        path, format = self._path, _NAMES.get(self._format, self._format)
         if isinstance(error, FileNotFoundError):
             raise NotFoundError(f"{path}: no such file, but the table lists it") from error
         if isinstance(error, pa.ArrowNotImplementedError | pa.ArrowCapacityError):
@@ -233,6 +233,9 @@ class _Reading:
         if isinstance(error, _DAMAGED):
             raise CorruptDataError(f"{format} file: {error!r}", path=path) from error
 
+
+_NAMES = {"PARQUET": "Parquet", "AVRO": "Avro"}
+"""Of formats, in messages."""
 
 _DAMAGED = (pa.ArrowException, LookupError, ValueError, ArithmeticError, struct.error)
 """What else decoders raise for damaged bytes."""

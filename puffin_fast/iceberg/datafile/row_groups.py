@@ -38,7 +38,6 @@ __all__ = ["RowGroupMetrics", "row_group_metrics", "row_groups_that_may_match"]
 _PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
 _LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
 _BYTES = (StringType, BinaryType, FixedType, UUIDType)
-_BYTES_IN_FILE = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _UNITS: dict[Any, str] = {
     TimeType: "microseconds",
     TimestampType: "microseconds",
@@ -130,8 +129,8 @@ def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
             return int(raw).to_bytes(8, "big", signed=True)
         return bytes(raw) if physical == "FIXED_LEN_BYTE_ARRAY" else None
     if isinstance(kind, _BYTES):
-        of_file = _BYTES_IN_FILE[1:] if isinstance(kind, FixedType | UUIDType) else _BYTES_IN_FILE
-        if physical not in of_file:
+        is_fixed = isinstance(kind, FixedType | UUIDType)
+        if physical != "FIXED_LEN_BYTE_ARRAY" and (is_fixed or physical != "BYTE_ARRAY"):
             return None
         return raw.encode() if isinstance(raw, str) else bytes(raw)
     if "isSigned=false" in str(column.logical_type):  # PyArrow reads such a bound as a signed number
