@@ -1,0 +1,100 @@
+"""Commits on a local disk whose answer is lost, that are interrupted, or whose error comes too late."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from puffin_fast import delta, errors
+from puffin_fast.delta.log.storage import TableStorage
+from tests.delta.test_delete import files_of, ids
+
+
+class Losing(TableStorage):
+    """A storage that loses the first commit, the answer to it, or both."""
+
+    def __init__(
+        self, table: Path, *, written: bool, mute: bool = False, error: BaseException | None = None
+    ) -> None:
+        super().__init__(str(table))
+        self._written, self._mute, self._lost = written, mute, False
+        self._error = error or OSError("connection reset")
+
+    def put(self, path: str, data: bytes) -> bool:
+        if self._lost:
+            return super().put(path, data)
+        self._lost = True
+        if self._written:
+            super().put(path, data)
+        raise self._error
+
+    def read(self, path: str) -> bytes:
+        if self._lost and self._mute:
+            raise OSError("connection reset")
+        return super().read(path)
+
+
+def test_a_commit_whose_answer_was_lost_counts(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    done = delta.delete(Losing(table, written=True), "id < 30")
+    assert done.version == 4
+    assert ids(table) == [i for i in before if i >= 30]
+
+
+def test_a_commit_that_was_lost_leaves_the_table_as_it_was(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    with pytest.raises(OSError, match="connection reset"):
+        delta.delete(Losing(table, written=False), "id < 30")
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize(
+    "error", [errno.EACCES, errno.ENOENT, errno.EROFS, errno.EIO], ids=errno.errorcode.get
+)
+@pytest.mark.parametrize("call", ["link", "unlink"])
+def test_an_error_after_the_version_has_its_name_is_no_failure(
+    call: str, error: int, golden: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a network's disk, or of somebody who removes temporary files."""
+    table = golden("spark_partitioned")
+    done = getattr(os, call)
+
+    def failing(path: str, *rest: str) -> None:
+        done(path, *rest)
+        if path.endswith(".tmp") and "00004.json" in path:
+            raise OSError(error, os.strerror(error), path)
+
+    monkeypatch.setattr(os, call, failing)
+    assert delta.delete(table, "id < 30").version == 4
+    monkeypatch.undo()
+    assert min(ids(table)) >= 30
+    assert delta.verify(table) == []
+
+
+def test_an_interrupted_commit_keeps_its_files_if_it_happened(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    before, rows = files_of(table), ids(table)
+    with pytest.raises(KeyboardInterrupt):
+        delta.delete(Losing(table, written=False, error=KeyboardInterrupt()), "id < 30")
+    assert files_of(table) == before
+    with pytest.raises(KeyboardInterrupt):
+        delta.update(Losing(table, written=True, error=KeyboardInterrupt()), "id < 30", {"id": 10**6})
+    assert ids(table) == [i if i >= 30 else 10**6 for i in sorted(rows, key=lambda i: (i < 30, i))]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_an_unknown_outcome_is_said_and_nothing_is_removed(
+    written: bool, golden: Callable[[str], Path]
+) -> None:
+    table = golden("spark_partitioned")
+    before = files_of(table)
+    with pytest.raises(errors.CommitUnknownError, match="txnId"):
+        delta.delete(Losing(table, written=written, mute=True), "id < 30")
+    assert len([path for path in files_of(table) - before if path.suffix == ".bin"]) == 1
+    assert (min(ids(table)) >= 30) == written
