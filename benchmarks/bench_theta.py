@@ -164,7 +164,7 @@ def ours(lineitem: Lineitem, name: str) -> dict[str, int]:
 
 
 def ours_decoding(lineitem: Lineitem, name: str) -> dict[str, int]:
-    from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
+    from puffin_fast.parquet.dictionary_pages import DictionaryPages
 
     with patch.object(DictionaryPages, "values", lambda *arguments: None):
         return ours(lineitem, name)

@@ -14,8 +14,8 @@ import pytest
 
 from puffin_fast._runtime.even_tables import even_tables
 from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
+from puffin_fast.columns.plain_types import plain_rows
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.datafile.plain_types import plain_rows
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["import_optional"]
+__all__ = ["imports_of_extra", "import_optional"]
+
+_TABLES = frozenset({"pyiceberg", "fastavro", "tenacity"})
+"""The packages that each extra for a table format installs."""
+
+
+@contextmanager
+def imports_of_extra(extra: str) -> Iterator[None]:
+    """For the imports of a package of this library: a missing package is reported with the extra that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _TABLES:
+            raise
+        raise MissingExtraError(package, extra) from error
 
 
 def import_optional(name: str, extra: str | None = None) -> Any:

@@ -24,7 +24,7 @@ from pyiceberg.types import (
 from puffin_fast.cli._files import bytes_of_text
 from puffin_fast.cli._json_lines import WRONG, read_value
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.conversion import arrow_type
+from puffin_fast.rows.files.conversion import arrow_type
 
 __all__ = ["typed_values"]
 

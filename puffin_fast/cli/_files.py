@@ -197,7 +197,7 @@ def _types(schema: Schema, *, nested: bool = False) -> dict[str, Any]:
     """The Arrow types of the columns: of all, or of those that a CSV file can have, by dotted name."""
     from pyiceberg.types import PrimitiveType
 
-    from puffin_fast.iceberg.datafile.conversion import arrow_type
+    from puffin_fast.rows.files.conversion import arrow_type
 
     if nested:
         return {field.name: arrow_type(field.field_type) for field in schema.fields}

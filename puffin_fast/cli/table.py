@@ -86,7 +86,7 @@ def delete(
         if commit.pop("threads") is not None:
             raise click.UsageError("--spark cannot be combined with --threads")
         from puffin_fast import spark as on_spark
-        from puffin_fast.iceberg.predicate.filters import RowFilter, parse_filter
+        from puffin_fast.rows.filters.filters import RowFilter, parse_filter
 
         # Spark would read text as its SQL, where number and date literals in text are ambiguous
         RowFilter.bind(row_filter, table.schema(), case_sensitive=not case_insensitive)

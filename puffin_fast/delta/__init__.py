@@ -5,9 +5,9 @@ A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 
 from __future__ import annotations
 
-from puffin_fast.errors import MissingExtraError
+from puffin_fast._runtime.packages import imports_of_extra
 
-try:
+with imports_of_extra("delta"):
     from puffin_fast.delta.dml.delete import delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.delete_plan import DeleteResult
     from puffin_fast.delta.dml.update import UpdateResult, update
@@ -22,11 +22,6 @@ try:
     from puffin_fast.delta.maintenance.verify import verify
     from puffin_fast.delta.read.scan import DeltaScan, scan
     from puffin_fast.delta.read.vectors import vectors
-except ModuleNotFoundError as error:
-    package = (error.name or "").partition(".")[0]
-    if package not in ("pyiceberg", "fastavro", "tenacity"):
-        raise
-    raise MissingExtraError(package, extra="delta") from error
 
 __all__ = [
     "DeleteResult",

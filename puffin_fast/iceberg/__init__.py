@@ -8,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from puffin_fast.errors import MissingExtraError
+from puffin_fast._runtime.packages import imports_of_extra
 
-try:
+with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
@@ -40,11 +40,6 @@ try:
     from puffin_fast.iceberg.scan.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
-except ModuleNotFoundError as error:
-    package = (error.name or "").partition(".")[0]
-    if package not in ("pyiceberg", "fastavro", "tenacity"):
-        raise
-    raise MissingExtraError(package, extra="iceberg") from error
 
 if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta

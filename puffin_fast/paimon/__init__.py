@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from puffin_fast.errors import MissingExtraError
+from puffin_fast._runtime.packages import imports_of_extra
 
-try:
+with imports_of_extra("paimon"):
     from puffin_fast.paimon.accelerate import accelerate
     from puffin_fast.paimon.delete import DeleteResult, convert_vectors, delete, delete_positions
     from puffin_fast.paimon.vectors import vectors
-except MissingExtraError as error:  # of `iceberg`, which reads Avro
-    raise MissingExtraError(error.package, extra="paimon") from error
 
 __all__ = ["DeleteResult", "accelerate", "convert_vectors", "delete", "delete_positions", "vectors"]

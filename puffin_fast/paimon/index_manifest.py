@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from puffin_fast.avro.file import parse_avro
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import parse_avro
 
 __all__ = ["VectorRange", "VectorsFile", "live_files"]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
-from puffin_fast.iceberg.predicate.like import match_like
+from puffin_fast.rows.filters.like import match_like
 
 __all__ = ["columns_of", "expression_of"]
 

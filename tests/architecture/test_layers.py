@@ -23,21 +23,25 @@ LAYERS = {
     "theta": 3,
     "arrow": 4,
     "files": 4,
-    "iceberg": 5,
-    "delta": 6,
-    "paimon": 6,
-    "lance": 6,
-    "spark": 7,
-    "cli": 8,
-    "__main__": 9,
+    "columns": 4,
+    "_pyiceberg": 4,
+    "parquet": 5,
+    "avro": 5,
+    "rows": 6,
+    "iceberg": 7,
+    "delta": 8,
+    "paimon": 8,
+    "lance": 8,
+    "spark": 9,
+    "cli": 10,
+    "__main__": 11,
 }
 
 FOLDERS = {
+    "rows": ("filters", "files", "keys"),
     "iceberg": (
         "compat",
         "manifest",
-        "datafile",
-        "predicate",
         "plan",
         "commit",
         "deletes",
@@ -52,8 +56,8 @@ FOLDERS = {
 """The folders of a package, from the ground up: a folder imports only from those before it."""
 
 FOREIGN = {
-    "pyiceberg": {"iceberg", "delta", "spark", "cli"},
-    "fastavro": {"iceberg", "paimon"},
+    "pyiceberg": {"_pyiceberg", "avro", "rows", "iceberg", "delta", "spark", "cli"},
+    "fastavro": {"avro", "rows", "iceberg", "paimon"},
     "tenacity": {"iceberg", "spark"},
     "pyspark": {"spark", "cli"},
     "pandas": {"spark"},
@@ -61,13 +65,13 @@ FOREIGN = {
     "click": {"cli"},
     "rich": {"_runtime", "cli", "iceberg"},
     "duckdb": {"cli", "iceberg"},
-    "polars": {"iceberg"},
+    "polars": {"avro", "iceberg"},
     "pyroaring": set(),
 }
 """Packages that are not for everyone, and who may import them."""
 
-PRIVATE_MODULES = ("iceberg/compat/", "iceberg/scan/pyiceberg_scans.py")
-"""The folder and the file that may use PyIceberg's private parts; the file is for PyIceberg's own scans."""
+PRIVATE_MODULES = ("_pyiceberg/", "iceberg/compat/", "iceberg/scan/pyiceberg_scans.py")
+"""The folders and the file that may use PyIceberg's private parts; the file is for PyIceberg's own scans."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

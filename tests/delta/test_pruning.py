@@ -14,7 +14,7 @@ from pyiceberg.types import LongType, StringType
 from puffin_fast import delta
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
-from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.rows.filters.filters import RowFilter
 
 STATISTICS: dict[str, dict[str, Any]] = {
     "low": {"minValues": {"i": 0, "t": "a"}, "maxValues": {"i": 9, "t": "c"}, "nullCount": {"i": 0, "t": 0}},

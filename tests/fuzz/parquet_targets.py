@@ -58,7 +58,7 @@ def footer_of(file: bytes) -> bytes:
 @cache
 def chunks() -> tuple[Chunk, ...]:
     """The column chunks of `files`."""
-    from puffin_fast.iceberg.datafile.footer import Footer
+    from puffin_fast.parquet.footer import Footer
 
     found = []
     for file in files():
@@ -72,7 +72,7 @@ def chunks() -> tuple[Chunk, ...]:
 
 def parquet_footer(data: bytes) -> None:
     """A footer inside a right frame: where the check finds nothing wrong, PyArrow makes objects of it, which agree."""
-    from puffin_fast.iceberg.datafile.footer import FileLayout, Footer, check_footer
+    from puffin_fast.parquet.footer import FileLayout, Footer, check_footer
 
     file = MAGIC + data + len(data).to_bytes(4, "little") + MAGIC
     source = pa.BufferReader(file)
@@ -99,8 +99,8 @@ def parquet_footer(data: bytes) -> None:
 
 def parquet_pages(data: bytes) -> None:
     """The pages of a column chunk, whose kind the first byte chooses: rows are decoded or refused."""
-    from puffin_fast.iceberg.datafile.column_pages import ColumnPages
-    from puffin_fast.iceberg.datafile.page_codecs import PageError
+    from puffin_fast.parquet.column_pages import ColumnPages
+    from puffin_fast.parquet.page_codecs import PageError
 
     if not data:
         return

@@ -18,7 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
 from puffin_fast import errors, iceberg
-from puffin_fast.iceberg.datafile import parquet
+from puffin_fast.rows.files import parquet
 
 
 class Outcome(Enum):

@@ -15,7 +15,7 @@ import fastavro
 import pytest
 import zstandard
 
-from puffin_fast.iceberg.manifest.avro_blocks import as_long
+from puffin_fast.avro.blocks import as_long
 from tests.hostile.conftest import HostileTable
 
 SYNC = bytes(range(16))
@@ -161,7 +161,7 @@ def test_the_limit_of_decompression_is_adjustable(
     hostile: HostileTable, confined: Callable[..., int]
 ) -> None:
     read = """
-from puffin_fast.iceberg.manifest.avro import read_avro
+from puffin_fast.avro.file import read_avro
 plain = pyiceberg.io.pyarrow.PyArrowFileIO()
 refuses(errors.LimitExceededError, lambda: read_avro(plain, path, {}), "the limit for")
 wide = pyiceberg.io.pyarrow.PyArrowFileIO({"puffin-fast.limit.inflation-ratio": "100000"})
@@ -198,7 +198,7 @@ DATA_FILES: dict[str, Callable[[], bytes]] = {
 }
 
 OPEN = """
-from puffin_fast.iceberg.datafile.reader import open_format
+from puffin_fast.rows.files.reader import open_format
 from puffin_fast.iceberg.manifest import ManifestEntry
 
 entry = ManifestEntry(

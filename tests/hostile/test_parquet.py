@@ -17,7 +17,7 @@ from pyiceberg.table import StaticTable
 from puffin_fast import iceberg
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
-from puffin_fast.iceberg.datafile.footer import check_footer
+from puffin_fast.parquet.footer import check_footer
 from tests.fuzz import table_targets
 from tests.fuzz.mutations import mutated
 from tests.hostile.conftest import N_ROWS, HostileTable
@@ -128,7 +128,7 @@ def test_memory_follows_from_the_rows_that_are_read_not_from_those_that_are_clai
     confined: Callable[..., int],
 ) -> None:
     action = """
-from puffin_fast.iceberg.datafile.row_selection import LiveRows
+from puffin_fast.columns.row_selection import LiveRows
 deleted = PositionBitmap.from_positions([5, 70_000, (1 << 34) - 2])
 live = LiveRows(deleted, 1 << 34)
 assert live.slice(0, 131_072).to_pylist() == [row not in (5, 70_000) for row in range(131_072)]

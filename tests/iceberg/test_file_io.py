@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.rows.files.parquet import open_parquet
 from tests.iceberg.conftest import local
 
 KEY = 0x5A

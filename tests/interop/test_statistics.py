@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
+from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.theta import ThetaSketch
 from tests.iceberg.conftest import local, rows_of, rows_of_duckdb

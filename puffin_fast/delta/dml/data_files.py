@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from puffin_fast._runtime import open_sink
+from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.delta.dml.file_statistics import statistics_of
 from puffin_fast.delta.dml.partition_folders import partition_folder
 from puffin_fast.delta.dml.stored_types import stored_fields
@@ -33,7 +34,6 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import encoded_path
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.datafile.arrow_rows import renamed
 
 __all__ = ["DataFile", "DataFileWriter", "partition_text"]
 

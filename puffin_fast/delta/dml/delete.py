@@ -24,8 +24,8 @@ from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.delete import group_positions
 from puffin_fast.iceberg.dml.key_parts import KeyParts, key_parts, search_parts
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
-from puffin_fast.iceberg.predicate.keys import Keys
+from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.keys.keys import Keys
 
 __all__ = ["delete", "delete_keys", "delete_positions"]
 

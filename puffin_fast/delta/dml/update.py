@@ -21,7 +21,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
 from puffin_fast.iceberg.dml.assignments import Assignments
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 
 __all__ = ["UpdateResult", "update"]
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import CHANGE_DATA_FEED, check_rows_writable, check_writable, is_set
@@ -21,7 +22,6 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids

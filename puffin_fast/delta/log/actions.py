@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import on_threads
+from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.row_selection import flags_of
 
 __all__ = [
     "COLUMNS",

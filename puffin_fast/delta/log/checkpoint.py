@@ -29,8 +29,8 @@ from puffin_fast.delta.log.actions import (
 from puffin_fast.delta.log.decoded_size import check_decoded
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CorruptDataError, LimitExceededError
-from puffin_fast.iceberg.datafile.files import reading
 from puffin_fast.limits import most_inflated
+from puffin_fast.rows.files.files import reading
 
 __all__ = ["read_checkpoint"]
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import LimitExceededError
-from puffin_fast.iceberg.datafile.footer import check_footer
+from puffin_fast.parquet.footer import check_footer
 
 __all__ = ["check_decoded"]
 

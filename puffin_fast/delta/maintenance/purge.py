@@ -24,7 +24,7 @@ from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.rows.filters.filters import RowFilter
 
 __all__ = ["PurgeResult", "purge"]
 

@@ -37,12 +37,12 @@ from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
 from puffin_fast.iceberg.deletes.loader import ReadAhead, within
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

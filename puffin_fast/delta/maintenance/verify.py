@@ -16,7 +16,7 @@ from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.files import Problem, read_vector
-from puffin_fast.iceberg.datafile.parquet import open_parquet
+from puffin_fast.rows.files.parquet import open_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa

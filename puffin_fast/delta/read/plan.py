@@ -26,12 +26,12 @@ from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.metadata_columns import MetadataColumn
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
 from puffin_fast.iceberg.scan.file_reader import FileReader, ReaderFactory
 from puffin_fast.iceberg.scan.located_rows import LocatedRows
+from puffin_fast.rows.files.metadata_columns import MetadataColumn
+from puffin_fast.rows.filters.filters import Matcher, RowFilter
 
 __all__ = ["DeltaPlan", "DeltaTable", "partition_values", "plan_files"]
 

@@ -36,12 +36,12 @@ from pyiceberg.types import (
     UnknownType,
 )
 
+from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast.delta.log.protocol import MAPPING_ID, MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.compat.v3_types import VariantType
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
 __all__ = ["DECIMAL", "NAME_MAPPING", "ROW_TRACKING", "TableSchema"]
 

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.conversion import storage_type
+from puffin_fast.rows.files.conversion import storage_type
 
 __all__ = ["Statistics", "typed"]
 

@@ -24,10 +24,10 @@ from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.read.vector_columns import VectorColumns
-from puffin_fast.iceberg.datafile.parquet import open_parquet
 from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.bounds import literal_values
+from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.filters.bounds import literal_values
 
 __all__ = ["FILES", "DeltaTask", "DeltaTasks"]
 

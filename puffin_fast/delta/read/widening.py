@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.datafile.conversion import Convert, stored
+from puffin_fast.rows.files.conversion import Convert, stored
 
 __all__ = ["widened"]
 

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
+from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.location import is_of_storage
 from puffin_fast.errors import (
     CommitUnknownError,
@@ -63,7 +64,6 @@ from puffin_fast.iceberg.compat.catalog_commit import (
 )
 from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.compat.table_updates import next_timestamp_ms
-from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.manifest import write_manifest_list
 

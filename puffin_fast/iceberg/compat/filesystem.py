@@ -7,8 +7,8 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.compat.versions import check_version
 
 __all__ = ["filesystem"]
 

@@ -18,12 +18,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
 
+from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit
-from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import remove_files
 
 if TYPE_CHECKING:

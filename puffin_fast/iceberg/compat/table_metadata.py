@@ -23,11 +23,11 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, TableMetada
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import IcebergBaseModel
 
+from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.sql_catalog import roll_back_returned_connections
-from puffin_fast.iceberg.compat.versions import check_version
 
 __all__ = ["METADATA_WRITERS", "catalog_for_commit", "check_catalog", "v3_metadata", "writes_metadata"]
 

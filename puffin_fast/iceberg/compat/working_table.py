@@ -21,6 +21,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
+from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._runtime.arguments import check_table_name
 from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast._runtime.interrupt import interruptible
@@ -33,7 +34,6 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
-from puffin_fast.iceberg.compat.v3_types import read_v3_types
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.columns.row_selection import RowSelection, mask_of
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.conversion import storage_type
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
-from puffin_fast.iceberg.datafile.plain_types import plain
-from puffin_fast.iceberg.datafile.projection import FileSchema
-from puffin_fast.iceberg.datafile.reader import Batch, open_format
-from puffin_fast.iceberg.datafile.row_selection import RowSelection, mask_of
-from puffin_fast.iceberg.predicate.key_set import KeySet
+from puffin_fast.rows.files.conversion import storage_type
+from puffin_fast.rows.files.files import BATCH_ROWS, reading
+from puffin_fast.rows.files.projection import FileSchema
+from puffin_fast.rows.files.reader import Batch, open_format
+from puffin_fast.rows.keys.key_set import KeySet
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.iceberg.predicate.filters import Matcher
+    from puffin_fast.rows.filters.filters import Matcher
 
 __all__ = ["EqualityDeletes", "KeySet", "field_of", "live_matches"]
 

@@ -22,11 +22,11 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.files import read_ranges, read_vector
-from puffin_fast.iceberg.datafile.files import reading
-from puffin_fast.iceberg.datafile.parquet import open_parquet
-from puffin_fast.iceberg.datafile.projection import FIELD_ID
-from puffin_fast.iceberg.datafile.reader import open_format
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID, single_data_file
+from puffin_fast.rows.files.files import reading
+from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.files.projection import FIELD_ID
+from puffin_fast.rows.files.reader import open_format
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.schema import Schema
 
+from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.datafile.plain_types import plain_type
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 
 __all__ = ["Assignments", "NewColumn"]

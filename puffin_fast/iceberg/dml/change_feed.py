@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._runtime.arguments import check_name
+from puffin_fast.columns.plain_types import one_array
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.datafile.plain_types import one_array
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -17,7 +17,7 @@ from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
-from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -18,11 +18,11 @@ from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.integers import is_integral
-from puffin_fast.iceberg.predicate.key_columns import distinct_rows, key_fields, key_tables
-from puffin_fast.iceberg.predicate.key_hash import key_hashes
-from puffin_fast.iceberg.predicate.keys import KeyBounds, KeyEnds, Keys
 from puffin_fast.limits import KEY_BYTES
+from puffin_fast.rows.keys.integers import is_integral
+from puffin_fast.rows.keys.key_columns import distinct_rows, key_fields, key_tables
+from puffin_fast.rows.keys.key_hash import key_hashes
+from puffin_fast.rows.keys.keys import KeyBounds, KeyEnds, Keys
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

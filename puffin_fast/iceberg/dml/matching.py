@@ -13,16 +13,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, NestedField
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.plain_types import one_array, plain_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.same_values import same_values
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.key_columns import column_of, key_fields, to_key_type
-from puffin_fast.iceberg.predicate.keys import Keys
 from puffin_fast.iceberg.scan.file_reader import ReaderFactory
 from puffin_fast.iceberg.scan.located_rows import joined, located_groups
+from puffin_fast.rows.keys.key_columns import column_of, key_fields, to_key_type
+from puffin_fast.rows.keys.keys import Keys
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata

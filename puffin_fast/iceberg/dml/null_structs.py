@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast.iceberg.datafile.conversion import is_list
-from puffin_fast.iceberg.datafile.plain_types import null_mask, plain, plain_type, with_values
+from puffin_fast.columns.plain_types import null_mask, plain, plain_type, with_values
+from puffin_fast.rows.files.conversion import is_list
 
 __all__ = ["with_null_fields", "with_required_fields"]
 

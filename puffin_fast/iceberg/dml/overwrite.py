@@ -14,9 +14,9 @@ from pyiceberg.transforms import IdentityTransform, VoidTransform
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.delete_job import (
     UPDATE_ISOLATION,
     DeleteJob,
@@ -28,8 +28,8 @@ from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
-from puffin_fast.iceberg.predicate.keys import Keys
+from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.keys.keys import Keys
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

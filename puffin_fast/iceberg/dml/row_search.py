@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.compat.metrics import proves_all_rows
-from puffin_fast.iceberg.datafile.conversion import Cast, stored
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS
-from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.iceberg.datafile.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, live_matches
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.files.conversion import Cast, stored
+from puffin_fast.rows.files.files import BATCH_ROWS
+from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.table.metadata import TableMetadata
 
-    from puffin_fast.iceberg.predicate.filters import Matcher
-    from puffin_fast.iceberg.predicate.key_set import KeySet
+    from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.keys.key_set import KeySet
 
 __all__ = ["Finder"]
 

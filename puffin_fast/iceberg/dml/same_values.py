@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast.iceberg.datafile.row_selection import flags_of
+from puffin_fast.columns.row_selection import flags_of
 
 __all__ = ["same_values"]
 

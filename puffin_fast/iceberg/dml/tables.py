@@ -19,6 +19,7 @@ from puffin_fast._runtime.arguments import (
     check_name,
     check_table_name,
 )
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
@@ -30,7 +31,6 @@ from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.new_table import create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec

@@ -33,13 +33,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import CommitUnknownError, InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
 from puffin_fast.iceberg.commit.staging import StagingTable
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_rows
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.delete_job import DeleteResult, OnConflict, check_on_conflict
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
@@ -48,7 +48,7 @@ from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.update import UpdateResult, update
 from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
 from puffin_fast.iceberg.plan.files import metadata_of
-from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.rows.filters.filters import Filter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -20,9 +20,9 @@ from puffin_fast.iceberg.dml.assignments import Assignments
 from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
 from puffin_fast.iceberg.scan.file_reader import reader_factory
 from puffin_fast.iceberg.scan.located_rows import LocatedRows
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -12,11 +12,10 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.datafile.arrow_rows import arrow_reader
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
@@ -26,8 +25,9 @@ from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clau
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
 from puffin_fast.iceberg.dml.source_parts import source_parts
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.predicate.key_columns import key_fields
 from puffin_fast.iceberg.scan.file_reader import reader_factory
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.keys.key_columns import key_fields
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
-from puffin_fast.iceberg.datafile.files import reading
-from puffin_fast.iceberg.datafile.parquet import ParquetReader
-from puffin_fast.iceberg.datafile.projection import FileSchema
-from puffin_fast.iceberg.datafile.row_groups import RowGroupMetrics
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
 from puffin_fast.iceberg.manifest import DATA, ManifestEntry, manifests_of, read_manifests
-from puffin_fast.iceberg.predicate.bounds import TRUNCATED, decode_bound
+from puffin_fast.rows.files.files import reading
+from puffin_fast.rows.files.parquet import ParquetReader
+from puffin_fast.rows.files.projection import FileSchema
+from puffin_fast.rows.files.row_groups import RowGroupMetrics
+from puffin_fast.rows.filters.bounds import TRUNCATED, decode_bound
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -15,7 +15,7 @@ from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_IN
 from puffin_fast.iceberg.maintenance.rewrite_job import RewriteDataFilesResult, RewriteTerms, run_rewrite
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter, RewrittenGroup
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.rows.filters.filters import Filter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

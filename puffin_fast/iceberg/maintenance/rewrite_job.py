@@ -42,7 +42,7 @@ from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.delete_index import unused
 from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, single_data_file
-from puffin_fast.iceberg.predicate.filters import RowFilter
+from puffin_fast.rows.filters.filters import RowFilter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -24,7 +24,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.data_files import DataFileWriter
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
@@ -32,9 +31,10 @@ from puffin_fast.iceberg.maintenance.data_file_groups import known_deleted, live
 from puffin_fast.iceberg.maintenance.sorted_rows import SortedRows
 from puffin_fast.iceberg.manifest import key_of
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.file_reader import reader_factory
 from puffin_fast.iceberg.scan.located_rows import located_batches
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.filters.filters import RowFilter
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -21,8 +21,8 @@ from pyiceberg.types import PrimitiveType, UnknownType
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.dml.partition_spec import partition_values
-from puffin_fast.iceberg.predicate.key_columns import column_of
-from puffin_fast.iceberg.predicate.struct_path import structs_around
+from puffin_fast.rows.filters.struct_path import structs_around
+from puffin_fast.rows.keys.key_columns import column_of
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

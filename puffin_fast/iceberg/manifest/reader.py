@@ -15,9 +15,9 @@ from pyiceberg.utils.decimal import bytes_to_decimal
 from puffin_fast._runtime import is_remote
 from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import in_order
+from puffin_fast.avro.columns import Nested, read_columns
+from puffin_fast.avro.file import AvroFile, PartitionColumn, parse_avro, read_avro, read_together
 from puffin_fast.errors import CorruptDataError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import AvroFile, PartitionColumn, parse_avro, read_avro, read_together
-from puffin_fast.iceberg.manifest.avro_columns import Nested, read_columns
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,

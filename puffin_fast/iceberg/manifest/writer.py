@@ -15,8 +15,8 @@ from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
 from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast.avro.file import CODECS, to_avro_schema, write_avro
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.manifest.avro import CODECS, to_avro_schema, write_avro
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,

@@ -39,7 +39,7 @@ from puffin_fast.iceberg.plan.delete_index import (
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
 from puffin_fast.iceberg.plan.staged import files_of
 from puffin_fast.iceberg.plan.times import milliseconds_of
-from puffin_fast.iceberg.predicate.filters import Matcher, RowFilter
+from puffin_fast.rows.filters.filters import Matcher, RowFilter
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
     from pyiceberg.schema import Schema
 
-    from puffin_fast.iceberg.manifest.avro_columns import Nested
+    from puffin_fast.avro.columns import Nested
 
 __all__ = ["BoundsPruner"]
 

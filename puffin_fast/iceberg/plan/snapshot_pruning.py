@@ -12,9 +12,9 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
+from puffin_fast.avro.columns import Nested
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
-from puffin_fast.iceberg.manifest.avro_columns import Nested
 from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
 from puffin_fast.iceberg.plan.pruning import BoundsPruner
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
-    from puffin_fast.iceberg.predicate.filters import Matcher
+    from puffin_fast.rows.filters.filters import Matcher
 
 __all__ = ["SnapshotPruning"]
 

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 
 import pyiceberg
 
+from puffin_fast._pyiceberg.v3_types import V3_TYPES
+from puffin_fast._pyiceberg.versions import KNOWN_VERSIONS
 from puffin_fast._runtime.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
-from puffin_fast.iceberg.compat.v3_types import V3_TYPES
-from puffin_fast.iceberg.compat.versions import KNOWN_VERSIONS
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 
 __all__ = ["Acceleration", "accelerate"]

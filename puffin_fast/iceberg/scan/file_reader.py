@@ -11,17 +11,17 @@ import pyarrow as pa
 from puffin_fast._runtime import is_remote
 from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import CAPACITY
+from puffin_fast.columns.plain_types import is_view
+from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.datafile.conversion import Cast, stored
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading, size_in_rows
-from puffin_fast.iceberg.datafile.metadata_columns import Metadata, MetadataColumn
-from puffin_fast.iceberg.datafile.plain_types import is_view
-from puffin_fast.iceberg.datafile.projection import FileSchema, Projection
-from puffin_fast.iceberg.datafile.reader import Batch, DataFiles, OpenedFile
-from puffin_fast.iceberg.datafile.row_selection import LiveRows, mask_of
 from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, live_matches
 from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.iceberg.scan.splits import threads_of
+from puffin_fast.rows.files.conversion import Cast, stored
+from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
+from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
+from puffin_fast.rows.files.projection import FileSchema, Projection
+from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.iceberg.plan.files import FileTask
-    from puffin_fast.iceberg.predicate.filters import Matcher
     from puffin_fast.iceberg.scan.splits import Split
+    from puffin_fast.rows.filters.filters import Matcher
 
 __all__ = ["FileReader", "ReaderFactory", "reader_factory"]
 

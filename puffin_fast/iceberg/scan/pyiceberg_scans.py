@@ -44,11 +44,11 @@ from pyiceberg.typedef import Record
 
 from puffin_fast._runtime.patches import Patch
 from puffin_fast.bitmap import PositionBitmap
+from puffin_fast.columns.row_selection import LiveRows, select_rows
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.files import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.iceberg import manifest
-from puffin_fast.iceberg.datafile.row_selection import LiveRows, select_rows
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_entry, within
 from puffin_fast.puffin import PuffinReader
 

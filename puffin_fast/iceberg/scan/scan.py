@@ -13,20 +13,20 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+from puffin_fast._pyiceberg.metrics import proves_all_rows
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
 from puffin_fast._runtime.html import html_fields
 from puffin_fast._runtime.packages import import_optional
 from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.compat.metrics import proves_all_rows
-from puffin_fast.iceberg.datafile.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.iceberg.datafile.plain_types import plain
 from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
-from puffin_fast.iceberg.predicate.filters import RowFilter
-from puffin_fast.iceberg.predicate.rewriters import check_names
 from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.splits import jobs_of
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.rewriters import check_names
 
 if TYPE_CHECKING:
     import duckdb

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyiceberg.table.statistics import StatisticsFile
 
+from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
@@ -33,7 +34,6 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_statistics
-from puffin_fast.iceberg.compat.versions import check_version
 from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.plan.files import metadata_of, plan_files, resolve
 from puffin_fast.iceberg.scan.scan import scan

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from pyiceberg.types import ListType, MapType, NestedField, PrimitiveType, StructType
 
 from puffin_fast._runtime.arguments import check_texts
+from puffin_fast.columns.plain_types import list_parts, map_parts
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.datafile.plain_types import list_parts, map_parts
 from puffin_fast.theta import is_sketched
 
 if TYPE_CHECKING:

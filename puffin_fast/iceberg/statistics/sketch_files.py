@@ -18,14 +18,14 @@ from pyiceberg.transforms import IdentityTransform
 
 from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import on_threads
+from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.datafile.dictionary_pages import DictionaryPages
-from puffin_fast.iceberg.datafile.files import BATCH_ROWS, reading
-from puffin_fast.iceberg.datafile.footer import check_footer
-from puffin_fast.iceberg.datafile.parquet import open_parquet
-from puffin_fast.iceberg.datafile.plain_types import plain
-from puffin_fast.iceberg.datafile.projection import FileSchema
 from puffin_fast.iceberg.scan.splits import Split, parts_of
+from puffin_fast.parquet.dictionary_pages import DictionaryPages
+from puffin_fast.parquet.footer import check_footer
+from puffin_fast.rows.files.files import BATCH_ROWS, reading
+from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:

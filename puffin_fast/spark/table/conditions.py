@@ -22,8 +22,8 @@ from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, StringType
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.predicate.filters import parse_filter
-from puffin_fast.iceberg.predicate.like import Like
+from puffin_fast.rows.filters.filters import parse_filter
+from puffin_fast.rows.filters.like import Like
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -18,7 +18,7 @@ from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take

@@ -18,8 +18,8 @@ from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, OnConflict
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
-from puffin_fast.iceberg.predicate.keys import KeyBounds, Keys
+from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
+from puffin_fast.rows.keys.keys import KeyBounds, Keys
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches

@@ -27,7 +27,7 @@ from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.predicate.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job, without_history
 from puffin_fast.spark.table.scan import refuse, scan

@@ -15,7 +15,7 @@ from puffin_fast.iceberg.maintenance.rewrite_job import (
     run_rewrite,
 )
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
-from puffin_fast.iceberg.predicate.filters import Filter
+from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, spread, without_metrics

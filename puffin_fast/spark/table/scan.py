@@ -15,8 +15,8 @@ from puffin_fast.delta.read.scan import scan as delta_scan
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.predicate.filters import Filter
 from puffin_fast.iceberg.scan.scan import scan as scan_here
+from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import rows_where, sql_condition

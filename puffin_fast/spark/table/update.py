@@ -15,7 +15,7 @@ from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnCo
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.update import PlanUpdate, UpdateResult, run_update
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.predicate.filters import Filter, RowFilter
+from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of

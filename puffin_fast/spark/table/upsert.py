@@ -17,8 +17,8 @@ from puffin_fast.iceberg.dml.matching import check_clauses, fit, written_schema
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.upsert import UpsertResult, columns_to_set
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.predicate.key_columns import key_fields
-from puffin_fast.iceberg.predicate.keys import KeyBounds
+from puffin_fast.rows.keys.key_columns import key_fields
+from puffin_fast.rows.keys.keys import KeyBounds
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import check_dataframe

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.predicate.key_columns import keys_of_batch, normalize_floats
+from puffin_fast.rows.keys.key_columns import keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.predicate.keys import KeyBounds
+    from puffin_fast.rows.keys.keys import KeyBounds
 
 __all__ = ["MORE", "candidates", "for_spark", "from_spark", "matched", "normalised", "spark_type", "up_to"]
 

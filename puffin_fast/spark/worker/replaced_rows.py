@@ -12,9 +12,9 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.dml.replacement import write_new_rows
-from puffin_fast.iceberg.predicate.filters import RowFilter
 from puffin_fast.iceberg.scan.file_reader import reader_factory
 from puffin_fast.iceberg.scan.located_rows import located_batches
+from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.spark.worker.data_files import data_file_rows
 from puffin_fast.spark.worker.tasks import deleted
 

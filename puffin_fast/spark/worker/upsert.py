@@ -20,7 +20,7 @@ from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.matching import written_schema
 from puffin_fast.iceberg.dml.replacement import write_new_rows
 from puffin_fast.iceberg.dml.same_values import same_values
-from puffin_fast.iceberg.predicate.key_columns import keys_of_batch
+from puffin_fast.rows.keys.key_columns import keys_of_batch
 from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced

@@ -12,9 +12,9 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.compat.test_v3_types import ONE, VARIANT, rewritten
 from tests.iceberg.conftest import files_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
+from tests.rows.test_v3_types import ONE, VARIANT, rewritten
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

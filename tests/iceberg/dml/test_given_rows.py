@@ -23,8 +23,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from puffin_fast.columns.plain_types import plain, plain_type
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.datafile.plain_types import plain, plain_type
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table

@@ -22,8 +22,8 @@ from pyiceberg.table import Table
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.dml import key_parts
-from puffin_fast.iceberg.predicate.key_set import KeySet
 from puffin_fast.limits import Limit
+from puffin_fast.rows.keys.key_set import KeySet
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 

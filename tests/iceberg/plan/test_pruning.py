@@ -20,9 +20,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform, Transform, YearTransform
 from pyiceberg.types import DateType, NestedField
 
+from puffin_fast.avro import columns as avro_columns
+from puffin_fast.avro.columns import Nested
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.manifest import ManifestEntry, avro_columns
-from puffin_fast.iceberg.manifest.avro_columns import Nested
+from puffin_fast.iceberg.manifest import ManifestEntry
 from puffin_fast.iceberg.plan import pruning
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
 from puffin_fast.iceberg.scan.scan import scan

@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from puffin_fast.iceberg import append, create_table, delete, scan
-from puffin_fast.iceberg.datafile import reader
+from puffin_fast.rows.files import reader
 
 N = 3_000
 

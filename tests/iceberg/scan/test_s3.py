@@ -24,7 +24,7 @@ from pyiceberg.types import LongType, NestedField
 
 from puffin_fast import files, iceberg
 from puffin_fast.errors import NotFoundError, PuffinFastError
-from puffin_fast.iceberg.datafile import parquet
+from puffin_fast.rows.files import parquet
 from tests.conftest import require_module
 
 if TYPE_CHECKING:

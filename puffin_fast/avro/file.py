@@ -1,0 +1,354 @@
+"""Reads and writes the Avro files of Iceberg's metadata with fastavro, each file as a whole.
+
+An Avro file is a header (magic, a map of metadata with the writer's schema, a sync marker) and blocks.
+Fields are found by Iceberg's ``field-id``, never by name (table specification, "Avro"). Logical types are not
+converted: a date is a number of days, a timestamp a number of microseconds, a uuid 16 bytes. Before the records are
+read, the schema of the header is replaced by a plain schema with canonical names (`avro_schema`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from puffin_fast import limits
+from puffin_fast._runtime import is_local, open_source
+from puffin_fast._runtime.location import new_input, unwrapped
+from puffin_fast.errors import (
+    CorruptDataError,
+    LimitExceededError,
+    MissingExtraError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
+
+try:
+    import fastavro
+except ImportError as error:  # pragma: no cover - installed with the extra
+    raise MissingExtraError("fastavro", "iceberg") from error
+
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from puffin_fast.avro.blocks import SYNC_BYTES, Block, as_long, read_blocks
+from puffin_fast.avro.schema import PartitionColumn, PlainSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+
+__all__ = [
+    "CODECS",
+    "HEADER",
+    "MAGIC",
+    "AvroFile",
+    "PartitionColumn",
+    "one_block",
+    "parse_avro",
+    "read_avro",
+    "read_bytes",
+    "to_avro_schema",
+    "too_many_records",
+    "write_avro",
+]
+
+MAGIC = b"Obj\x01"
+_SYNC = {"type": "fixed", "name": "sync", "size": SYNC_BYTES}
+HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "puffin_fast.avro_header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": len(MAGIC)}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": _SYNC},
+        ],
+    }
+)
+"""The Avro schema of a file's header."""
+
+_NAMED = ("record", "fixed", "enum")
+
+READ_BYTES = 16 << 20
+"""Number of bytes per read from a stream of unknown length."""
+
+MIN_ITEMS_TO_SKIP = 50
+"""From this number of list items per record, fastavro skips unwanted fields faster than it decodes them."""
+
+CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
+"""Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
+
+
+@dataclass(frozen=True)
+class AvroFile:
+    """An Avro file in memory, with decompressed blocks.
+
+    Attributes:
+        path: the path, for error messages.
+        metadata: the metadata of the header.
+        plain: the schema of the records, converted; shared by files with the same schema.
+        blocks: the number of records and the bytes of each block.
+        file_size: the size of the file in bytes.
+    """
+
+    path: str
+    metadata: dict[str, str]
+    plain: PlainSchema
+    blocks: tuple[Block, ...]
+    file_size: int
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The plain schema of the records; fields are read in its order, each takes at least one byte."""
+        return self.plain.record
+
+    @property
+    def n_records(self) -> int:
+        """The number of records in all blocks."""
+        return sum(block.n_records for block in self.blocks)
+
+    def records(self, names: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+        """Yields the records; decodes one block at a time.
+
+        Args:
+            names: the fields to decode, all by default. A record may have other fields, too.
+
+        Raises:
+            CorruptDataError: the bytes of a block are not records of the schema, or bytes remain after them.
+        """
+        wanted = None
+        if names is not None:
+            others = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
+            if self._n_items(others) > MIN_ITEMS_TO_SKIP:
+                wanted = self.plain.array(names)
+        written = self.plain.array()
+        for n_records, data in self.blocks:
+            source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
+            try:
+                records: Any = fastavro.schemaless_reader(source, written, wanted)
+            except Exception as error:
+                raise CorruptDataError(f"records of an Avro file: {error!r}", path=self.path) from error
+            if source.tell() != len(source.getbuffer()):
+                raise CorruptDataError(
+                    "records of an Avro block",
+                    path=self.path,
+                    expected=f"{n_records} records in {len(data)} bytes",
+                    found=f"{len(source.getbuffer()) - source.tell()} bytes more",
+                )
+            for record in records:
+                yield record | self.plain.constants if self.plain.constants else record
+
+    def _n_items(self, names: Iterable[str]) -> int:
+        """The number of items in the named lists of the first record."""
+        data = next((block.data for block in self.blocks if block.n_records), None)
+        if data is None:
+            return 0
+        try:
+            first: Any = fastavro.schemaless_reader(BytesIO(data), self.plain.parsed, None)
+        except Exception:  # `records` raises the error
+            return 0
+        return sum(len(value) for name in names if isinstance(value := first[name], list))
+
+
+def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:
+    """Makes an Avro file of one uncompressed block from the bytes of records, which may be of many blocks."""
+    head, sync = BytesIO(), bytes(SYNC_BYTES)
+    metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": b"null"}
+    fastavro.schemaless_writer(head, HEADER, {"magic": MAGIC, "meta": metadata, "sync": sync})
+    sizes = as_long(n_records), as_long(sum(map(len, parts)))
+    return BytesIO(b"".join([head.getvalue(), *sizes, *parts, sync]))
+
+
+def to_avro_schema(schema: Schema, name: str) -> Any:
+    """Converts the schema of a manifest or manifest list to a parsed Avro schema.
+
+    Args:
+        schema: the Iceberg schema. Its ids become ``field-id`` and ``element-id``, its maps arrays of pairs.
+        name: the name of the root record.
+    """
+    converted = AvroSchemaConversion().iceberg_to_avro(schema, schema_name=name)
+    return fastavro.parse_schema(_unique_names(converted, set()))
+
+
+def _unique_names(node: Any, seen: set[str]) -> Any:
+    """Renames the second and later definitions of a name: Avro allows one definition."""
+    if isinstance(node, list):
+        return [_unique_names(part, seen) for part in node]
+    if not isinstance(node, dict):
+        return node
+    result = dict(node)
+    if result.get("type") in _NAMED and "name" in result:
+        name, count = result["name"], 2
+        while result["name"] in seen:
+            result["name"], count = f"{name}_{count}", count + 1
+        seen.add(result["name"])
+    for key in ("type", "items", "values"):
+        if isinstance(result.get(key), dict | list):
+            result[key] = _unique_names(result[key], seen)
+    if "fields" in result:
+        result["fields"] = [_unique_names(field, seen) for field in result["fields"]]
+    return result
+
+
+def write_avro(
+    io: FileIO,
+    path: str,
+    schema: Any,
+    records: Iterable[Mapping[str, Any]],
+    metadata: dict[str, str],
+    codec: str,
+) -> int:
+    """Writes an Avro file with a single call to the storage.
+
+    Returns:
+        the length of the file in bytes.
+    """
+    buffer = BytesIO()
+    try:
+        fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata)
+    except ValueError as error:
+        raise _codec_error(error, path) or error from error
+    with io.new_output(path).create(overwrite=True) as sink:
+        sink.write(buffer.getvalue())
+    return buffer.tell()
+
+
+def read_together(io: FileIO, files: Sequence[tuple[str, int]], limit: int) -> list[bytes | None]:
+    """Reads files of stated sizes by `read_bytes`; None for those after `limit` bytes if there are more than stated."""
+    found: list[bytes | None] = []
+    n_bytes = 0
+    for path, size in files:
+        data = read_bytes(io, path, size) if n_bytes <= limit else None
+        n_bytes += len(data or b"")
+        found.append(data)
+    return found
+
+
+def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
+    """Reads all bytes of a manifest or a manifest list.
+
+    Args:
+        io: PyIceberg's file access.
+        path: the file.
+        size: in bytes, if it is stated; saves a request through fsspec. The file may have more or fewer.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidInputError: the path is not a regular file.
+        LimitExceededError: the file has more than `limits.MAX_METADATA_BYTES` bytes.
+    """
+    limit = limits.MAX_METADATA_BYTES.of(io)
+    if is_local(path, io):  # checks the size first: a pipe or a device may have no end
+        with open_source(path, filesystem=io) as source:
+            if source.size > limit:
+                raise _too_long(path, limit)
+            return source.read_at(0, source.size)
+    if size is not None and 0 < size < limit and unwrapped(io, path)[0] == "fsspec":
+        with suppress(OSError), open_source(path, filesystem=io) as source:
+            data = source.read_head(size + 1)
+            if len(data) <= size:
+                return data
+    parts, left = [], limit + 1
+    try:
+        with new_input(io, path).open(seekable=False) as stream:
+            while left and (part := stream.read(min(left, READ_BYTES))):
+                parts.append(part)
+                left -= len(part)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: no such file") from error
+    if not left:
+        raise _too_long(path, limit)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_long(path: str, limit: int) -> LimitExceededError:
+    return LimitExceededError(f"{path}: more than {limit} bytes, the limit for a manifest or a manifest list")
+
+
+def read_avro(io: FileIO, path: str, names: Mapping[int, str], size: int | None = None) -> AvroFile:
+    """Reads an Avro file whose fields have ids.
+
+    Args:
+        io: PyIceberg's file access.
+        path: the file.
+        names: the canonical name of each field id.
+        size: as for `read_bytes`.
+
+    Raises:
+        CorruptDataError: the bytes are not an Avro file.
+        LimitExceededError: the file has more bytes, stored or decompressed, or more records than `limits` allows.
+        NotFoundError: there is no such file.
+        UnsupportedError: the codec is not supported.
+    """
+    return parse_avro(read_bytes(io, path, size), path, names, io)
+
+
+def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None) -> AvroFile:
+    """Parses the bytes of an Avro file; arguments and errors as for `read_avro`."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise CorruptDataError("magic of an Avro file", path=path, offset=0, expected=MAGIC, found=data[:4])
+    try:
+        source = BytesIO(data)
+        header: Any = fastavro.schemaless_reader(source, HEADER, None)
+        metadata = {key: value.decode() for key, value in header["meta"].items()}
+        plain = _plain_schema(metadata["avro.schema"], names)
+    except Exception as error:
+        raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
+    start, n_fields = source.tell(), len(plain.record["fields"])
+    blocks = read_blocks(
+        memoryview(data)[start:],
+        codec=metadata.get("avro.codec", "null"),
+        sync=header["sync"],
+        limit=limits.most_inflated(len(data) - start, io),
+        path=path,
+        offset=start,
+    )
+    for n_records, content in blocks:
+        if n_records * max(n_fields, 1) > len(content):
+            raise too_many_records(path, n_records, len(content), n_fields)
+    return AvroFile(path, metadata, plain, tuple(blocks), len(data))
+
+
+_MOST_CACHED = 1 << 16
+"""Number of characters of a schema up to which it is kept: those of manifests have a few thousand."""
+
+
+def _plain_schema(text: str, names: Mapping[int, str]) -> PlainSchema:
+    """Converts a writer's schema, once for all manifests that have it."""
+    convert = _converted if len(text) <= _MOST_CACHED else _converted.__wrapped__
+    return convert(text, tuple(names.items()))
+
+
+@lru_cache(maxsize=64)
+def _converted(text: str, names: tuple[tuple[int, str], ...]) -> PlainSchema:
+    return PlainSchema(json.loads(text), dict(names))
+
+
+def too_many_records(
+    path: str, n_records: int, n_bytes: int, n_fields: int, offset: int | None = None
+) -> PuffinFastError:
+    """Makes the error for a block with fewer bytes than its number of records needs."""
+    if n_fields == 0:
+        return LimitExceededError(f"{path}: {n_records} records without bytes, the limit is 0")
+    return CorruptDataError(
+        "records of an Avro block",
+        path=path,
+        offset=offset,
+        expected=f"at most {n_bytes // n_fields} ({n_bytes} bytes, at least {n_fields} per record)",
+        found=n_records,
+    )
+
+
+def _codec_error(error: Exception, path: str) -> PuffinFastError | None:
+    """Converts fastavro's error for an unknown codec, or one whose package is missing; None for other errors."""
+    found = str(error)
+    if "need to install" in found and "cramjam" in found:  # of snappy; fastavro names it, no extra has it
+        return MissingExtraError("cramjam", extra=None)
+    if "need to install" in found or "nrecognized codec" in found:
+        return UnsupportedError(f"{path}: {found}")
+    return None

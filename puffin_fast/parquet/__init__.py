@@ -1,0 +1,5 @@
+"""Parquet files: footers, layouts, pages, codecs. Knows no tables."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

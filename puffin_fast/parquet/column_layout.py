@@ -1,0 +1,112 @@
+"""Decides which column chunks of a Parquet file `column_pages` decodes; PyArrow reads all others.
+
+They are flat columns of the types below, in the encodings `ENCODINGS` and the compressions of `page_codecs`.
+
+    stored as             | decoded to
+    BOOLEAN               | bool
+    INT32                 | int32, date32, time32, decimal128
+    INT64                 | int64, time64, timestamp, decimal128
+    FLOAT, DOUBLE         | float, double
+    BYTE_ARRAY            | string, large_string, binary, large_binary, and their views
+    FIXED_LEN_BYTE_ARRAY  | fixed_size_binary, decimal128
+
+A differential test compares each of them with PyArrow to the bit (tests/parquet/test_column_pages.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from puffin_fast._kernels import pages
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["ENCODINGS", "Layout", "layout_of"]
+
+_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY = 0, 2, 3, 4, 8
+ENCODINGS = sum(1 << n for n in (_PLAIN, _PLAIN_DICTIONARY, _RLE, _BIT_PACKED, _RLE_DICTIONARY))
+"""Bit n is set for encoding n of the format."""
+
+_UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the values of a column are stored, and the plain type that they are decoded to.
+
+    Attributes:
+        type: the plain Arrow type; a view type only for views.
+        stored: bytes of a stored value; 0 for byte strings and booleans.
+        width: bytes of a decoded value.
+        conversion: of a stored value, as in the kernel.
+        is_optional: whether values may be null.
+    """
+
+    type: pa.DataType
+    stored: int
+    width: int
+    conversion: int
+    is_optional: bool
+
+
+def _fixed(column: pq.ColumnSchema, kind: pa.DataType) -> tuple[int, int, int] | None:
+    """Bytes stored, bytes decoded and conversion of a type of fixed width; None if PyArrow must read it."""
+    physical, is_decimal = column.physical_type, pa.types.is_decimal128(kind)
+    if physical == "FIXED_LEN_BYTE_ARRAY":
+        length = int(column.length)
+        if is_decimal and 0 < length <= 16:
+            return length, 16, pages.BIG_ENDIAN_TO_INT128
+        same = pa.types.is_fixed_size_binary(kind) and kind.byte_width == length > 0
+        return (length, length, pages.SAME) if same else None
+    types = pa.types
+    if physical == "INT32":
+        if is_decimal:
+            return 4, 16, pages.INT32_TO_INT128
+        time = types.is_time32(kind) and _has_unit(column, kind)
+        same = time or types.is_int32(kind) or types.is_date32(kind)
+        return (4, 4, pages.SAME) if same else None
+    if physical == "INT64":
+        if is_decimal:
+            return 8, 16, pages.INT64_TO_INT128
+        time = (types.is_time64(kind) or types.is_timestamp(kind)) and _has_unit(column, kind)
+        return (8, 8, pages.SAME) if time or types.is_int64(kind) else None
+    if (physical, kind) == ("FLOAT", pa.float32()):
+        return 4, 4, pages.SAME
+    return (8, 8, pages.SAME) if (physical, kind) == ("DOUBLE", pa.float64()) else None
+
+
+def _has_unit(column: pq.ColumnSchema, kind: Any) -> bool:
+    unit = _UNITS.get(kind.unit)
+    return unit is not None and f"timeUnit={unit}" in str(column.logical_type)
+
+
+_TEXTS = {
+    pa.string(): pa.string_view(),
+    pa.large_string(): pa.string_view(),
+    pa.binary(): pa.binary_view(),
+    pa.large_binary(): pa.binary_view(),
+}
+"""The view type of each plain type of texts and bytes."""
+
+
+def layout_of(column: pq.ColumnSchema, kind: pa.DataType, *, views: bool = False) -> Layout | None:
+    """Returns how a column is decoded; None if PyArrow must read it.
+
+    Args:
+        column: the column in the file's schema.
+        kind: the plain type (`plain_type`) of the column as PyArrow reads it.
+        views: decode texts and bytes to views.
+    """
+    if column.max_repetition_level > 0 or column.max_definition_level > 1:
+        return None
+    optional = column.max_definition_level == 1
+    if column.physical_type == "BYTE_ARRAY" and kind in _TEXTS:
+        return Layout(_TEXTS[kind] if views else kind, 0, 16, 0, optional)
+    if column.physical_type == "BOOLEAN" and pa.types.is_boolean(kind):
+        return Layout(kind, 0, 1, 0, optional)
+    found = _fixed(column, kind)
+    return None if found is None else Layout(kind, *found, optional)

@@ -1,0 +1,112 @@
+"""Decodes wanted rows of a flat Parquet column from its pages. Pages and values of other rows are not decoded.
+
+    column chunk = dictionary page? | data page | data page …
+    page         = header | levels, values          (v1: compressed together; v2: the levels are not compressed)
+
+A page that does not have the expected form raises `PageError`, and PyArrow reads the column instead: it decides what
+is wrong with the file.
+
+Source: Parquet format specification, "Data Pages", "Encodings".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from puffin_fast._kernels import pages
+from puffin_fast.parquet.column_layout import Layout
+from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError
+
+if TYPE_CHECKING:
+    from puffin_fast.parquet.footer import Chunk
+
+__all__ = ["ColumnPages", "Rows"]
+
+Rows = npt.NDArray[np.int32]
+"""Ascending indexes of rows."""
+
+_SLACK = 32
+"""Bytes after the last text that the kernel may overwrite."""
+
+_MOST_TEXT = (1 << 31) - 1 - _SLACK
+"""Bytes of text in an array: 32-bit offsets end there, and PyArrow starts another array."""
+
+
+class ColumnPages:
+    """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
+
+    Args:
+        layout: of the column.
+        chunk: the column chunk, whose compression is one of `CODECS`.
+        data: its bytes.
+        n_rows: number of rows of the row group.
+    """
+
+    def __init__(self, layout: Layout, chunk: Chunk, data: pa.Buffer, n_rows: int) -> None:
+        self._layout = layout
+        self._decoder = pages.PageDecoder(
+            data,
+            CODECS[chunk.codec],
+            n_rows=n_rows,
+            most_bytes=chunk.raw_bytes,
+            stored=layout.stored,
+            width=layout.width,
+            conversion=layout.conversion,
+            is_optional=layout.is_optional,
+            codec=KERNEL_CODECS.get(chunk.codec, pages.OTHER),
+        )
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
+        """Decodes rows. Calls must be in the order of the rows; rows in between are skipped.
+
+        Args:
+            first: the first row, in the row group.
+            n_rows: number of rows.
+            rows: the wanted ones of them, as indexes from `first`; None: all.
+
+        Raises:
+            PageError: a page does not have the expected form.
+        """
+        try:
+            return self._read(first, n_rows, rows)
+        except PageError:
+            raise
+        except (ValueError, LookupError, OverflowError, RuntimeError, *CODEC_ERRORS) as error:
+            raise PageError(str(error)) from error
+
+    def _read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
+        count = n_rows if rows is None else len(rows)
+        cells = pa.allocate_buffer(count * self._layout.width)
+        validity, texts = self._decoder.read_into(first, n_rows, rows, cells)
+        return self._array(count, cells, None if validity is None else pa.py_buffer(validity), texts)
+
+    def _array(self, n: int, values: pa.Buffer, validity: pa.Buffer | None, texts: list[Any]) -> pa.Array:
+        kind = self._layout.type
+        if pa.types.is_boolean(kind):
+            values = pa.py_buffer(np.packbits(np.frombuffer(values, np.uint8), bitorder="little"))
+        if self._layout.stored or self._layout.width == 1:
+            return pa.Array.from_buffers(kind, n, [validity, values])
+        n_bytes = pages.views_bytes(values, n)
+        if kind in (pa.string_view(), pa.binary_view()):
+            held = sum(map(len, texts[1:]))
+            array = pa.Array.from_buffers(kind, n, [validity, values, *map(pa.py_buffer, texts)])
+            if held <= 2 * n_bytes + (1 << 16):
+                return array
+            kind = pa.large_string() if kind == pa.string_view() else pa.large_binary()
+            return self._copied(kind, n, values, validity, texts, n_bytes).cast(array.type)
+        return self._copied(kind, n, values, validity, texts, n_bytes)
+
+    def _copied(
+        self, kind: pa.DataType, n: int, views: Any, validity: Any, texts: list[Any], n_bytes: int
+    ) -> pa.Array:
+        """The texts of views, one after the other."""
+        if n_bytes > _MOST_TEXT:
+            raise PageError(f"{n_bytes} bytes of text in {n} rows")
+        width = 4 if kind in (pa.string(), pa.binary()) else 8
+        offsets, out = pa.allocate_buffer((n + 1) * width), pa.allocate_buffer(n_bytes + _SLACK)
+        pages.copy_views(views, n, texts, width, offsets, out)
+        return pa.Array.from_buffers(kind, n, [validity, offsets, out.slice(0, n_bytes)])

@@ -1,0 +1,283 @@
+"""The footer of a Parquet file: its row groups and column chunks, read by the kernel, and the schema, read by PyArrow.
+
+    footer = version, schema | number of rows, row groups | metadata, writer …
+             ^ layout, first part                         ^ layout, second part
+
+The files of a table mostly have the same layout. PyArrow reads each layout once: opening a file with PyArrow takes
+longer than reading a column of 40,000 numbers.
+
+The column chunks are compared with the schema before PyArrow makes objects of them: `RowGroupMetaData.column` ends
+the process if a column chunk contradicts the schema, because C++ raises an exception that the binding does not expect.
+(Functions that read rows report the same contradictions as errors.)
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_fast._kernels import footers
+from puffin_fast.columns.plain_types import plain_type
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of
+from puffin_fast.parquet.page_codecs import CODECS
+
+if TYPE_CHECKING:
+    from puffin_fast._runtime import Source
+
+__all__ = ["AFTER_FOOTER", "Chunk", "FileLayout", "Footer", "check_footer", "check_status", "footer_bytes"]
+
+_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "INT96": 12,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "BYTE_ARRAY": 0,
+    "FIXED_LEN_BYTE_ARRAY": 0,
+}
+"""Bytes of a value, 0 if these vary; the physical types are in the order of the format's enumeration."""
+_NUMBERS = {name: number for number, name in enumerate(_WIDTHS)}
+
+_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4_HADOOP", "ZSTD", "LZ4")
+"""The compressions in the order of the format's enumeration, by the names of `page_codecs`."""
+
+AFTER_FOOTER = 8
+"""Bytes of the footer's length and of the magic."""
+_MAGIC = b"PAR1"
+
+_MOST_LAYOUTS = 64
+"""Number of layouts that are remembered."""
+_MOST_BYTES = 1 << 16
+"""Maximum bytes of a layout that is remembered."""
+
+
+class Chunk(NamedTuple):
+    """A column chunk; numbers are -1 where the footer does not have them.
+
+    Attributes:
+        codec: its compression; a name that `CODECS` may not have.
+        encodings: bit n is set for encoding n of the format.
+        n_values: number of values, nulls included.
+        raw_bytes: bytes of its pages without compression.
+        n_bytes: bytes of its pages.
+        start: offset of its first page.
+    """
+
+    codec: str
+    encodings: int
+    n_values: int
+    raw_bytes: int
+    n_bytes: int
+    start: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `column_pages` decodes its compression and its encodings."""
+        return self.codec in CODECS and not self.encodings & ~ENCODINGS
+
+
+class FileLayout:
+    """What the files of one schema and writer have in common.
+
+    Attributes:
+        schema: the columns as PyArrow reads them.
+        schema_bytes: the same, serialized.
+        leaves: of the leaf columns, what `footers.read_groups` compares with column chunks.
+    """
+
+    def __init__(self, file: pq.ParquetFile) -> None:
+        self.schema: pa.Schema = file.schema_arrow
+        self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
+        self._stored: pq.ParquetSchema = file.metadata.schema
+        self.leaves = _leaves_of(self._stored)
+        self._flat = _flat_leaves(self.schema, self._stored)
+        self._layouts: dict[tuple[str, bool], tuple[int, Layout] | None] = {}
+
+    def column(self, name: str, *, views: bool) -> tuple[int, Layout] | None:
+        """Returns the leaf of a column that `column_pages` decodes, and how; None for other columns."""
+        key = name, views
+        if key not in self._layouts:
+            leaf = self._flat.get(name)
+            layout = None
+            if leaf is not None:
+                kind = plain_type(self.schema.field(name).type)
+                layout = layout_of(self._stored.column(leaf), kind, views=views)
+            self._layouts[key] = None if leaf is None or layout is None else (leaf, layout)
+        return self._layouts[key]
+
+
+_layouts: dict[bytes, FileLayout] = {}
+"""The remembered layouts, by the bytes of their two parts."""
+
+
+class Footer:
+    """The footer of a file; may be shared by threads.
+
+    Args:
+        data: its bytes.
+        layout: of the file.
+        metadata: the footer in PyArrow, if it was made.
+
+    Attributes:
+        layout: the same.
+        status: of `footers.read_groups`: 0 if the column chunks agree with the schema.
+        n_rows: number of rows of the file; -1 if it is not known.
+        group_rows: number of rows of each row group, likewise.
+    """
+
+    def __init__(self, data: bytes, layout: FileLayout, metadata: pq.FileMetaData | None = None) -> None:
+        self._data, self.layout = data, layout
+        self.status, self.n_rows, n_groups, words = footers.read_groups(data, layout.leaves)
+        self._words = memoryview(words).cast("q")
+        if metadata is not None:
+            self.metadata = metadata
+            if (self.n_rows, n_groups) != (metadata.num_rows, metadata.num_row_groups):
+                self.status = self.status or footers.CONTRADICTION
+            self.n_rows, n_groups = metadata.num_rows, metadata.num_row_groups
+        self._step = len(self._words) // n_groups if n_groups > 0 else 1
+        if self.status == 0 or metadata is None:
+            self.group_rows: tuple[int, ...] = tuple(self._words[:: self._step].tolist())
+        else:
+            self.group_rows = tuple(metadata.row_group(number).num_rows for number in range(n_groups))
+
+    @classmethod
+    def known(cls, data: bytes) -> Footer | None:
+        """Reads a footer whose layout is remembered; None if it is not, or the footer contradicts itself."""
+        key = _key_of(data)
+        layout = None if key is None else _layouts.get(key)
+        if layout is None:
+            return None
+        found = cls(data, layout)
+        is_whole = found.status == 0 and found.n_rows >= 0 and min(found.group_rows, default=0) >= 0
+        return found if is_whole else None
+
+    @classmethod
+    def of(cls, file: pq.ParquetFile, data: bytes) -> Footer:
+        """Returns the footer of a file that PyArrow has opened, and remembers its layout.
+
+        Args:
+            file: the file.
+            data: the bytes of its footer.
+        """
+        found = cls(data, FileLayout(file), file.metadata)
+        key = None if found.status else _key_of(data)
+        if key is not None and len(key) <= _MOST_BYTES:
+            if len(_layouts) >= _MOST_LAYOUTS:
+                _layouts.clear()
+            _layouts[key] = found.layout
+        return found
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer in PyArrow; row groups may be made of it if the status is 0."""
+        return pq.read_metadata(
+            pa.BufferReader(_MAGIC + self._data + len(self._data).to_bytes(4, "little") + _MAGIC)
+        )
+
+    def chunk(self, group: int, leaf: int) -> Chunk:
+        """Returns a column chunk; the status must be 0.
+
+        Args:
+            group: number of the row group.
+            leaf: number of the leaf column.
+        """
+        at = group * self._step + 1 + leaf * footers.CHUNK_WORDS
+        words = self._words[at : at + footers.CHUNK_WORDS].tolist()
+        codec, encodings, n_values, raw_bytes, n_bytes, data, dictionary = words
+        start = data if dictionary < 0 else min(data, dictionary)
+        return Chunk(_CODECS[codec], encodings, n_values, raw_bytes, n_bytes, start)
+
+
+def footer_bytes(source: Source, first: int) -> bytes:
+    """Reads the footer of a file, in one read if it is not long.
+
+    Args:
+        source: the file.
+        first: how many bytes at the end of the file are read first.
+
+    Raises:
+        ValueError: the file does not end like a Parquet file.
+    """
+    tail = source.read_tail(first)
+    n_bytes = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little") + AFTER_FOOTER
+    if not tail.endswith(_MAGIC) or n_bytes > source.size:
+        raise ValueError("no Parquet footer at the end of the file")
+    if len(tail) < n_bytes:
+        tail = source.read_tail(n_bytes)
+    return tail[-n_bytes:-AFTER_FOOTER]
+
+
+def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
+    """Checks the column chunks of all row groups. Reads the footer once more.
+
+    Args:
+        footer: of the file.
+        source: the file.
+        path: of the file, for messages.
+
+    Raises:
+        CorruptDataError: a column chunk contradicts the schema.
+        UnsupportedError: a column chunk is encrypted.
+    """
+    n_bytes = footer.serialized_size
+    tail = source.read_tail(n_bytes + AFTER_FOOTER)
+    stated = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little")
+    if stated != n_bytes:
+        raise CorruptDataError("bytes of a Parquet footer", path=path, expected=stated, found=n_bytes)
+    status, *_ = footers.read_groups(tail[:n_bytes], _leaves_of(footer.schema))
+    check_status(status, path)
+
+
+def check_status(status: int, path: str) -> None:
+    """Raises what is wrong with column chunks.
+
+    Args:
+        status: of `footers.read_groups`.
+        path: of the file, for messages.
+
+    Raises:
+        CorruptDataError: a column chunk contradicts the schema.
+        UnsupportedError: a column chunk is encrypted.
+    """
+    if status == footers.ENCRYPTED:
+        raise UnsupportedError(f"{path}: columns are encrypted")
+    if status:
+        expected = (
+            "types, levels and bounds of the schema" if status == footers.CONTRADICTION else "Thrift structs"
+        )
+        raise CorruptDataError(
+            "column chunks of a Parquet footer", path=path, expected=expected, found="others"
+        )
+
+
+def _key_of(data: bytes) -> bytes | None:
+    span = footers.find_groups(data)
+    return None if span is None else data[: span[0]] + data[span[1] :]
+
+
+def _leaves_of(schema: pq.ParquetSchema) -> array[int]:
+    leaves = array("i")
+    for column in map(schema.column, range(len(schema))):
+        kind = column.physical_type
+        width = column.length if kind == "FIXED_LEN_BYTE_ARRAY" else _WIDTHS.get(kind, 0)
+        leaves.extend(
+            (_NUMBERS.get(kind, -1), column.max_repetition_level, column.max_definition_level, width)
+        )
+    return leaves
+
+
+def _flat_leaves(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, int]:
+    """The leaf of each column that is not nested, by name; without columns whose name is not unique."""
+    names = schema.names
+    paths = [stored.column(at).path for at in range(len(stored.names))]
+    return {
+        name: paths.index(name)
+        for name, kind in zip(names, schema.types, strict=True)
+        if not pa.types.is_nested(kind) and names.count(name) == 1 and paths.count(name) == 1
+    }

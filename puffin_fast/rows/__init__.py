@@ -1,0 +1,5 @@
+"""The engine: which rows of data files, whatever the format of the table."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

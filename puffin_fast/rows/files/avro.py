@@ -1,0 +1,240 @@
+"""Reads Avro data and delete files with fastavro.
+
+Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are
+not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All
+logical types except decimal are removed from the header's schema before the rows are read. Dates and times
+are then read as integers, which Arrow accepts without conversion.
+
+A schema that `avro_schema` refuses is refused here too. Blocks are decompressed one at a time, up to a limit that
+follows from their size, and fastavro reads the decompressed blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType, UnknownType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from puffin_fast.avro.blocks import FileBytes, as_long, read_block
+from puffin_fast.avro.file import HEADER, MAGIC, too_many_records
+from puffin_fast.avro.schema import PlainSchema
+from puffin_fast.columns.plain_types import plain_schema
+from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, open_input, reading
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
+
+    from puffin_fast.rows.files.projection import FileSchema
+
+__all__ = ["AvroReader"]
+
+
+class AvroReader:
+    """An open Avro file; see `FormatReader`.
+
+    The header of an Avro file has no row count: `n_rows` is the record count of the manifest entry. It is
+    compared with the number of rows read.
+    """
+
+    def __init__(self, io: FileIO, location: str, n_rows: int) -> None:
+        self._io, self._location = io, location
+        _, header, _ = self._open()
+        with self._decoding("header"):
+            metadata = {key: value.decode() for key, value in header["meta"].items()}
+            self._codec, self._sync = metadata.get("avro.codec", "null"), header["sync"]
+            written = json.loads(metadata["avro.schema"])
+            self._n_stored = len(PlainSchema(written, {}).record["fields"])
+        try:
+            written = _with_fixed_types(written, {}, itertools.count())
+            iceberg = _SchemaConversion().avro_to_iceberg(written)
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise UnsupportedError(
+                f"{location}: AVRO; expected a schema of Iceberg's types with field ids, found {error!r}"
+            ) from error
+        self._stored = _without_logical_types(written)
+        self.schema = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
+        self.schema_bytes: bytes = self.schema.serialize().to_pybytes()
+        self.n_rows = n_rows
+        self.group_rows: tuple[int, ...] = (n_rows,)
+
+    def groups_that_may_match(
+        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+    ) -> Iterable[int]:
+        """Returns the only row group: Avro files have no statistics."""
+        return (0,)
+
+    def batches(
+        self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of all blocks; only the requested columns are decoded."""
+        wanted = pa.schema([self.schema.field(name) for name in columns])
+        fields = [field for field in self._stored["fields"] if field["name"] in columns]
+        head = BytesIO()
+        metadata = {"avro.schema": json.dumps(self._stored).encode(), "avro.codec": b"null"}
+        header = {"magic": MAGIC, "meta": metadata, "sync": self._sync}
+        fastavro.schemaless_writer(head, HEADER, header)
+        with self._decoding("rows"):
+            source: Any = _Parts(itertools.chain([head.getvalue()], self._blocks()))
+            records: Iterator[Any] = fastavro.reader(source, {**self._stored, "fields": fields})
+            while rows := list(itertools.islice(records, min(batch_rows, BATCH_ROWS))):
+                arrays = [
+                    pa.array([_value(row[field.name], field.type) for row in rows], field.type)
+                    for field in wanted
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Yields the blocks, decompressed up to the limit for their size."""
+        data, _, at = self._open()
+        while at < len(data):
+            start = at
+            block, at = read_block(
+                data,
+                at,
+                codec=self._codec,
+                sync=self._sync,
+                limit=None,
+                path=self._location,
+                offset=0,
+                io=self._io,
+            )
+            if block.n_records * max(self._n_stored, 1) > len(block.data):
+                raise too_many_records(
+                    self._location, block.n_records, len(block.data), self._n_stored, offset=start
+                )
+            yield b"".join((as_long(block.n_records), as_long(len(block.data)), block.data, self._sync))
+
+    def _open(self) -> tuple[FileBytes, Any, int]:
+        """Opens the file; returns its bytes, its header, and where the first block begins."""
+        with self._decoding("header"):
+            data = FileBytes(open_input(self._io, self._location))
+            source: Any = _Cursor(data)
+            return data, fastavro.schemaless_reader(source, HEADER, None), source.at
+
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> BatchColumns:
+        """Returns columns of the file."""
+        batches = self.batches(group, names, batch_rows, use_threads=use_threads)
+        return BatchColumns(batches, group, self.n_rows, self._location)
+
+    def reopen(self) -> AvroReader:
+        """Opens the same file again, for another thread."""
+        return AvroReader(self._io, self._location, self.n_rows)
+
+    @contextmanager
+    def _decoding(self, what: str) -> Iterator[None]:
+        """Turns the errors of fastavro and Arrow into this package's; damaged bytes can raise any exception type."""
+        try:
+            with reading(self._location, "AVRO"):
+                yield
+        except PuffinFastError:
+            raise
+        except Exception as error:
+            if "need to install" in str(error) or "nrecognized codec" in str(error):
+                raise UnsupportedError(f"{self._location}: AVRO; {error}") from error
+            raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error
+
+
+class _SchemaConversion(AvroSchemaConversion):
+    """PyIceberg's, with the types of format version 3. UUIDs as texts are refused: none of the values would fit."""
+
+    def _convert_field(self, field: dict[str, Any]) -> NestedField:
+        found = super()._convert_field(field)
+        if isinstance(found.field_type, UnknownType):  # nulls without a union are not required values
+            found = found.model_copy(update={"required": False})
+        return found
+
+    def _convert_logical_type(self, avro_logical_type: dict[str, Any]) -> IcebergType:
+        kind = avro_logical_type["logicalType"], avro_logical_type["type"]
+        if kind == ("timestamp-nanos", "long"):
+            return TimestamptzNanoType() if avro_logical_type.get("adjust-to-utc") else TimestampNanoType()
+        if kind == ("uuid", "string"):
+            raise ValueError(f"UUIDs as texts: {avro_logical_type}")
+        return super()._convert_logical_type(avro_logical_type)
+
+
+class _Cursor:
+    """Reads a file from its beginning; never requests more bytes than the file has, for any declared length."""
+
+    def __init__(self, data: FileBytes) -> None:
+        self._data, self.at = data, 0
+
+    def read(self, size: int) -> bytes:
+        found = bytes(self._data[self.at : self.at + max(size, 0)])
+        self.at += len(found)
+        return found
+
+
+class _Parts:
+    """A readable file: parts that are made when they are read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._part = parts, BytesIO()
+
+    def read(self, size: int) -> bytes:
+        while not (found := self._part.read(size)):
+            part = next(self._parts, None)
+            if part is None:
+                break
+            self._part = BytesIO(part)
+        return found
+
+
+def _with_fixed_types(node: Any, known: dict[str, Any], numbers: Iterator[int]) -> Any:
+    """An Avro schema that defines a fixed type wherever it is used, each time under another name.
+
+    Java defines ``decimal_9_2`` for its first column and names it for the others. PyIceberg does not know the name,
+    and a projection need not have the first column.
+    """
+    if isinstance(node, list):
+        return [_with_fixed_types(part, known, numbers) for part in node]
+    if isinstance(node, str):
+        node = known.get(node, node)
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") == "fixed":
+        known.setdefault(node["name"], node)
+        return {**node, "name": f"{node['name']}_{next(numbers)}"}
+    inside = {key: node[key] for key in ("type", "items", "values") if key in node}
+    found = {**node, **{key: _with_fixed_types(part, known, numbers) for key, part in inside.items()}}
+    if "fields" in node:
+        found["fields"] = [_with_fixed_types(field, known, numbers) for field in node["fields"]]
+    return found
+
+
+def _without_logical_types(node: Any) -> Any:
+    """An Avro schema without its logical types, except decimal."""
+    if isinstance(node, list):
+        return [_without_logical_types(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    attributes = {key: value for key, value in node.items() if key != "logicalType" or value == "decimal"}
+    return {
+        key: _without_logical_types(value) if key in ("type", "fields", "items", "values") else value
+        for key, value in attributes.items()
+    }
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """A value in the form that `pyarrow.array` accepts: maps are lists of pairs."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {field.name: _value(value[field.name], field.type) for field in kind}
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else ((pair["key"], pair["value"]) for pair in value)
+        return [(_value(key, kind.key_type), _value(item, kind.item_type)) for key, item in pairs]
+    return [_value(item, kind.value_type) for item in value]

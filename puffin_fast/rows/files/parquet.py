@@ -1,0 +1,275 @@
+"""Reads Parquet data and delete files: flat columns by `column_pages` where it can, everything else with PyArrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from puffin_fast._kernels.footers import CONTRADICTION
+from puffin_fast._runtime import is_remote, open_source
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.parquet.column_layout import Layout
+from puffin_fast.parquet.column_pages import ColumnPages, Rows
+from puffin_fast.parquet.footer import Chunk, Footer, check_status, footer_bytes
+from puffin_fast.parquet.page_codecs import PageError
+from puffin_fast.rows.files.files import BatchColumns, open_input, reading
+from puffin_fast.rows.files.row_groups import (
+    RowGroupMetrics,
+    row_group_metrics,
+    row_groups_that_may_match,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+
+    from puffin_fast._runtime import Source
+    from puffin_fast.rows.files.projection import FileSchema
+
+__all__ = ["GroupColumns", "ParquetReader", "open_parquet"]
+
+TAIL_BYTES = 1 << 16
+"""Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
+
+LOCAL_TAIL_BYTES = 1 << 13
+"""The same of a local file."""
+
+GAP = 1 << 16
+"""Bytes between column chunks that are read along with them: a request costs more."""
+
+READ_BYTES = 32 << 20
+"""Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
+
+
+def open_parquet(
+    io: FileIO,
+    location: str,
+    *,
+    dictionaries: Sequence[str] = (),
+    footer: pq.FileMetaData | None = None,
+    checksums: bool = False,
+    source: Any = None,
+    pre_buffer: bool = False,
+) -> pq.ParquetFile:
+    """Opens a Parquet file of a table.
+
+    Args:
+        io: PyIceberg's file access.
+        location: of the file.
+        dictionaries: columns to read as dictionaries.
+        footer: the file's footer, if it was read before.
+        checksums: whether to compare pages with their CRC-32, where a page has one.
+        source: the file, if it is open.
+        pre_buffer: whether the column chunks of a row group are read at once, near ones together.
+
+    Raises:
+        NotFoundError: there is no such file.
+        CorruptDataError: it is not a Parquet file.
+    """
+    with reading(location):
+        return pq.ParquetFile(
+            open_input(io, location) if source is None else source,
+            metadata=footer,
+            pre_buffer=pre_buffer,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=list(dictionaries) or None,
+            page_checksum_verification=checksums,
+        )
+
+
+class ParquetReader:
+    """An open Parquet file; see `FormatReader`. PyArrow opens it only where it is needed.
+
+    Args:
+        io: PyIceberg's file access.
+        location: of the file.
+        footer: the file's footer, if it was read before.
+        size: the size in bytes that a manifest states. On an object store it saves a request; if there is no footer at
+            that size, the store is asked.
+    """
+
+    def __init__(
+        self, io: FileIO, location: str, footer: Footer | None = None, *, size: int | None = None
+    ) -> None:
+        self._io, self.location = io, location
+        self._is_remote = is_remote(location, io)
+        with reading(location):
+            self._source, data = _open(io, location, footer, size, is_local=not self._is_remote)
+            if footer is None and data:
+                footer = Footer.known(data)
+            if footer is None:
+                self._file = self._open_with_arrow()
+                footer = Footer.of(self._file, data)
+        if sum(footer.group_rows) != footer.n_rows:
+            raise CorruptDataError(
+                "rows of all row groups", path=location, expected=footer.n_rows, found=sum(footer.group_rows)
+            )
+        self._footer = footer
+        self.schema = footer.layout.schema
+        self.schema_bytes = footer.layout.schema_bytes
+        self.n_rows = footer.n_rows
+        self.group_rows = footer.group_rows
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        return self._open_with_arrow(self._footer.metadata)
+
+    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+        file = self._source.for_arrow()
+        return open_parquet(self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote)
+
+    def groups_that_may_match(
+        self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
+    ) -> Iterable[int]:
+        """Returns the numbers of the row groups whose statistics do not exclude a match."""
+        return row_groups_that_may_match(self._checked_footer(), known, schema, field_ids, may_match)
+
+    def metrics(
+        self, known: FileSchema, schema: Schema, field_ids: Iterable[int]
+    ) -> Iterator[RowGroupMetrics]:
+        """Yields the statistics of each row group; see `row_group_metrics`."""
+        return row_group_metrics(self._checked_footer(), known, schema, field_ids)
+
+    def _checked_footer(self) -> pq.FileMetaData:
+        """The footer, whose column chunks PyArrow can make objects of."""
+        check_status(self._footer.status, self.location)
+        return self._file.metadata
+
+    def batches(
+        self, group: int, columns: Sequence[str], batch_rows: int, *, use_threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a row group."""
+        found: Iterator[pa.RecordBatch] = self._file.iter_batches(
+            batch_rows, row_groups=[group], columns=list(columns), use_threads=use_threads
+        )
+        return found
+
+    def columns(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> GroupColumns:
+        """Returns the columns of a row group; see `FormatReader`."""
+        return GroupColumns(self, group, names, batch_rows, use_threads=use_threads, views=views)
+
+    def pages_of(self, group: int, names: Sequence[str], *, views: bool = False) -> dict[str, ColumnPages]:
+        """Reads the column chunks of those columns that `column_pages` decodes; neighboring chunks in one read."""
+        footer, n_rows = self._footer, self.group_rows[group]
+        if footer.status == CONTRADICTION:  # PyArrow says what is wrong with the file
+            return {}
+        check_status(footer.status, self.location)
+        found: list[tuple[int, int, str, Layout, Chunk]] = []
+        for name in names:
+            column = footer.layout.column(name, views=views)
+            if column is None:
+                continue
+            leaf, layout = column
+            chunk = footer.chunk(group, leaf)
+            if chunk.is_known and chunk.n_values == n_rows and chunk.start >= 4 and chunk.n_bytes > 0:
+                found.append((chunk.start, chunk.start + chunk.n_bytes, name, layout, chunk))
+        found.sort(key=lambda item: item[:2])
+        spans: list[list[int]] = []  # start, stop, and the index of the first column chunk after
+        for at, (start, stop, *_) in enumerate(found):
+            if spans and start - spans[-1][1] <= GAP and stop - spans[-1][0] <= READ_BYTES:
+                spans[-1][1:] = max(spans[-1][1], stop), at + 1
+            else:
+                spans.append([start, stop, at + 1])
+        result: dict[str, ColumnPages] = {}
+        first = 0
+        for (begin, _, after), data in zip(spans, self._read(spans), strict=True):
+            for start, stop, name, layout, chunk in found[first:after]:
+                if stop - begin <= len(data):
+                    part = data.slice(start - begin, stop - start)
+                    result[name] = ColumnPages(layout, chunk, part, n_rows)
+            first = after
+        return result
+
+    def _read(self, spans: Sequence[Sequence[int]]) -> Iterator[pa.Buffer]:
+        """The bytes of each span; none of one that ends after the file, and PyArrow says what is wrong with it."""
+        size = self._source.size
+        ranges = [(start, stop - start if stop <= size else 0) for start, stop, *_ in spans]
+        if self._is_remote:
+            found = dict(self._source.read_ranges(ranges))
+            yield from (pa.py_buffer(found[at]) for at in range(len(ranges)))
+            return
+        file = self._source.for_arrow()
+        for start, n_bytes in ranges:
+            file.seek(start)
+            yield file.read_buffer(n_bytes)
+
+    def reopen(self) -> ParquetReader:
+        """Opens the same file again, for another thread; its footer is not read again."""
+        return ParquetReader(
+            self._io, self.location, self._footer, size=self._source.size if self._is_remote else None
+        )
+
+
+def _open(
+    io: FileIO, location: str, footer: Footer | None, size: int | None, *, is_local: bool
+) -> tuple[Source, bytes]:
+    """Opens a file, and reads the bytes of its footer unless it is known; no bytes if it does not end like Parquet.
+
+    Args:
+        io, location, footer, size: as for `ParquetReader`.
+        is_local: whether the file is on no object store; its size is then not needed.
+    """
+    first = LOCAL_TAIL_BYTES if is_local else TAIL_BYTES
+    if size is not None and size > 0 and not is_local:
+        source = open_source(location, filesystem=io, size=size)
+        if footer is not None:
+            return source, b""
+        with suppress(OSError, ValueError, PuffinFastError):
+            return source, footer_bytes(source, first)
+    source = open_source(open_input(io, location)) if is_local else open_source(location, filesystem=io)
+    with suppress(ValueError):
+        return source, b"" if footer is not None else footer_bytes(source, first)
+    return source, b""
+
+
+class GroupColumns:
+    """Some columns of a row group, read in order: those that `column_pages` decodes, and the others with PyArrow.
+
+    Nothing is read before the first row is wanted.
+    """
+
+    def __init__(
+        self,
+        reader: ParquetReader,
+        group: int,
+        names: Sequence[str],
+        batch_rows: int,
+        *,
+        use_threads: bool,
+        views: bool,
+    ) -> None:
+        self._reader, self._group, self._names = reader, group, names
+        self._batch_rows, self._use_threads, self._views = batch_rows, use_threads, views
+        self._pages: dict[str, ColumnPages] | None = None
+        self._arrow: list[BatchColumns] = []
+
+    def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
+        """Returns wanted rows of each column; see `Columns`."""
+        if self._pages is None:
+            self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
+            self._read_with_arrow([name for name in self._names if name not in self._pages])
+        found = {}
+        for name, pages in [*self._pages.items()]:
+            try:
+                found[name] = pages.read(first, n_rows, rows)
+            except PageError:
+                del self._pages[name]
+                self._read_with_arrow([name])
+        for columns in self._arrow:
+            found |= columns.read(first, n_rows, rows)
+        return found
+
+    def _read_with_arrow(self, names: Sequence[str]) -> None:
+        if names:
+            batches = self._reader.batches(
+                self._group, names, self._batch_rows, use_threads=self._use_threads
+            )
+            n_rows = self._reader.group_rows[self._group]
+            self._arrow.append(BatchColumns(batches, self._group, n_rows, self._reader.location))

@@ -1,0 +1,267 @@
+"""Projects a data file's columns to the table's schema by field id, at every depth ("Column Projection").
+
+A field that the file does not have gets the value of its identity partition, else its initial default, else
+null. Names are used only for files without field ids, through the table's name mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast.columns.plain_types import plain_type
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.rows.files.conversion import (
+    Cast,
+    Convert,
+    FileField,
+    arrow_type,
+    converter,
+    is_list,
+    missing,
+    primitive,
+    storage_type,
+    stored,
+    type_in_file,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table.name_mapping import MappedField, NameMapping
+    from pyiceberg.types import NestedField
+
+__all__ = ["FileSchema", "Projection"]
+
+FIELD_ID = b"PARQUET:field_id"
+
+
+class FileSchema:
+    """The columns of a data file by field id, in plain types (see `plain_types`).
+
+    Args:
+        schema: the file's Arrow schema.
+        mapping: the table's name mapping, for files without field ids.
+        path: the file, for messages.
+        by_name: use the mapping even if the columns have ids.
+        cast: the conversion of primitive types to the table's; `stored` by default.
+        opaque: ids of fields whose inner fields have no ids: variants.
+
+    Attributes:
+        unknown: dotted names of the fields without an id, but for those inside opaque fields.
+
+    Raises:
+        UnsupportedError: the file has columns without ids, and the table has no name mapping.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        mapping: NameMapping | None = None,
+        *,
+        path: str = "",
+        by_name: bool = False,
+        cast: Cast | None = None,
+        opaque: Container[int | None] = (),
+    ) -> None:
+        fields = list(schema)
+        mapped: Sequence[MappedField] | None = None
+        self._cast = cast or stored
+        if by_name or (fields and not any(_has_id(field) for field in fields)):
+            if mapping is None:
+                raise UnsupportedError(
+                    f"{path}: no field ids, and the table has no schema.name-mapping.default"
+                )
+            mapped = list(mapping)
+        nodes = _nodes(fields, mapped)
+        self.unknown = tuple(_unknown(nodes, opaque))
+        self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}
+        self._paths: dict[int, tuple[str, tuple[int, ...], FileField]] = {}
+        for node in self._nodes.values():
+            self._walk(node, node.name, ())
+
+    def _walk(self, node: FileField, top: str, path: tuple[int, ...]) -> None:
+        """Registers a field and the fields of structs inside it: top-level column and child indexes, by field id."""
+        if node.field_id is not None:
+            self._paths[node.field_id] = (top, path, node)
+        if pa.types.is_struct(node.type):
+            for at, child in enumerate(node.children):
+                self._walk(child, top, (*path, at))
+
+    def __contains__(self, field_id: int) -> bool:
+        """Whether the file has the field, at the top or inside structs."""
+        return field_id in self._paths
+
+    def column_of(self, field_id: int) -> str | None:
+        """The top-level column that contains a field; None if the file does not have the field."""
+        found = self._paths.get(field_id)
+        return None if found is None else found[0]
+
+    def dotted(self, field_id: int) -> str | None:
+        """The path of a leaf in Parquet's dotted notation, through structs only; None if the file does not have it."""
+        found = self._paths.get(field_id)
+        if found is None:
+            return None
+        node, names = self._node_of_column(found[0]), [found[0]]
+        for at in found[1]:
+            node = node.children[at]
+            names.append(node.name)
+        return ".".join(names)
+
+    def _node_of_column(self, name: str) -> FileField:
+        return next(node for node in self._nodes.values() if node.name == name)
+
+    def leaf(self, field: NestedField) -> tuple[str | None, Convert]:
+        """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
+
+        Returns:
+            the top-level column to read, and a function from that column's array to the field's. The column
+            is None for a constant; the function then takes any array of the batch's length.
+        """
+        wanted = storage_type(field.field_type)
+        found = self._paths.get(field.field_id)
+        if found is None:
+            return None, lambda array, constants: missing(
+                field, wanted, constants, len(array), required=False
+            )
+        top, path, node = found
+        if field.field_type.is_primitive:
+            cast = primitive(node, wanted, self._cast)
+        else:
+            cast = converter(node, field.field_type, arrow_type(field.field_type), self._cast)
+
+        def get(array: pa.Array, constants: Mapping[int, Any]) -> pa.Array:
+            inner = pc.struct_field(array, list(path)) if path else array
+            return inner if cast is None else cast(inner, constants)
+
+        return top, get
+
+    def type_of(self, field: NestedField) -> pa.DataType:
+        """Returns the type of a top-level field of the table's schema in PyIceberg's `to_arrow`."""
+        node = self._nodes.get(field.field_id)
+        return arrow_type(field.field_type) if node is None else type_in_file(node, field.field_type)
+
+    def project(
+        self, field: NestedField, wanted: pa.DataType | None = None
+    ) -> tuple[str | None, Convert | None]:
+        """Returns how to compute one top-level field of the table's schema.
+
+        Args:
+            field: the field.
+            wanted: its Arrow type; None: that of the table's schema.
+
+        Returns:
+            the column to read, and a function from that column's array to the field's. The column is None for
+            a constant; the function then takes any array of the batch's length. The function is None if the
+            array needs no conversion.
+        """
+        node = self._nodes.get(field.field_id)
+        kind = arrow_type(field.field_type) if wanted is None else wanted
+        if node is None:
+            return None, lambda array, constants: missing(field, kind, constants, len(array))
+        return node.name, converter(node, field.field_type, kind, self._cast)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The output columns computed from files of one schema.
+
+    Attributes:
+        columns: the columns of the file to read, in order.
+    """
+
+    columns: tuple[str, ...]
+    _steps: tuple[tuple[str | None, Convert | None], ...]
+
+    @classmethod
+    def of(
+        cls, file: FileSchema, fields: Sequence[NestedField], types: Sequence[pa.DataType] | None = None
+    ) -> Projection:
+        """Returns the projection of a file's columns to top-level fields of a schema.
+
+        Args:
+            file: the file's columns.
+            fields: the fields.
+            types: their Arrow types; None: those of the schema.
+        """
+        steps = tuple(map(file.project, fields, types or [None] * len(fields)))
+        return cls(tuple(dict.fromkeys(name for name, _ in steps if name is not None)), steps)
+
+    def arrays(
+        self, columns: Mapping[str, pa.Array], n_rows: int, constants: Mapping[int, Any]
+    ) -> list[pa.Array]:
+        """Returns the output arrays of a batch.
+
+        Args:
+            columns: the columns read from the file, each of length `n_rows`.
+            n_rows: number of rows of the batch.
+            constants: values of fields that are equal in the whole file, by field id.
+        """
+        result, length = [], None
+        for name, convert in self._steps:
+            if name is None:
+                length = pa.nulls(n_rows) if length is None else length
+                array = length
+            else:
+                array = columns[name]
+            result.append(array if convert is None else convert(array, constants))
+        return result
+
+
+# The file's own schema -----------------------------------------------------------------------------------
+
+
+def _has_id(field: pa.Field) -> bool:
+    if field.metadata is not None and FIELD_ID in field.metadata:
+        return True
+    return any(_has_id(child) for child in _inner(field.type)[0])
+
+
+def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
+    """The fields inside a type, and the names that a name mapping uses for them (structs: none, their own names)."""
+    if pa.types.is_struct(kind):
+        return list(kind), ()
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field], ("key", "value")
+    if is_list(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return [kind.value_field], ("element",)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _inner(kind.value_type)
+    return _inner(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else ([], ())
+
+
+def _nodes(
+    fields: Iterable[pa.Field], mapped: Sequence[MappedField] | None, roles: Sequence[str] = ()
+) -> tuple[FileField, ...]:
+    """The tree of a file's fields. With a name mapping the ids are those of the mapping.
+
+    Writers name the fields inside lists and maps differently. The mapping finds them under the names in
+    `roles`.
+    """
+    result = []
+    for at, field in enumerate(fields):
+        below: Sequence[MappedField] | None = None
+        if mapped is None:
+            raw = (field.metadata or {}).get(FIELD_ID)
+            field_id = None if raw is None else int(raw)
+        else:
+            name = roles[at] if roles else field.name
+            match = next((m for m in mapped if name in m.names), None)
+            field_id = None if match is None else match.field_id
+            below = [] if match is None else list(match.fields)
+        inner, inside = _inner(field.type)
+        children = _nodes(inner, below, inside)
+        result.append(FileField(field_id, field.name, plain_type(field.type), field.type, children))
+    return tuple(result)
+
+
+def _unknown(nodes: Iterable[FileField], opaque: Container[int | None], prefix: str = "") -> Iterator[str]:
+    """Yields the dotted names of fields without an id, without the fields inside them and inside opaque fields."""
+    for node in nodes:
+        name = f"{prefix}{node.name}"
+        if node.field_id is None:
+            yield name
+        elif node.field_id not in opaque:
+            yield from _unknown(node.children, opaque, f"{name}.")

@@ -1,0 +1,340 @@
+"""The reader of data files: opens and checks them, finds columns by field id, prunes row groups, yields batches.
+
+Scans, deletes, key searches, upserts and conversions all read data files through `DataFiles`. The caller
+projects columns and selects rows of the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.transforms import IdentityTransform
+
+from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.rows.files.conversion import stored
+from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
+from puffin_fast.rows.files.parquet import ParquetReader
+from puffin_fast.rows.files.projection import FileSchema
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.parquet.column_pages import Rows
+    from puffin_fast.rows.files.conversion import Cast, Convert
+
+__all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "open_format"]
+
+FORMATS = ("PARQUET", "ORC", "AVRO")
+
+
+def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
+    """Opens a data or delete file with the reader of its format.
+
+    Raises:
+        UnsupportedError: the format is not Parquet, ORC or Avro, or the file is encrypted.
+        CorruptDataError: the file is not of that format.
+        NotFoundError: there is no such file.
+    """
+    path, format = entry.file_path, entry.file_format
+    if entry.key_metadata is not None:
+        raise UnsupportedError(f"{path}: {format}, encrypted; expected an unencrypted file")
+    if format == "PARQUET":
+        return ParquetReader(io, path, size=entry.file_size_in_bytes)
+    if format == "ORC":
+        from puffin_fast.rows.files.orc import OrcReader
+
+        return OrcReader(io, path)
+    if format == "AVRO":
+        from puffin_fast.rows.files.avro import AvroReader
+
+        return AvroReader(io, path, entry.record_count)
+    raise UnsupportedError(f"{path}: {format}; expected one of {', '.join(FORMATS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedRows:
+    """Selected rows of a batch.
+
+    Attributes:
+        n_rows: their number.
+        columns: the columns requested by name, in plain types.
+    """
+
+    n_rows: int
+    columns: Mapping[str, pa.Array]
+    _first: int
+    _rows: Rows | None
+
+    def positions(self) -> pa.Array:
+        """Returns their positions in the file, int64."""
+        if self._rows is None:
+            return pa.array(np.arange(self._first, self._first + self.n_rows, dtype=np.int64))
+        return pa.array(np.add(self._rows, self._first, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of a data file in order: the live ones of consecutive rows.
+
+    Attributes:
+        first: the position of the first of the consecutive rows in the file.
+        n_rows: number of rows, without deleted ones if the file was opened with its live rows.
+        filter_values: the fields of the filter, by field id, in the storage types of its schema.
+        key_values: the `fields` of `DataFiles.open`, by field id, in their storage types.
+    """
+
+    first: int
+    n_rows: int
+    filter_values: Mapping[int, pa.Array]
+    key_values: Mapping[int, pa.Array]
+    _rows: Rows | None
+    _columns: Mapping[str, pa.Array]
+    _late: Callable[[Rows | None], Mapping[str, pa.Array]]
+
+    def select(self, mask: pa.BooleanArray | None = None) -> SelectedRows | None:
+        """Reads the requested columns of selected rows; other rows are not decoded, where the format allows it.
+
+        Args:
+            mask: true for the selected ones of the `n_rows` rows; nulls count as false. None: all.
+
+        Returns:
+            The rows; None if there are none.
+        """
+        n_rows, rows, columns = self.n_rows, self._rows, self._columns
+        if mask is not None and mask.true_count < n_rows:
+            selection = RowSelection(mask)
+            n_rows = selection.n_rows
+            if n_rows:
+                indexes = selection.indexes.to_numpy()
+                rows = indexes if rows is None else rows[indexes]
+                columns = dict(zip(columns, selection.of([*columns.values()]), strict=True))
+        if not n_rows:
+            return None
+        return SelectedRows(n_rows, {**columns, **self._late(rows)}, self.first, rows)
+
+
+Leaves = Mapping[int, "tuple[str | None, Convert]"]
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """The row groups of one data file that may contain a live, matching row. Not safe for use by several threads.
+
+    Attributes:
+        path, format: of the file.
+        schema: its columns by field id.
+        constants: the values of its identity partition fields, by source field id.
+        row_groups: number, first row and row count of each.
+    """
+
+    path: str
+    format: str
+    schema: FileSchema
+    constants: Mapping[int, Any]
+    row_groups: tuple[tuple[int, int, int], ...]
+    _reader: FormatReader
+    _filter: Leaves
+    _keys: Leaves
+    _live: LiveRows | None
+
+    def part(self, number: int, count: int) -> OpenedFile:
+        """Returns one of `count` parts with about equally many row groups, to be read by another thread.
+
+        Args:
+            number: of the part, from 0.
+            count: number of parts.
+        """
+        if count == 1:
+            return self
+        groups = self.row_groups
+        start, stop = (len(groups) * at // count for at in (number, number + 1))
+        reader = self._reader.reopen() if start < stop else self._reader
+        return replace(self, row_groups=groups[start:stop], _reader=reader)
+
+    def batches(
+        self,
+        columns: Sequence[str] = (),
+        *,
+        batch_rows: int = BATCH_ROWS,
+        use_threads: bool = False,
+        views: bool = False,
+    ) -> Iterator[Batch]:
+        """Yields the live rows of the row groups, in the order of the file.
+
+        The columns of the fields are read first. The others are read by `Batch.select`, which must be called
+        before the next batch is requested.
+
+        Args:
+            columns: top-level columns of the file that `Batch.select` returns.
+            batch_rows: maximum number of rows of a batch.
+            use_threads: whether columns are decoded in parallel.
+            views: whether texts and bytes of `columns` may be views, where that is faster.
+
+        Raises:
+            CorruptDataError: the file cannot be read, or a row group has more or fewer rows than declared.
+            UnsupportedError: Arrow cannot read the contents of the file.
+        """
+        tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
+        early = list(dict.fromkeys(tops))
+        late = [name for name in dict.fromkeys(columns) if name not in early]
+        requested = [name for name in early if name in columns]
+        for number, first, n_rows in self.row_groups:
+            with self._reading():
+                deciding = self._columns_of(number, early, batch_rows, use_threads=use_threads)
+                others = self._columns_of(number, late, batch_rows, use_threads=use_threads, views=views)
+            for start in range(0, n_rows, batch_rows):
+                some = min(batch_rows, n_rows - start)
+                rows, n_live = self._live_rows(first + start, some)
+                if not n_live:
+                    continue
+                with self._reading():
+                    found = {} if deciding is None else deciding.read(start, some, rows)
+                    yield Batch(
+                        first + start,
+                        n_live,
+                        self._values(self._filter, found, n_live),
+                        self._values(self._keys, found, n_live),
+                        rows,
+                        {name: found[name] for name in requested},
+                        partial(self._read, others, start, some),
+                    )
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(self.path, self.format)
+
+    def _columns_of(
+        self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
+    ) -> Columns | None:
+        if not names:
+            return None
+        return self._reader.columns(group, names, batch_rows, use_threads=use_threads, views=views)
+
+    def _live_rows(self, first: int, n_rows: int) -> tuple[Rows | None, int]:
+        """The live ones of consecutive rows as indexes, None if all are; and their number."""
+        if self._live is None:
+            return None, n_rows
+        mask = self._live.slice(first, n_rows)
+        n_live = mask.true_count
+        return (None if n_live in (0, n_rows) else select_rows(mask).to_numpy()), n_live
+
+    def _read(
+        self, columns: Columns | None, first: int, n_rows: int, rows: Rows | None
+    ) -> Mapping[str, pa.Array]:
+        with self._reading():
+            return {} if columns is None else columns.read(first, n_rows, rows)
+
+    def _values(self, leaves: Leaves, columns: Mapping[str, pa.Array], n_rows: int) -> dict[int, pa.Array]:
+        length = pa.nulls(n_rows) if any(top is None for top, _ in leaves.values()) else None
+        return {
+            field_id: get(length if top is None else columns[top], self.constants)
+            for field_id, (top, get) in leaves.items()
+        }
+
+
+class DataFiles:
+    """Opens the data files of a table for one read. Safe to use from several threads.
+
+    Args:
+        io: PyIceberg's file access.
+        metadata: of the table.
+        schema: the schema that the filter is bound to.
+        field_ids: the fields of the filter, also leaves of structs.
+        may_match: an inclusive evaluator of metrics: row groups for which it is false are not read. With None
+            all row groups are read.
+        by_name: find columns by the table's name mapping even in files with field ids.
+        cast: the conversion of primitive types to the table's.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        schema: Schema,
+        field_ids: Iterable[int] = (),
+        may_match: Callable[[Any], bool] | None = None,
+        *,
+        by_name: bool = False,
+        cast: Cast = stored,
+    ) -> None:
+        self._io, self._schema, self._by_name, self._cast = io, schema, by_name, cast
+        self._specs, self._mapping = metadata.specs(), metadata.name_mapping()
+        self._fields = [schema.find_field(field_id) for field_id in field_ids]
+        self._may_match = may_match if self._fields else None
+        self._known: dict[bytes, tuple[FileSchema, Leaves]] = {}
+
+    def open(
+        self,
+        entry: ManifestEntry,
+        fields: Iterable[NestedField] = (),
+        live: LiveRows | None = None,
+    ) -> OpenedFile:
+        """Opens and checks a data file.
+
+        Args:
+            entry: the data file.
+            fields: the fields of equality deletes that apply to it.
+            live: the live rows; only they are read. With None all rows are live.
+
+        Raises:
+            UnsupportedError: the format is not supported, the file is encrypted, or it has no field ids and
+                the table no name mapping.
+            CorruptDataError: the file's row count is not `record_count`, or a column's type does not fit.
+            NotFoundError: there is no such file.
+        """
+        path = entry.file_path
+        file = open_format(self._io, entry)
+        if file.n_rows != entry.record_count:
+            raise CorruptDataError(
+                "rows of a data file",
+                path=path,
+                expected=f"{entry.record_count} (manifest)",
+                found=file.n_rows,
+            )
+        with reading(path, entry.file_format):
+            known, filter = self._schema_of(file, path)
+            keys = {field.field_id: known.leaf(field) for field in fields}
+            groups = tuple(self._row_groups(file, known, live))
+        constants = self._constants(entry)
+        return OpenedFile(path, entry.file_format, known, constants, groups, file, filter, keys, live)
+
+    def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
+        """The columns of files of one schema, and those of the filter; cached by schema."""
+        key = file.schema_bytes
+        found = self._known.get(key)
+        if found is None:
+            known = FileSchema(file.schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast)
+            leaves = {field.field_id: known.leaf(field) for field in self._fields}
+            found = self._known[key] = known, leaves
+        return found
+
+    def _row_groups(
+        self, file: FormatReader, known: FileSchema, live: LiveRows | None
+    ) -> Iterator[tuple[int, int, int]]:
+        wanted: Iterable[int] = range(len(file.group_rows))
+        if len(file.group_rows) > 1 and self._may_match is not None:
+            ids = [field.field_id for field in self._fields]
+            wanted = set(file.groups_that_may_match(known, self._schema, ids, self._may_match))
+        first = 0
+        for number, n_rows in enumerate(file.group_rows):
+            if n_rows and number in wanted and (live is None or live.count(first, n_rows)):
+                yield number, first, n_rows
+            first += n_rows
+
+    def _constants(self, entry: ManifestEntry) -> dict[int, Any]:
+        spec = self._specs[entry.spec_id]
+        return {
+            field.source_id: value
+            for field, value in zip(spec.fields, entry.partition, strict=True)
+            if isinstance(field.transform, IdentityTransform)
+        }

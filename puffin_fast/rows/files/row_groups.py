@@ -1,0 +1,146 @@
+"""Prunes the row groups of a Parquet file by the statistics in its footer."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyiceberg.schema import Schema
+
+    from puffin_fast.rows.files.projection import FileSchema
+
+__all__ = ["RowGroupMetrics", "row_group_metrics", "row_groups_that_may_match"]
+
+_PACK = {"INT32": "<i", "INT64": "<q", "FLOAT": "<f", "DOUBLE": "<d", "BOOLEAN": "<?"}
+_LITTLE = (IntegerType, LongType, FloatType, DoubleType, BooleanType, DateType)
+_BYTES = (StringType, BinaryType, FixedType, UUIDType)
+_UNITS: dict[Any, str] = {
+    TimeType: "microseconds",
+    TimestampType: "microseconds",
+    TimestamptzType: "microseconds",
+    TimestampNanoType: "nanoseconds",
+    TimestamptzNanoType: "nanoseconds",
+}
+
+
+@dataclass
+class RowGroupMetrics:
+    """Statistics of a row group under the names of a manifest entry's metrics."""
+
+    record_count: int
+    value_counts: dict[int, int] = field(default_factory=dict)
+    null_value_counts: dict[int, int] = field(default_factory=dict)
+    nan_value_counts: dict[int, int] = field(default_factory=dict)
+    lower_bounds: dict[int, bytes] = field(default_factory=dict)
+    upper_bounds: dict[int, bytes] = field(default_factory=dict)
+
+
+def row_groups_that_may_match(
+    metadata: pq.FileMetaData,
+    file: FileSchema,
+    schema: Schema,
+    field_ids: Iterable[int],
+    may_match: Callable[[Any], bool],
+) -> list[int]:
+    """Returns the numbers of the row groups that may contain a matching row.
+
+    Args:
+        metadata: the file's footer.
+        file: the file's columns by field id.
+        schema: the schema that the filter is bound to.
+        field_ids: the columns of the filter.
+        may_match: an inclusive evaluator of metrics.
+    """
+    groups = row_group_metrics(metadata, file, schema, field_ids)
+    return [number for number, metrics in enumerate(groups) if may_match(metrics)]
+
+
+def row_group_metrics(
+    metadata: pq.FileMetaData, file: FileSchema, schema: Schema, field_ids: Iterable[int]
+) -> Iterator[RowGroupMetrics]:
+    """Yields the statistics of each row group. They have no columns inside lists and maps.
+
+    Args:
+        metadata, file: as for `row_groups_that_may_match`.
+        schema: the table's schema.
+        field_ids: the columns.
+    """
+    paths = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    times = Counter(paths)  # a column with a dot in its name may have the path of a field of a struct
+    leaves = {path: at for at, path in enumerate(paths) if times[path] == 1}
+    columns = []
+    for field_id in field_ids:
+        at = leaves.get(file.dotted(field_id) or "")
+        if at is not None and metadata.schema.column(at).max_repetition_level == 0:
+            columns.append((field_id, at, schema.find_type(field_id), metadata.schema.column(at)))
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        metrics = RowGroupMetrics(group.num_rows)
+        for field_id, at, kind, column in columns:
+            statistics = group.column(at).statistics
+            if statistics is None:
+                continue
+            if statistics.has_null_count:
+                metrics.value_counts[field_id] = group.num_rows
+                metrics.null_value_counts[field_id] = statistics.null_count
+            if statistics.has_min_max:
+                lower, upper = (_bound(raw, kind, column) for raw in (statistics.min_raw, statistics.max_raw))
+                if lower is not None and upper is not None:
+                    metrics.lower_bounds[field_id] = lower
+                    metrics.upper_bounds[field_id] = upper
+        yield metrics
+
+
+def _bound(raw: Any, kind: Any, column: Any) -> bytes | None:
+    """A statistic in Iceberg's single-value serialization; None if the file's type does not fit the table's.
+
+    If the type was promoted after the file was written, the bound has the file's width, as bounds in
+    manifests do.
+    """
+    physical = column.physical_type
+    if isinstance(kind, DecimalType):
+        if column.scale != kind.scale:
+            return None
+        if physical in ("INT32", "INT64"):
+            return int(raw).to_bytes(8, "big", signed=True)
+        return bytes(raw) if physical == "FIXED_LEN_BYTE_ARRAY" else None
+    if isinstance(kind, _BYTES):
+        is_fixed = isinstance(kind, FixedType | UUIDType)
+        if physical != "FIXED_LEN_BYTE_ARRAY" and (is_fixed or physical != "BYTE_ARRAY"):
+            return None
+        return raw.encode() if isinstance(raw, str) else bytes(raw)
+    if "isSigned=false" in str(column.logical_type):  # PyArrow reads such a bound as a signed number
+        return None
+    unit = _UNITS.get(type(kind))
+    if unit is None and not isinstance(kind, _LITTLE):
+        return None
+    if unit is not None and unit not in str(column.logical_type):
+        return None
+    if isinstance(kind, FloatType | DoubleType) and physical not in ("FLOAT", "DOUBLE"):
+        return None
+    form = _PACK.get(physical)
+    return None if form is None else struct.pack(form, raw)

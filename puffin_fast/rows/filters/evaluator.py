@@ -1,0 +1,186 @@
+"""Evaluates a bound filter on Arrow columns, in SQL's three-valued logic.
+
+PyIceberg's `expression_to_pyarrow` is not used, for two reasons. Its expressions accept NULL for NOT IN below OR,
+do not find -0.0 with IN, cannot compare uuids and have no LIKE. PyArrow evaluates an expression only as a plan over
+a dataset: 160 to 200 microseconds for a batch of 100 rows, where the calls below take 10 to 50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import BoundPredicate, BoundTerm
+from pyiceberg.expressions.literals import Literal
+from pyiceberg.expressions.visitors import BoundBooleanExpressionVisitor
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.types import DoubleType, FloatType, IcebergType
+
+from puffin_fast.rows.filters.like import BoundLike, match_like
+
+__all__ = ["ArrowEvaluator"]
+
+_INTEGERS = {
+    **{kind.id: pa.int32() for kind in (pa.date32(), pa.time32("s"))},
+    **{kind.id: pa.int64() for kind in (pa.time64("us"), pa.timestamp("us"))},
+}
+"""The integers that dates and times are compared as, by the id of the type; NumPy takes one of its times for none."""
+
+
+class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
+    """Evaluates a bound expression.
+
+    A result is an Arrow boolean array (NULL means unknown), a NumPy bool array (nothing is unknown) or a Python bool.
+    """
+
+    def __init__(self, columns: Mapping[int, pa.Array]) -> None:
+        self._columns = columns
+
+    def column(self, term: BoundTerm) -> pa.Array:
+        return _storage(self._columns[term.ref().field.field_id])
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> Any:
+        if not isinstance(predicate, BoundLike):
+            return super().visit_bound_predicate(predicate)
+        found = match_like(self.column(predicate.term), predicate.pattern)
+        return pc.invert(found) if predicate.negated else found
+
+    def _compare(self, name: str, term: BoundTerm, literal: Literal[Any]) -> Any:
+        """Compares a column with a literal; `name` is the same for Arrow's and NumPy's function."""
+        column, value = self.column(term), _scalar_array(literal.value, term.ref().field.field_type)
+        if isinstance(column, pa.Array) and len(column) and not column.null_count:
+            integers = _INTEGERS.get(column.type.id)
+            if integers is not None and column.type == value.type:
+                column, value = column.view(integers), value.view(integers)
+            elif pa.types.is_decimal128(column.type) and column.type == value.type:
+                return _compare_wide(name, *_words(column), *(int(word[0]) for word in _words(value)))
+            if _is_number(column.type):
+                return getattr(np, name)(column.to_numpy(), value.to_numpy()[0])  # a quarter of Arrow's time
+        return getattr(pc, name)(column, value[0])
+
+    def visit_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("equal", term, literal)
+
+    def visit_not_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("not_equal", term, literal)
+
+    def visit_greater_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("greater", term, literal)
+
+    def visit_greater_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("greater_equal", term, literal)
+
+    def visit_less_than(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("less", term, literal)
+
+    def visit_less_than_or_equal(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return self._compare("less_equal", term, literal)
+
+    def visit_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        values = _array(literals, term.ref().field.field_type)
+        return pc.is_in(self.column(term), value_set=values)
+
+    def visit_not_in(self, term: BoundTerm, literals: set[Any]) -> Any:
+        return pc.and_(pc.invert(self.visit_in(term, literals)), pc.is_valid(self.column(term)))
+
+    def visit_is_nan(self, term: BoundTerm) -> Any:
+        return pc.is_nan(self.column(term))
+
+    def visit_not_nan(self, term: BoundTerm) -> Any:
+        return pc.invert(pc.is_nan(self.column(term)))
+
+    def visit_is_null(self, term: BoundTerm) -> Any:
+        return pc.is_null(self.column(term))
+
+    def visit_not_null(self, term: BoundTerm) -> Any:
+        return pc.is_valid(self.column(term))
+
+    def visit_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.starts_with(self.column(term), pattern=literal.value)
+
+    def visit_not_starts_with(self, term: BoundTerm, literal: Literal[Any]) -> Any:
+        return pc.invert(self.visit_starts_with(term, literal))
+
+    def visit_true(self) -> Any:
+        return True
+
+    def visit_false(self) -> Any:
+        return False
+
+    def visit_not(self, child_result: Any) -> Any:
+        if isinstance(child_result, bool):
+            return not child_result
+        return ~child_result if isinstance(child_result, np.ndarray) else pc.invert(child_result)
+
+    def visit_and(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return right_result if left_result else False
+        if isinstance(right_result, bool):
+            return left_result if right_result else False
+        if isinstance(left_result, np.ndarray) and isinstance(right_result, np.ndarray):
+            return left_result & right_result
+        return pc.and_kleene(pa.array(left_result), pa.array(right_result))
+
+    def visit_or(self, left_result: Any, right_result: Any) -> Any:
+        if isinstance(left_result, bool):
+            return True if left_result else right_result
+        if isinstance(right_result, bool):
+            return True if right_result else left_result
+        if isinstance(left_result, np.ndarray) and isinstance(right_result, np.ndarray):
+            return left_result | right_result
+        return pc.or_kleene(pa.array(left_result), pa.array(right_result))
+
+
+def _storage(column: pa.Array) -> pa.Array:
+    """The storage array of an extension type (uuid); other columns unchanged."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+def _array(values: Collection[Any], field_type: IcebergType) -> pa.Array:
+    if isinstance(field_type, FloatType | DoubleType) and 0.0 in values:
+        values = [*values, 0.0, -0.0]  # equal values with different hashes in Arrow
+    return pa.concat_arrays(
+        [pa.array([], _plain_type(field_type)), *(_scalar_array(v, field_type) for v in values)]
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    """Whether NumPy compares values as Arrow does."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
+def _words(column: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]]:
+    """The high and the low words of decimals of 128 bits."""
+    words = np.frombuffer(column.buffers()[1], np.int64, 2 * len(column), 16 * column.offset)
+    return words[1::2], words[::2].view(np.uint64)
+
+
+def _compare_wide(
+    name: str, high: npt.NDArray[np.int64], low: npt.NDArray[np.uint64], other_high: int, other_low: int
+) -> Any:
+    """Compares integers of two words with one integer, by the name of NumPy's function."""
+    lows = getattr(np, name)(low, other_low)
+    if name == "not_equal":
+        return (high != other_high) | lows
+    found = (high == other_high) & lows
+    if name == "equal":
+        return found
+    return found | (high < other_high if name.startswith("less") else high > other_high)
+
+
+def _scalar_array(value: Any, field_type: IcebergType) -> pa.Array:
+    plain = _plain_type(field_type)
+    if pa.types.is_fixed_size_binary(plain) and hasattr(value, "bytes"):
+        value = value.bytes
+    return pa.array([value], plain)
+
+
+@lru_cache(maxsize=256)
+def _plain_type(field_type: IcebergType) -> pa.DataType:
+    arrow = schema_to_pyarrow(field_type)
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow

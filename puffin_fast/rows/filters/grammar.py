@@ -1,0 +1,266 @@
+"""Parses the text of row filters to PyIceberg expressions; docs/filters.md describes the text.
+
+    filter     = conjunction { OR conjunction }
+    conjunction = negation { AND negation }
+    negation   = { NOT } ( "(" filter ")" | TRUE | FALSE | predicate )
+    predicate  = column operator literal | literal operator column
+               | column IS [ NOT ] ( NULL | NAN )
+               | column [ NOT ] ( IN "(" literal { "," literal } ")"
+                                | BETWEEN literal AND literal | LIKE string [ ESCAPE string ] )
+    column     = name { "." name }
+
+PyIceberg's own parser is not used: it reads ``_`` in LIKE literally and has no escape character except before ``%``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNaN,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    NotEqualTo,
+    Or,
+    Reference,
+)
+from pyiceberg.expressions.literals import Literal, literal
+
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.filters.like import Like
+
+__all__ = ["parse_filter"]
+
+_TOKEN = re.compile(
+    r"""(?P<blob>[xX]'[^']*')
+      | (?P<string>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")+")
+      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<word>[^\W\d][\w$]*)
+      | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+-])""",
+    re.VERBOSE,
+)
+
+_Comparison: TypeAlias = Callable[..., BooleanExpression]
+
+_OPERATORS: dict[str, tuple[_Comparison, _Comparison]] = {
+    "<": (LessThan, GreaterThan),
+    "<=": (LessThanOrEqual, GreaterThanOrEqual),
+    ">": (GreaterThan, LessThan),
+    ">=": (GreaterThanOrEqual, LessThanOrEqual),
+    "=": (EqualTo, EqualTo),
+    "==": (EqualTo, EqualTo),
+    "!=": (NotEqualTo, NotEqualTo),
+    "<>": (NotEqualTo, NotEqualTo),
+}
+"""For each operator: the predicate for `column operator literal`, and for `literal operator column`."""
+
+_RESERVED = {"and", "or", "not", "is", "in", "null", "like", "between", "true", "false"}
+
+SHOWN = 200
+"""An error message repeats at most this many characters of a filter."""
+
+_BEYOND = "functions, arithmetic and other columns need a PyArrow expression, or SQL on Spark"
+
+
+def parse_filter(text: str) -> BooleanExpression:
+    """Parses a filter to an unbound expression of PyIceberg's predicates and `Like`.
+
+    Raises:
+        InvalidInputError: the text does not parse; the message gives the position.
+    """
+    try:
+        return _Parser(text).parse()
+    except RecursionError as error:
+        raise InvalidInputError(f"filter: nested too deeply, {len(text):,} characters") from error
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[tuple[str, str, int]] = []  # kind, text, offset
+        at = 0
+        for found in _TOKEN.finditer(text):
+            if text[at : found.start()].strip():
+                break
+            self._tokens.append((found.lastgroup or "", found[0], found.start()))
+            at = found.end()
+        rest = text[at:].lstrip()
+        if rest:
+            raise self._error(
+                len(text) - len(rest), f"expected a column, a literal or an operator, found {rest[:10]}"
+            )
+        self._tokens.append(("end", "", len(text)))
+        self._at = 0
+
+    def parse(self) -> BooleanExpression:
+        found = self._joined("or", Or, lambda: self._joined("and", And, self._negation))
+        if self._tokens[self._at][0] != "end":
+            raise self._expected("AND, OR or the end")
+        return found
+
+    def _joined(
+        self, word: str, of: Callable[..., BooleanExpression], operand: Callable[[], BooleanExpression]
+    ) -> BooleanExpression:
+        operands = [operand()]
+        while self._take(word):
+            operands.append(operand())
+        return of(*operands) if len(operands) > 1 else operands[0]
+
+    def _negation(self) -> BooleanExpression:
+        if self._take("not"):
+            return Not(self._negation())
+        if self._take("("):
+            found = self._joined("or", Or, lambda: self._joined("and", And, self._negation))
+            self._need(")")
+            return found
+        kind, word, _ = self._tokens[self._at]
+        constant = kind == "word" and word.lower() in ("true", "false")
+        if constant and self._tokens[self._at + 1][1] not in _OPERATORS:
+            self._at += 1
+            return AlwaysTrue() if word.lower() == "true" else AlwaysFalse()
+        return self._predicate()
+
+    def _predicate(self) -> BooleanExpression:
+        kind, word, _ = self._tokens[self._at]
+        if kind != "quoted" and (kind != "word" or word.lower() in _RESERVED):
+            value = self._literal("a column or a literal")
+            of = self._operator()[1]
+            return of(term=self._column(), value=value)
+        column = self._column()
+        if self._take("is"):
+            negated = self._take("not")
+            test = (
+                IsNull(term=column)
+                if self._take("null")
+                else IsNaN(term=column)
+                if self._take("nan")
+                else None
+            )
+            if test is None:
+                raise self._expected("NULL or NAN")
+            return ~test if negated else test
+        negated = self._take("not")
+        found: BooleanExpression
+        if self._take("in"):
+            found = In(term=column, values=set(self._literals()))
+            return ~found if negated else found
+        if self._take("between"):
+            low = self._literal()
+            self._need("and")
+            found = And(
+                GreaterThanOrEqual(term=column, value=low),
+                LessThanOrEqual(term=column, value=self._literal()),
+            )
+        elif self._take("like"):
+            found = self._like(column)
+        elif negated:
+            raise self._expected("IN, BETWEEN or LIKE")
+        else:
+            of = self._operator()[0]
+            return of(term=column, value=self._literal())
+        return Not(found) if negated else found
+
+    def _like(self, column: Reference) -> BooleanExpression:
+        at = self._tokens[self._at][2]
+        pattern = self._string()
+        escape = self._string() if self._take("escape") else "\\"
+        try:
+            return Like.of(column, pattern, escape)
+        except ValueError as error:
+            raise self._error(at, str(error)) from error
+
+    def _operator(self) -> tuple[_Comparison, _Comparison]:
+        found = _OPERATORS.get(self._tokens[self._at][1])
+        if found is None:
+            raise self._expected(
+                f"an operator ({', '.join(_OPERATORS)}, IS, IN, BETWEEN or LIKE)", f"; {_BEYOND}"
+            )
+        self._at += 1
+        return found
+
+    def _column(self) -> Reference:
+        names = [self._name()]
+        while self._take("."):
+            names.append(self._name())
+        return Reference(".".join(names))
+
+    def _name(self) -> str:
+        kind, text, _ = self._tokens[self._at]
+        if kind == "quoted":
+            self._at += 1
+            return text[1:-1].replace('""', '"')
+        if kind != "word" or text.lower() in _RESERVED:
+            hint = '; a column of this name needs "double quotes"' if kind == "word" else ""
+            raise self._expected("a column", hint)
+        self._at += 1
+        return text
+
+    def _literals(self) -> list[Literal[Any]]:
+        self._need("(")
+        found = [self._literal()]
+        while self._take(","):
+            found.append(self._literal())
+        self._need(")")
+        return found
+
+    def _literal(self, wanted: str = "a literal") -> Literal[Any]:
+        sign = "-" if self._take("-") else "+" if self._take("+") else ""
+        kind, text, at = self._tokens[self._at]
+        word = text.lower()
+        if kind == "number":
+            self._at += 1
+            return literal(int(sign + text) if text.isdecimal() else Decimal(sign + text))
+        if not sign and kind == "string":
+            return literal(self._string())
+        if not sign and kind == "blob":
+            self._at += 1
+            try:
+                return literal(bytes.fromhex(text[2:-1]))
+            except ValueError as error:
+                raise self._error(at, f"expected pairs of hexadecimal digits, found {text}") from error
+        if not sign and word in ("true", "false"):
+            self._at += 1
+            return literal(word == "true")
+        if word in ("null", "nan"):
+            raise self._expected(wanted, f"; no value is equal to it: write IS {word.upper()}")
+        hint = f"; {_BEYOND}" if kind == "word" else "; text needs 'single quotes'" * (kind == "quoted")
+        raise self._expected(wanted, hint)
+
+    def _string(self) -> str:
+        kind, text, _ = self._tokens[self._at]
+        if kind != "string":
+            raise self._expected("text in 'single quotes'")
+        self._at += 1
+        return text[1:-1].replace("''", "'")
+
+    def _take(self, wanted: str) -> bool:
+        kind, text, _ = self._tokens[self._at]
+        found = kind in ("word", "symbol") and text.lower() == wanted
+        self._at += found
+        return found
+
+    def _need(self, wanted: str) -> None:
+        if not self._take(wanted):
+            raise self._expected(wanted.upper())
+
+    def _expected(self, wanted: str, hint: str = "") -> InvalidInputError:
+        _, text, at = self._tokens[self._at]
+        return self._error(at, f"expected {wanted}, found {text or 'the end'}{hint}")
+
+    def _error(self, at: int, what: str) -> InvalidInputError:
+        text = self._text if len(self._text) <= SHOWN else f"{self._text[:SHOWN]}..."
+        return InvalidInputError(f"filter {text!r}: at character {at + 1}: {what}")

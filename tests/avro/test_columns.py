@@ -1,0 +1,278 @@
+"""Manifests by columns: Polars and fastavro read equal values, and hostile bytes raise an error of the package."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast.avro import columns as avro_columns
+from puffin_fast.avro.blocks import SYNC_BYTES
+from puffin_fast.avro.columns import read_columns
+from puffin_fast.avro.file import AvroFile, read_avro
+from puffin_fast.avro.schema import PlainSchema
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+
+IO = PyArrowFileIO()
+Outcome = dict[str, list[Any]] | None
+
+
+def record(name: str, *fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": n, "type": t} for n, t in fields]}
+
+
+def pairs(key: Any, value: Any, name: str) -> dict[str, Any]:
+    return {
+        "type": "array",
+        "logicalType": "map",
+        "items": record(name, ("key", key), ("value", value)),
+    }
+
+
+ENTRY = record(
+    "entry",
+    ("status", "int"),
+    ("nothing", "null"),
+    (
+        "file",
+        record(
+            "inner",
+            ("path", "string"),
+            (
+                "part",
+                record("part", ("day", ["null", {"type": "int", "logicalType": "date"}]), ("x", "double")),
+            ),
+            ("counts", ["null", pairs("int", "long", "kv1")]),
+            ("bounds", [pairs("int", "bytes", "kv2"), "null"]),
+            ("offsets", ["null", {"type": "array", "items": "long"}]),
+            ("code", ["null", {"type": "fixed", "name": "code", "size": 3}]),
+            ("small", "float"),
+        ),
+    ),
+)
+FLAT = ("status", "nothing", "path", "day", "x", "counts", "bounds", "offsets", "code", "small")
+
+
+def entry(n: int) -> dict[str, Any]:
+    gone = n % 3 == 0
+    return {
+        "status": n % 3,
+        "nothing": None,
+        "file": {
+            "path": f"file:///ä/{n}.parquet",
+            "part": {"day": None if gone else n - 50, "x": n / 7},
+            "counts": None if gone else [{"key": k, "value": n << 33} for k in range(n % 4)],
+            "bounds": None if n % 5 == 0 else [{"key": 2147483546, "value": bytes([n % 256] * (n % 9))}],
+            "offsets": None if gone else list(range(n % 3)),
+            "code": None if gone else b"abc",
+            "small": n * 0.5,
+        },
+    }
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., AvroFile]:
+    def write(
+        records: list[Any], schema: Any = ENTRY, codec: str = "deflate", change: Any = None
+    ) -> AvroFile:
+        path = tmp_path / "x.avro"
+        with path.open("wb") as stream:
+            fastavro.writer(stream, schema, records, codec=codec, sync_interval=3000)
+        if change is not None:
+            path.write_bytes(change(path.read_bytes()))
+        return read_avro(IO, f"file://{path}", dict(enumerate(FLAT, 1000)))
+
+    return write
+
+
+def by_polars(monkeypatch: pytest.MonkeyPatch, file: AvroFile, names: tuple[str, ...] = FLAT) -> Outcome:
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
+    kinds = {field["name"]: field["type"] for field in file.schema["fields"] if field["name"] in names}
+    return avro_columns._read_with_polars(file, kinds)
+
+
+def by_fastavro(monkeypatch: pytest.MonkeyPatch, file: AvroFile, names: tuple[str, ...] = FLAT) -> Outcome:
+    with monkeypatch.context() as patch:
+        patch.setattr(avro_columns, "_polars", lambda: None)
+        return read_columns(file, names)
+
+
+@pytest.mark.parametrize("n_records", [0, 1, 3, 500])
+@pytest.mark.parametrize("codec", ["deflate", "null", "zstandard"])
+def test_both_readers_read_equal_values(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, n_records: int, codec: str
+) -> None:
+    records = [entry(n) for n in range(n_records)]
+    file = written(records, codec=codec)
+    found = by_polars(monkeypatch, file)
+    assert found is not None
+    found |= {name: [None] * n_records for name in file.plain.constants}
+    assert found == by_fastavro(monkeypatch, file)
+    assert set(found) == set(FLAT)
+    assert found["path"] == [r["file"]["path"] for r in records]
+    assert found["day"] == [r["file"]["part"]["day"] for r in records]
+    maps = [r["file"]["counts"] and {p["key"]: p["value"] for p in r["file"]["counts"]} for r in records]
+    assert found["counts"] == [{} if found == [] else found for found in maps]
+
+
+@pytest.mark.parametrize("names", [("path",), ("nothing",), ("counts", "status"), ("small", "not there"), ()])
+def test_only_the_named_columns_are_read(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    file = written([entry(n) for n in range(20)])
+    found = by_fastavro(monkeypatch, file, names)
+    assert found is not None
+    assert set(found) == set(names) & set(FLAT)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
+    assert read_columns(file, names) == found
+
+
+def test_small_files_and_machines_without_polars_use_fastavro(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written([entry(n) for n in range(20)])
+    kinds = {field["name"]: field["type"] for field in file.schema["fields"]}
+    assert avro_columns._read_with_polars(file, kinds) is None
+    monkeypatch.delitem(sys.modules, "polars", raising=False)
+    assert avro_columns._read_with_polars(file, kinds) is None
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
+    monkeypatch.setattr(avro_columns, "_polars", lambda: None)
+    assert avro_columns._read_with_polars(file, kinds) is None
+    assert read_columns(file, FLAT)["status"] == [n % 3 for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, ["A", "B"]),
+        ({"type": "map", "values": "long"}, [{"a": 1}, {}]),
+        (["null", "long", "string"], [1, "x"]),
+        ({"type": "fixed", "name": "none", "size": 0}, [b"", b""]),
+        ("int", [2**31 - 1, -(2**31)]),
+        (["long", "null"], [None, -(2**63)]),
+        (["null", "boolean"], [True, False]),
+    ],
+)
+def test_types_that_polars_reads_differently_are_read_by_fastavro(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, kind: Any, values: list[Any]
+) -> None:
+    schema = record("r", ("status", "long"), ("x", kind))
+    file = written([{"status": n, "x": value} for n, value in enumerate(values)], schema)
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
+    assert read_columns(file, ("status", "x")) == {"status": [0, 1], "x": values}
+
+
+def outcome(read: Callable[[], Outcome]) -> str:
+    try:
+        return repr(read())  # compared as text, because NaN does not equal NaN
+    except PuffinFastError as error:
+        return f"{type(error).__name__}: {error}".partition(" at 0x")[0]
+
+
+def start_of_blocks(data: bytes) -> int:
+    """The end of the header of an Avro file, which is that of the first of its sync markers."""
+    return data.index(data[-SYNC_BYTES:]) + SYNC_BYTES
+
+
+def flipped(at: int, bit: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("codec", ["deflate", "null"])
+def test_altered_bytes_have_the_same_outcome_as_without_polars(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    """Except for an invalid branch of a union, which Polars reads as the branch that is not null."""
+    monkeypatch.setattr(avro_columns, "MIN_POLARS_BYTES", 0)
+    records = [entry(n) for n in range(4)]
+    whole = written(records, codec=codec)
+    right = repr(read_columns(whole, FLAT))
+    data = Path(whole.path.removeprefix("file://")).read_bytes()
+    refused = accepted = 0
+    for at in range(start_of_blocks(data), len(data)):
+        bit = 1 << at * 5 % 8
+        try:
+            file = written(records, codec=codec, change=flipped(at, bit))
+        except CorruptDataError:
+            refused += 1
+            continue
+        slow = outcome(partial(by_fastavro, monkeypatch, file))
+        fast = outcome(partial(read_columns, file, FLAT))
+        refused += slow.startswith("CorruptDataError")
+        accepted += not slow.startswith("CorruptDataError")
+        assert fast in (slow, right) or "IndexError" in slow, (at, bit)
+    assert refused
+    assert accepted
+
+
+def test_a_block_that_declares_more_records_than_bytes_allocates_no_memory(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = bytes.fromhex("feffffffffff7f")  # 2^47 - 1
+
+    def lie(data: bytes) -> bytes:
+        start = start_of_blocks(data)
+        return data[:start] + count + data[start + 1 :]
+
+    with pytest.raises(CorruptDataError, match=r"x\.avro: records of an Avro block: expected at most 7"):
+        written([entry(1)], codec="null", change=lie)
+
+
+def test_a_block_that_declares_too_few_records_does_not_shift_other_blocks(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [entry(n) for n in range(3)]
+    file = written(records, codec="null")
+
+    def lie(data: bytes) -> bytes:
+        start = start_of_blocks(data)
+        assert data[start] == 2 * len(records)
+        return data[:start] + bytes([2 * (len(records) - 1)]) + data[start + 1 :]
+
+    assert by_polars(monkeypatch, file) is not None
+    assert by_polars(monkeypatch, written(records, codec="null", change=lie)) is None
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        record("none"),
+        record("nulls", ("a", "null"), ("b", record("deep", ("c", "null")))),
+        {"type": "fixed", "name": "nought", "size": 0},
+    ],
+)
+def test_items_that_take_no_bytes_are_refused_at_any_depth(
+    written: Callable[..., AvroFile], items: Any
+) -> None:
+    schema = record("r", ("status", "long"), ("x", {"type": "array", "items": items}))
+    with pytest.raises(CorruptDataError, match="take no bytes"):
+        written([], schema)
+    if isinstance(items, dict):
+        named = record("r", ("status", items), ("x", {"type": "array", "items": items["name"]}))
+        with pytest.raises(CorruptDataError, match="take no bytes"):
+            written([], named)
+
+
+def test_a_fixed_larger_than_the_file_allocates_no_memory(
+    written: Callable[..., AvroFile], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixed = {"type": "fixed", "name": "code", "size": 8}
+    schema = record("r", ("status", "long"), ("code", fixed))
+
+    file = written([{"status": 1, "code": b"12345678"}], schema)
+    assert by_polars(monkeypatch, file, ("status",)) == {"status": [1]}
+    large = {**fixed, "size": 1 << 40}
+    file = replace(
+        file, plain=PlainSchema(record("r", ("status", "long"), ("code", large)), {1: "status", 2: "code"})
+    )
+    assert by_polars(monkeypatch, file, ("status",)) is None
+    with pytest.raises(CorruptDataError, match="EOFError"):
+        read_columns(file, ("status",))

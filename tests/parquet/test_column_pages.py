@@ -1,0 +1,372 @@
+"""Columns decoded from their pages are bit-identical to those that PyArrow reads, for any selection of rows."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+import struct
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast._kernels import pages
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.parquet import column_pages, page_codecs
+from puffin_fast.rows.files.files import reading
+from puffin_fast.rows.files.parquet import ParquetReader
+from tests.conftest import require
+
+N = 5_000
+
+NAN = struct.unpack("<d", b"\x01\0\0\0\0\0\xf8\x7f")[0]  # with a payload
+
+
+def decimals(rng: np.random.Generator, precision: int, scale: int) -> pa.Array:
+    digits = [10 ** int(p) for p in rng.integers(0, precision + 1, N)]
+    values = [int(rng.integers(-(1 << 62), 1 << 62)) * int(rng.integers(1, 1 << 62)) % top for top in digits]
+    signs = rng.choice([-1, 1], N).tolist()
+    context = decimal.Context(prec=76)
+    return pa.array(
+        [context.scaleb(decimal.Decimal(s * v), -scale) for s, v in zip(signs, values, strict=True)],
+        pa.decimal128(precision, scale),
+    )
+
+
+@functools.cache
+def columns(seed: int) -> dict[str, pa.Array]:
+    """A column of each flat type, with the values that are easy to get wrong."""
+    rng = np.random.default_rng(seed)
+    few, many = rng.integers(0, 40, N), rng.integers(-(1 << 62), 1 << 62, N)
+    floats = rng.choice([0.0, -0.0, float("inf"), -float("inf"), NAN, 1.5, 5e-324], N)
+    words = [rng.bytes(int(n)).hex() for n in rng.choice([0, 1, 2, 3, 4, 5, 6, 7, 12, 13, 40, 300], N)]
+    return {
+        "int": pa.array(few.astype(np.int32)),
+        "int_plain": pa.array(many.astype(np.int32)),
+        "long": pa.array(many),
+        "runs": pa.array(np.repeat(rng.integers(0, 9, N // 50), 50)),
+        "constant": pa.array(np.full(N, 7)),
+        "float": pa.array(floats.astype(np.float32)),
+        "double": pa.array(floats),
+        "double_plain": pa.array(rng.standard_normal(N)),
+        "boolean": pa.array(rng.random(N) < 0.5),
+        "date": pa.array(many.astype(np.int32), pa.date32()),
+        "time": pa.array(rng.integers(0, 86_400_000_000, N), pa.time64("us")),
+        "timestamp": pa.array(many, pa.timestamp("us")),
+        "timestamptz": pa.array(many, pa.timestamp("us", "UTC")),
+        "timestamp_ns": pa.array(many, pa.timestamp("ns")),
+        "timestamp_ms": pa.array(few, pa.timestamp("ms")),
+        "decimal9": decimals(rng, 9, 2),
+        "decimal18": decimals(rng, 18, 6),
+        "decimal38": decimals(rng, 38, 10),
+        "decimal20": decimals(rng, 20, 0),
+        "string": pa.array([word[:7] for word in words]),
+        "string_few": pa.array([f"value {n}" for n in few]),
+        "large_string": pa.array(words, pa.large_string()),
+        "string_view": pa.array(words, pa.string_view()),
+        "dictionary": pa.array([f"{n}" for n in few]).dictionary_encode(),
+        "binary": pa.array([word.encode() for word in words], pa.large_binary()),
+        "fixed": pa.array([struct.pack("<iq", n, n) for n in few.tolist()], pa.binary(12)),
+        "uuid": pa.array([uuid.UUID(int=n).bytes for n in (many & 0xFF).tolist()], pa.binary(16)),
+        "int8": pa.array(few.astype(np.int8)),
+        "uint32": pa.array(many.astype(np.uint32)),
+        "list": pa.array([[n] * (n % 3) for n in few.tolist()]),
+        "struct": pa.array([{"a": n} for n in few.tolist()]),
+    }
+
+
+ELSEWHERE = {"int8", "uint32", "list", "struct"}
+"""Columns that PyArrow reads."""
+
+
+def with_nulls(array: pa.Array, share: float, rng: np.random.Generator) -> pa.Array:
+    if not share:
+        return array
+    return pc.if_else(pa.array(rng.random(len(array)) >= share), plain(array), None)
+
+
+def written(path: Path, seed: int, nulls: float, **options: Any) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    table = pa.table({name: with_nulls(array, nulls, rng) for name, array in columns(seed).items()})
+    if options.get("version") == "1.0":  # it has neither of the two
+        table = table.drop_columns(["uint32", "timestamp_ns"])
+    pq.write_table(table, path, **options)
+    return table
+
+
+def reader_of(path: Path) -> ParquetReader:
+    return ParquetReader(PyArrowFileIO(), str(path))
+
+
+def expected(path: Path, group: int, name: str) -> pa.Array:
+    file = pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+    found = file.read_row_group(group, columns=[name]).column(0)
+    return plain(pa.concat_arrays(found.chunks) if found.num_chunks != 1 else found.chunk(0))
+
+
+def same(left: pa.Array, right: pa.Array) -> bool:
+    """Whether the values are equal to the bit: NaN with its payload, and the sign of zero."""
+    if left.type != right.type:
+        return False
+    if pa.types.is_floating(left.type):
+        kind = pa.int32() if left.type == pa.float32() else pa.int64()
+        left, right = left.view(kind), right.view(kind)
+    return bool(left.equals(right))
+
+
+def check(
+    path: Path, names: Sequence[str], steps: Sequence[tuple[int, int, Any]], *, decoded: bool = True
+) -> None:
+    """Reads columns of each row group in steps, and compares the rows with PyArrow's."""
+    reader = reader_of(path)
+    for group, n_rows in enumerate(reader.group_rows):
+        if not n_rows:
+            continue
+        if decoded:
+            assert set(reader.pages_of(group, names)) == set(names) - ELSEWHERE
+        found = reader.columns(group, names, 1000, use_threads=False)
+        truth = {name: expected(path, group, name) for name in names}
+        for first, count, rows in steps:
+            some = min(count, n_rows - first)
+            if some <= 0:
+                continue
+            wanted = None if rows is None else rows[rows < some].astype(np.int32)
+            answer = found.read(first, some, wanted)
+            for name in names:
+                part = truth[name].slice(first, some)
+                part = part if wanted is None else part.take(pa.array(wanted))
+                answer[name].validate(full=True)
+                assert same(plain(answer[name]), part), (name, group, first)
+
+
+EVERY = [
+    (0, 900, None),
+    (900, 1500, np.arange(0, 1500, 3)),
+    (2600, 700, np.array([699])),
+    (3300, 1, np.array([0])),
+]
+EVERY += [(4000, 1000, np.arange(990))]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "plain": {"use_dictionary": False},
+    "page v2": {"data_page_version": "2.0"},
+    "page v2 plain": {"data_page_version": "2.0", "use_dictionary": False, "compression": "zstd"},
+    "dictionary overflow": {"dictionary_pagesize_limit": 200, "data_page_size": 500, "write_batch_size": 50},
+    "small pages": {"data_page_size": 300, "write_batch_size": 64, "compression": "gzip"},
+    "row groups": {"row_group_size": 1300, "compression": "none"},
+    "lz4": {"compression": "lz4"},
+    "zstd": {"compression": "zstd", "data_page_size": 2000},
+    "version 1.0": {"version": "1.0"},
+    "without Arrow's schema": {"store_schema": False},
+    "decimals as integers": {"store_decimal_as_integer": True},
+    "checksums": {"write_page_checksum": True},
+}
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_wanted_rows_are_what_pyarrow_reads(tmp_path: Path, options: dict[str, Any], nulls: float) -> None:
+    path = tmp_path / "data.parquet"
+    table = written(path, 1, nulls, **options)
+    names = list(table.schema.names)
+    check(path, names, [(0, N, None)])
+    check(path, names, EVERY)
+
+
+@pytest.mark.parametrize(
+    "options", [{"dictionary_pagesize_limit": 200}, {"data_page_version": "2.0"}, {"use_dictionary": False}]
+)
+def test_the_package_of_zstd_gives_what_the_systems_library_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    require("ZSTD" in page_codecs.KERNEL_CODECS, "libzstd.so.1", "apt-get install libzstd1")
+    path = tmp_path / "data.parquet"
+    names = list(written(path, 4, 0.2, compression="zstd", data_page_size=2000, **options).schema.names)
+    check(path, names, EVERY)
+    monkeypatch.delitem(page_codecs.KERNEL_CODECS, "ZSTD")
+    check(path, names, EVERY)
+
+
+def test_threads_do_not_share_the_memory_of_pages(tmp_path: Path) -> None:
+    names = ["int", "long", "double", "decimal38", "date"]
+    paths = [tmp_path / f"{seed}.parquet" for seed in range(8)]
+    for seed, path in enumerate(paths):
+        written(path, seed, 0.1, compression="zstd" if seed % 2 else "snappy", data_page_size=2000)
+    steps = [(first, 100, None) for first in range(0, N, 100)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: check(paths[n % 8], names, steps), range(32)))
+
+
+@pytest.mark.parametrize(
+    "encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"]
+)
+def test_other_encodings_are_left_to_pyarrow(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "data.parquet"
+    of_text = encoding.endswith("BYTE_ARRAY")
+    table = pa.table({"x": pa.array([f"{n}" for n in range(N)]) if of_text else pa.array(range(N))})
+    pq.write_table(table, path, use_dictionary=False, column_encoding={"x": encoding})
+    assert not reader_of(path).pages_of(0, ["x"])
+    check(path, ["x"], EVERY, decoded=False)
+
+
+def test_int96_is_left_to_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    table = pa.table({"x": pa.array(range(N), pa.timestamp("us"))})
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    check(path, ["x"], EVERY, decoded=False)
+
+
+def test_columns_whose_names_are_not_unique_are_left_to_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"a.b": [1, 2], "a": [{"b": 3}, {"b": 4}]}), path)
+    assert not reader_of(path).pages_of(0, ["a.b", "a"])
+
+
+@given(data=st.data(), seed=st.integers(0, 2))
+def test_any_rows_of_any_pages(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int
+) -> None:
+    path = tmp_path_factory.mktemp("pages") / "data.parquet"
+    rng = np.random.default_rng(seed)
+    names = data.draw(st.lists(st.sampled_from(sorted(columns(0))), min_size=1, max_size=3, unique=True))
+    nulls = data.draw(st.sampled_from([0.0, 0.01, 0.5, 0.99]))
+    made = columns(seed)
+    n_rows = data.draw(st.sampled_from([0, 1, 7, 8, 9, 1000, N]))
+    table = pa.table({name: with_nulls(made[name], nulls, rng) for name in names}).slice(0, n_rows)
+    pq.write_table(
+        table,
+        path,
+        use_dictionary=data.draw(st.booleans()),
+        data_page_size=data.draw(st.sampled_from([64, 1000, 1 << 20])),
+        dictionary_pagesize_limit=data.draw(st.sampled_from([64, 1 << 20])),
+        write_batch_size=data.draw(st.sampled_from([1, 37, 1024])),
+        data_page_version=data.draw(st.sampled_from(["1.0", "2.0"])),
+        row_group_size=data.draw(st.sampled_from([1, 999, 10**6])) if n_rows < 1000 else 10**6,
+        compression=data.draw(st.sampled_from(["none", "snappy", "zstd"])),
+    )
+    steps: list[tuple[int, int, Any]] = []
+    at = 0
+    while at < n_rows:
+        count = data.draw(st.integers(1, n_rows - at))
+        share = data.draw(st.sampled_from([None, 0.0, 0.001, 0.1, 0.9]))
+        rows = None if share is None else np.flatnonzero(rng.random(count) < share)
+        if rows is None or len(rows):
+            steps.append((at, count, rows))
+        at += count
+    check(path, names, steps)
+
+
+ALL = ["int", "string_few", "string", "decimal38", "boolean", "double"]
+NUMBERS = ["int", "decimal38", "boolean"]
+SEVERAL = {"compression": "snappy", "data_page_size": 8, "write_batch_size": 10}
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        (ALL, {"compression": "none"}),
+        (ALL, {"compression": "zstd"}),
+        (NUMBERS, SEVERAL),
+        (NUMBERS, {**SEVERAL, "data_page_version": "2.0"}),
+        (NUMBERS, {**SEVERAL, "compression": "zstd"}),
+        (ALL, {"compression": "lz4", "data_page_version": "2.0"}),
+        (ALL, {"compression": "gzip", "use_dictionary": False}),
+    ],
+    ids=["none", "zstd", "snappy", "snappy v2", "zstd pages", "lz4 v2", "gzip"],
+)
+def test_a_damaged_page_is_what_pyarrow_makes_of_it(
+    tmp_path: Path, names: list[str], options: dict[str, Any]
+) -> None:
+    """Every byte of small column chunks is changed: never a crash, and either PyArrow's answer or its error."""
+    path, damaged = tmp_path / "data.parquet", tmp_path / "damaged.parquet"
+    made = columns(3)
+    rng = np.random.default_rng(3)
+    table = pa.table({name: with_nulls(made[name], 0.2, rng) for name in names}).slice(0, 20)
+    pq.write_table(table, path, **options)
+    raw = path.read_bytes()
+    end = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    differ = 0
+    for at in range(4, end):
+        damaged.write_bytes(raw[:at] + bytes([raw[at] ^ 0x55]) + raw[at + 1 :])
+        reader = reader_of(damaged)
+        try:
+            with reading(str(damaged)):
+                found = reader.columns(0, names, 1000, use_threads=False).read(0, 20, None)
+        except PuffinFastError:
+            continue
+        try:
+            truth = {name: expected(damaged, 0, name) for name in names}
+        except (pa.ArrowException, OSError):
+            differ += 1
+            continue
+        differ += not all(same(plain(found[name]), truth[name]) for name in names)
+    assert not differ
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda body: b"\xff" * len(body),
+        lambda body: body[:5] + b"\x0e\0\0" * 9 + body[32:],
+        lambda body: bytes(9),
+    ],
+    ids=["no length", "offset 0", "fewer bytes"],
+)
+def test_a_damaged_page_of_snappy_is_an_error_that_names_the_file(tmp_path: Path, damage: Any) -> None:
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"x": np.arange(N)}), path, use_dictionary=False, compression="snappy")
+    raw = path.read_bytes()
+    *_, n_header = pages.page_header(raw, 4)
+    start, n_bytes = 4 + n_header, pages.page_header(raw, 4)[2]
+    body = damage(raw[start : start + n_bytes])
+    path.write_bytes(raw[:start] + body + raw[start + len(body) :])
+    with pytest.raises(CorruptDataError, match=r"data\.parquet.*(?i:snappy)"), reading(str(path)):
+        reader_of(path).columns(0, ["x"], 1000, use_threads=False).read(0, N, None)
+
+
+def test_a_page_that_cannot_be_decoded_is_read_by_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data.parquet"
+    written(path, 2, 0.1, data_page_size=500, write_batch_size=100)
+    read = column_pages.ColumnPages._read
+
+    def failing(self: Any, first: int, n_rows: int, rows: Any) -> pa.Array:
+        if first >= 900:
+            raise page_codecs.PageError("a test")
+        return read(self, first, n_rows, rows)
+
+    monkeypatch.setattr(column_pages.ColumnPages, "_read", failing)
+    check(path, ["long", "string", "boolean"], EVERY)
+
+
+@pytest.mark.parametrize("n_bytes", [page_codecs._LARGE - 1, page_codecs._LARGE, 3 * page_codecs._LARGE])
+def test_zstd_gives_the_declared_bytes_or_an_error(n_bytes: int) -> None:
+    """Small and large pages, which have different decompressors, with and without their size in the frame."""
+    data = np.random.default_rng(0).integers(0, 9, n_bytes, np.uint8).tobytes()
+    decompress = page_codecs.CODECS["ZSTD"]
+    for with_size in (True, False):
+        frame = zstandard.ZstdCompressor(write_content_size=with_size, write_checksum=True).compress(data)
+        assert bytes(decompress(memoryview(frame), n_bytes)) == data
+        wrong = (frame[:-1], frame[: n_bytes // 9], frame + b"\0", frame[:-1] + bytes([frame[-1] ^ 1]), b"")
+        for damaged in wrong:
+            with pytest.raises((page_codecs.PageError, *page_codecs.CODEC_ERRORS)):
+                decompress(memoryview(damaged), n_bytes)
+        for declared in (n_bytes - 1, n_bytes + 1):
+            try:
+                found = decompress(memoryview(frame), declared)
+            except (page_codecs.PageError, *page_codecs.CODEC_ERRORS):
+                continue
+            assert len(found) != declared

@@ -1,0 +1,185 @@
+"""Footers: what the kernel reads of row groups and column chunks is what PyArrow reads, whatever wrote the file."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast._runtime import open_source
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.parquet import footer as footers
+from puffin_fast.parquet.footer import FileLayout, Footer, footer_bytes
+from puffin_fast.rows.files.parquet import ParquetReader
+
+N_ROWS = 1_000
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N_ROWS), pa.int64()),
+        "k": pa.array([n % 7 or None for n in range(N_ROWS)], pa.int32()),
+        "text": [f"t{n % 50}" for n in range(N_ROWS)],
+        "items": [[n, None] for n in range(N_ROWS)],
+        "point": [{"x": n, "y": str(n)} for n in range(N_ROWS)],
+        "x": np.linspace(0, 1, N_ROWS),
+    }
+)
+ENCODINGS = {
+    name: 1 << number
+    for number, name in enumerate(
+        ["PLAIN", "", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY",
+         "DELTA_BYTE_ARRAY", "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]
+    )
+}  # fmt: skip
+
+
+def by_pyarrow(folder: Path) -> None:
+    for codec in ("none", "snappy", "gzip", "brotli", "zstd", "lz4"):
+        for version in ("1.0", "2.0"):
+            pq.write_table(
+                ROWS,
+                folder / f"{codec}-{version}.parquet",
+                compression=codec,
+                data_page_version=version,
+                row_group_size=300,
+            )
+    pq.write_table(ROWS, folder / "plain.parquet", use_dictionary=False, write_statistics=False)
+    pq.write_table(ROWS, folder / "index.parquet", write_page_index=True, row_group_size=37)
+    pq.write_table(ROWS.slice(0, 0), folder / "empty.parquet")
+    pq.write_table(
+        ROWS.select(["id", "k"]),
+        folder / "delta.parquet",
+        use_dictionary=False,
+        column_encoding="DELTA_BINARY_PACKED",
+    )
+    pq.write_table(
+        ROWS.select(["x"]), folder / "split.parquet", use_byte_stream_split=True, use_dictionary=False
+    )
+
+
+def by_polars(folder: Path) -> None:
+    frame = polars.DataFrame(ROWS)
+    for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4"):
+        frame.write_parquet(folder / f"{codec}.parquet", compression=codec, row_group_size=300)  # type: ignore[arg-type]
+
+
+def by_duckdb(folder: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.register("rows", ROWS)
+        for codec in ("uncompressed", "snappy", "gzip", "brotli", "zstd", "lz4_raw"):
+            for version in ("V1", "V2"):
+                connection.execute(
+                    f"COPY rows TO '{folder}/{codec}-{version}.parquet' "
+                    f"(COMPRESSION {codec}, PARQUET_VERSION {version}, ROW_GROUP_SIZE 2048)"
+                )
+
+
+@pytest.mark.parametrize("write", [by_pyarrow, by_polars, by_duckdb])
+def test_the_kernel_reads_what_pyarrow_reads(tmp_path: Path, write: Any) -> None:
+    write(tmp_path)
+    for path in tmp_path.iterdir():
+        with open_source(str(path)) as source:
+            data = footer_bytes(source, 8)
+        stored = pq.ParquetFile(path)
+        footer, metadata = Footer(data, FileLayout(stored)), stored.metadata
+        assert (footer.status, footer.n_rows) == (0, metadata.num_rows), path
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        assert footer.group_rows == tuple(group.num_rows for group in groups)
+        assert footer.metadata.equals(metadata)
+        for number, group in enumerate(groups):
+            for leaf in range(metadata.num_columns):
+                chunk, column = footer.chunk(number, leaf), group.column(leaf)
+                assert chunk.codec == column.compression, path
+                assert chunk.encodings == sum(ENCODINGS[name] for name in column.encodings), path
+                stated = column.num_values, column.total_uncompressed_size, column.total_compressed_size
+                assert (chunk.n_values, chunk.raw_bytes, chunk.n_bytes) == stated
+                starts = [column.data_page_offset]
+                if column.has_dictionary_page:
+                    starts.append(column.dictionary_page_offset)
+                assert chunk.start == min(starts)
+
+
+def test_files_of_one_layout_are_opened_by_pyarrow_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footers, "_layouts", {})
+    for n in range(3):
+        pq.write_table(ROWS.slice(0, 10 * n), tmp_path / f"{n}.parquet", row_group_size=7)
+    readers = [ParquetReader(PyArrowFileIO(), str(tmp_path / f"{n}.parquet")) for n in range(3)]
+    assert ["_file" in vars(reader) for reader in readers] == [True, False, False]
+    assert [reader.n_rows for reader in readers] == [0, 10, 20]
+    assert [reader.group_rows for reader in readers] == [(0,), (7, 3), (7, 7, 6)]
+    assert all(
+        reader.schema.equals(pq.read_schema(reader.location), check_metadata=True) for reader in readers
+    )
+    for reader in readers[1:]:
+        found = pa.Table.from_batches(reader.batches(0, ROWS.column_names, 100, use_threads=False))
+        assert found.equals(ROWS.slice(0, 7).cast(found.schema))
+
+
+def test_another_schema_writer_or_metadata_is_another_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footers, "_layouts", {})
+    tables = [
+        ROWS,
+        ROWS.select(["id", "k"]),
+        ROWS.select(["id", "k"]).rename_columns(["id", "j"]),
+        ROWS.select(["id", "k"]).cast(pa.schema([("id", pa.int64()), ("k", pa.date32())])),
+        ROWS.select(["id"]).cast(pa.schema([("id", pa.timestamp("us"))])),
+        ROWS.select(["id"]).cast(pa.schema([("id", pa.timestamp("us", "UTC"))])),
+        ROWS.select(["id"]).cast(pa.schema([("id", pa.duration("us"))])),  # only in Arrow's schema
+        ROWS.select(["id"]),
+        ROWS.select(["id"]).replace_schema_metadata({"a": "b"}),
+    ]
+    for n, table in enumerate([*tables, *tables]):
+        path = tmp_path / f"{n}.parquet"
+        pq.write_table(table, path)
+        found = ParquetReader(PyArrowFileIO(), str(path)).schema
+        assert found.equals(pq.read_schema(path), check_metadata=True)
+        assert found.types == table.schema.types
+    assert len(footers._layouts) == len(tables)
+
+
+def test_no_more_layouts_are_remembered_than_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footers, "_layouts", {})
+    monkeypatch.setattr(footers, "_MOST_LAYOUTS", 3)
+    for n in range(8):
+        pq.write_table(pa.table({f"c{n}": [n]}), tmp_path / "x.parquet")
+        assert ParquetReader(PyArrowFileIO(), str(tmp_path / "x.parquet")).schema.names == [f"c{n}"]
+        assert len(footers._layouts) <= 3
+    wide = pa.table({"x": [1]}).replace_schema_metadata({"long": "x" * footers._MOST_BYTES})
+    before = dict(footers._layouts)
+    pq.write_table(wide, tmp_path / "x.parquet")
+    assert ParquetReader(PyArrowFileIO(), str(tmp_path / "x.parquet")).n_rows == 1
+    assert footers._layouts == before
+
+
+@pytest.mark.parametrize("end", [b"", b"PAR1", b"\xff\xff\xff\x7fPAR1", b"\0\0\0\0PAR1", b"PARE"])
+def test_a_file_that_does_not_end_like_parquet_is_named(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "x.parquet"
+    sink = io.BytesIO()
+    pq.write_table(ROWS, sink)
+    path.write_bytes(sink.getvalue()[:-8] + end)
+    with pytest.raises(CorruptDataError, match=str(path)):
+        ParquetReader(PyArrowFileIO(), str(path))
+
+
+def test_row_groups_with_other_rows_than_the_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(ROWS.select(["id"]).slice(0, 40), path, row_group_size=20)
+    data = path.read_bytes()
+    stated = b"\x16\x50\x19\x2c"  # 40 rows, two row groups
+    assert data.count(stated) == 1
+    ParquetReader(PyArrowFileIO(), str(path))
+    for damaged in (b"\x16\x4e\x19\x2c", b"\x16\x52\x19\x2c"):
+        path.write_bytes(data.replace(stated, damaged))
+        with pytest.raises(CorruptDataError, match=r"rows of all row groups: expected (39|41), found 40"):
+            ParquetReader(PyArrowFileIO(), str(path))

@@ -1,0 +1,429 @@
+"""Data and delete files in Parquet, ORC and Avro of other writers: equal results of reads and deletes."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from puffin_fast.columns.plain_types import plain
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.iceberg.dml.delete import delete, delete_positions
+from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes
+from puffin_fast.iceberg.manifest import ADDED, DATA, EQUALITY_DELETES, POSITION_DELETES, ManifestEntry
+from puffin_fast.iceberg.scan.scan import scan
+from tests.iceberg.layouts import LAYOUTS
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+FORMATS = ("PARQUET", "ORC", "AVRO")
+
+INNER = StructType(NestedField(30, "a", LongType()), NestedField(31, "b", StringType()))
+SCHEMA = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "s", StringType()),
+    NestedField(3, "i", IntegerType()),
+    NestedField(4, "f", FloatType()),
+    NestedField(5, "x", DoubleType()),
+    NestedField(6, "yes", BooleanType()),
+    NestedField(7, "day", DateType()),
+    NestedField(8, "clock", TimeType()),
+    NestedField(9, "at", TimestampType()),
+    NestedField(10, "instant", TimestamptzType()),
+    NestedField(11, "price", DecimalType(20, 3)),
+    NestedField(12, "raw", BinaryType()),
+    NestedField(13, "four", FixedType(4)),
+    NestedField(14, "key", UUIDType()),
+    NestedField(15, "inner", INNER),
+    NestedField(16, "many", ListType(17, INNER, element_required=False)),
+    NestedField(18, "by_name", MapType(19, StringType(), 20, INNER, value_required=False)),
+    NestedField(21, "by_number", MapType(22, LongType(), 23, StringType(), value_required=False)),
+)
+N = 1000
+
+
+def row(at: int) -> dict[str, Any]:
+    """Row `at` of the test's table; each seventh has only nulls."""
+    if at % 7 == 0:
+        return {field.name: at if field.name == "id" else None for field in SCHEMA.fields}
+    inner = {"a": at, "b": f"b{at}"} if at % 3 else {"a": None, "b": None}
+    moment = datetime.datetime(2000, 1, 1) + datetime.timedelta(hours=at, microseconds=at)
+    return {
+        "id": at,
+        "s": f"s{at % 10}",
+        "i": -at,
+        "f": at / 4,
+        "x": float(at),
+        "yes": at % 2 == 0,
+        "day": moment.date(),
+        "clock": moment.time(),
+        "at": moment,
+        "instant": moment.replace(tzinfo=datetime.UTC),
+        "price": Decimal(at) / 8,
+        "raw": bytes([at % 256]),
+        "four": at.to_bytes(4, "big"),
+        "key": uuid.UUID(int=at),
+        "inner": inner if at % 5 else None,
+        "many": [inner, None, inner][: at % 4] if at % 5 else None,
+        "by_name": [("k", inner), ("n", None)][: at % 3] if at % 5 else None,
+        "by_number": [(at, f"v{at}"), (-at, None)][: at % 3] if at % 5 else None,
+    }
+
+
+ROWS = pa.Table.from_pylist([row(at) for at in range(N)], schema_to_pyarrow(SCHEMA, include_field_ids=False))
+
+
+def orc_field(field: pa.Field) -> pa.Field:
+    """A field with Iceberg's attributes of ORC, in the types that ORC has."""
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([orc_field(child) for child in kind])
+    elif pa.types.is_large_list(kind):
+        kind = pa.list_(orc_field(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(orc_field(kind.key_field), orc_field(kind.item_field))
+    elif pa.types.is_time(kind):
+        kind = pa.int64()
+    elif pa.types.is_fixed_size_binary(kind):
+        kind = pa.binary()
+    number = field.metadata[b"PARQUET:field_id"]
+    return pa.field(field.name, kind, field.nullable, {"iceberg.id": number, "iceberg.required": b"false"})
+
+
+def to_orc(rows: pa.Table, path: Path, schema: Schema) -> None:
+    names = pa.schema([orc_field(field) for field in schema_to_pyarrow(schema, include_field_ids=True)])
+    columns = []
+    for field, column in zip(names, rows.columns, strict=True):
+        values = plain(column.combine_chunks())
+        values = values.cast(pa.int64()) if pa.types.is_time(values.type) else values
+        columns.append(pa.array(values.to_pylist(), field.type))
+    orc.write_table(pa.Table.from_arrays(columns, schema=names), str(path), stripe_size=1 << 14)
+
+
+def named(node: Any, name: str = "r") -> Any:
+    """An Avro schema as Java writes it: records and fixed types have names, values of maps may be null."""
+    if isinstance(node, list):
+        return [named(part, name) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("logicalType") == "map":
+        key, value = node["items"]["fields"]
+        if key["type"] == "string":
+            return {
+                "type": "map",
+                "values": ["null", named(value["type"], f"{name}_value")],
+                "key-id": key["field-id"],
+                "value-id": value["field-id"],
+            }
+        value["type"] = ["null", value["type"]]
+        return {**node, "items": {**node["items"], "name": name}}
+    node = {
+        key: named(part, f"{name}_{key}") if key in ("type", "items", "values") else part
+        for key, part in node.items()
+    }
+    if node["type"] == "array":
+        node["items"] = ["null", node["items"]]
+    if node["type"] in ("record", "fixed"):
+        node["name"] = name
+    if "fields" in node:
+        node["fields"] = [
+            {**field, "type": named(field["type"], f"{name}_{field['name']}")} for field in node["fields"]
+        ]
+    return node
+
+
+def to_avro(rows: pa.Table, path: Path, schema: Schema) -> None:
+    avro = fastavro.parse_schema(named(AvroSchemaConversion().iceberg_to_avro(schema)))
+    records = []
+    for record in rows.to_pylist():
+        for field in schema.fields:
+            value, kind = record[field.name], field.field_type
+            if isinstance(value, uuid.UUID):
+                record[field.name] = value.bytes
+            elif isinstance(kind, MapType) and value is not None:
+                by_text = isinstance(kind.key_type, StringType)
+                record[field.name] = dict(value) if by_text else [{"key": k, "value": v} for k, v in value]
+        records.append(record)
+    with path.open("wb") as file:
+        fastavro.writer(file, avro, records, codec="deflate", sync_interval=4000)
+
+
+def write(rows: pa.Table, path: Path, schema: Schema, format: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if format == "ORC":
+        to_orc(rows, path, schema)
+    elif format == "AVRO":
+        to_avro(rows, path, schema)
+    else:
+        arrow = schema_to_pyarrow(schema, include_field_ids=True)
+        pq.write_table(rows.cast(arrow), path, row_group_size=100)
+
+
+def add(
+    table: Table,
+    rows: pa.Table,
+    format: str,
+    *,
+    schema: Schema | None = None,
+    content: int = DATA,
+    **named: Any,
+) -> str:
+    """Commits a file of some format."""
+    path = f"{table.location()}/data/f{random.getrandbits(64):x}.{format.lower()}"
+    local = Path(path.removeprefix("file://"))
+    write(rows, local, schema or table.schema(), format)
+    register(table, path, format, rows.num_rows, content=content, **named)
+    return path
+
+
+def register(table: Table, path: str, format: str, n_rows: int, *, content: int = DATA, **named: Any) -> None:
+    """Commits a file that is there."""
+    entry = ManifestEntry(
+        status=ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        content=content,
+        file_path=path,
+        file_format=format,
+        spec_id=0,
+        partition=(),
+        record_count=n_rows,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
+        **named,
+    )
+    commit(table, Changes(added=(entry,), new_files=(path,)), base=table.current_snapshot())
+
+
+def named_by_mapping(
+    catalog: SqlCatalog, namespace: str, schema: Any, format: str = "PARQUET"
+) -> tuple[Table, str, Path]:
+    """A table whose files need no field ids, the path of a file to write, and the same for this machine."""
+    table = create_table(catalog, f"{namespace}.t", schema)
+    with v3_metadata(catalog), table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})
+    path = f"{table.location()}/data/f.{format.lower()}"
+    local = Path(path.removeprefix("file://"))
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return table, path, local
+
+
+def made(catalog: SqlCatalog, namespace: str, format: str, version: int = 3) -> Table:
+    """A table of two files, the second of which is Parquet."""
+    if version == 3:
+        table = create_table(catalog, f"{namespace}.t", SCHEMA)
+    else:
+        table = catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    add(table, ROWS.slice(0, 700), format)
+    append(table, ROWS.slice(700))
+    return table
+
+
+def ids(table: Table, *arguments: Any) -> list[int]:
+    found: list[int] = scan(table, *arguments).to_arrow()["id"].to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_of_every_format_gives_the_same_rows(
+    shared_catalog: SqlCatalog, namespace: str, format: str
+) -> None:
+    table = made(shared_catalog, namespace, format)
+    answer = scan(table).to_arrow()
+    assert answer.schema.types == ROWS.schema.types
+    assert answer.sort_by("id").to_pylist() == ROWS.to_pylist()
+    assert ids(table, "s = 's3'") == [at for at in range(N) if at % 7 and at % 10 == 3]
+    assert ids(table, "inner.b = 'b8'") == [8]
+    some = scan(table, "id < 500", ("x", "_pos", "_row_id")).to_arrow()
+    assert some["_pos"].to_pylist() == list(range(500))
+    assert some["_row_id"].to_pylist() == list(range(500))
+    assert scan(table, selected_fields=("_pos",)).to_arrow().num_rows == N
+    assert scan(table, "id >= 100 and id < 700", limit=3).to_arrow()["id"].to_pylist() == [100, 101, 102]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("format", FORMATS)
+def test_rows_of_every_format_are_deleted_found_by_key_and_upserted(
+    shared_catalog: SqlCatalog, namespace: str, format: str, version: int
+) -> None:
+    table = made(shared_catalog, namespace, format, version)
+    assert delete(table, "id >= 650 and id < 720").rows_deleted == 70
+    left = [at for at in range(N) if not 650 <= at < 720]
+    assert ids(table) == left
+    assert delete_keys(table, pa.table({"key": ROWS["key"].slice(10, 3)}), ["key"]).rows_deleted == 3
+    path = next(
+        p
+        for p in scan(table, "id = 1", ("_file",)).to_arrow()["_file"].to_pylist()
+        if p.endswith(format.lower())
+    )
+    delete_positions(table, pa.table({"file_path": [path, path], "pos": pa.array([0, 699], pa.int64())}))
+    left = [at for at in left if at not in (0, 10, 11, 12)]
+    assert ids(table) == left
+    done = upsert(table, ROWS.slice(640, 20), ["id"])
+    assert (done.rows_unchanged, done.rows_inserted) == (10, 10)
+    assert ids(table) == sorted([*left, *range(650, 660)])
+
+
+POSITIONS = Schema(
+    NestedField(2147483546, "file_path", StringType(), required=True),
+    NestedField(2147483545, "pos", LongType(), required=True),
+)
+KEYS = Schema(NestedField(2, "s", StringType()))
+
+
+@pytest.mark.parametrize("deletes", FORMATS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_deletes_of_every_format_apply_to_files_of_every_format(
+    shared_catalog: SqlCatalog, namespace: str, format: str, deletes: str
+) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    path = add(table, ROWS, format)
+    gone = pa.table({"file_path": [path] * 3, "pos": pa.array([1, 500, 999], pa.int64())})
+    add(table, gone, deletes, schema=POSITIONS, content=POSITION_DELETES)
+    left = [at for at in range(N) if at not in (1, 500, 999)]
+    assert ids(table) == left
+    add(
+        table, pa.table({"s": ["s3", "s4"]}), deletes, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2]
+    )
+    left = [at for at in left if at % 7 == 0 or at % 10 not in (3, 4)]
+    assert ids(table) == left
+    delete(table, "id < 20")
+    left = [at for at in left if at >= 20]
+    assert ids(table) == left
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_deletes_of_every_format_become_vectors(
+    shared_catalog: SqlCatalog, namespace: str, format: str
+) -> None:
+    table = shared_catalog.create_table(f"{namespace}.t", SCHEMA, properties={"format-version": "2"})
+    path = add(table, ROWS, format)
+    gone = pa.table({"file_path": [path] * 2, "pos": pa.array([1, 999], pa.int64())})
+    add(table, gone, format, schema=POSITIONS, content=POSITION_DELETES)
+    add(table, pa.table({"s": ["s3"]}), format, schema=KEYS, content=EQUALITY_DELETES, equality_ids=[2])
+    upgrade(table)
+    left = ids(table)
+    assert len(left) == N - 2 - sum(at % 7 > 0 and at % 10 == 3 for at in range(N))
+    convert_position_deletes(table)
+    assert ids(table) == left
+    convert_equality_deletes(table)
+    assert ids(table) == left
+    assert all(task.vector and not task.equality_deletes for task in scan(table).plan.tasks)
+
+
+def test_a_format_that_is_not_read_is_refused_with_its_file(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    path = add(table, ROWS, "PARQUET")
+    entry = scan(table).plan.tasks[0].data
+    for format in ("LANCE", "VORTEX"):
+        answer = scan(table)
+        answer.plan.tasks[0].data.file_format = format
+        with pytest.raises(UnsupportedError, match=f"{path}: {format}; expected one of PARQUET, ORC, AVRO"):
+            answer.to_arrow()
+    assert entry.file_path == path
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_damaged_file_is_named(shared_catalog: SqlCatalog, namespace: str, format: str) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    path = add(table, ROWS, format)
+    local = Path(path.removeprefix("file://"))
+    whole = local.read_bytes()
+    for end in (0, 3, len(whole) // 2, len(whole) - 1):
+        local.write_bytes(whole[:end])
+        with pytest.raises(CorruptDataError, match=local.name):
+            scan(table).to_arrow()
+
+
+def test_timestamps_that_arrow_cannot_read_from_orc_are_not_called_damage(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", Schema(NestedField(1, "at", TimestampType())))
+    rows = pa.table({"at": pa.array([datetime.datetime(9999, 1, 1)], pa.timestamp("us"))})
+    path = add(table, rows, "ORC", schema=table.schema())
+    with pytest.raises(UnsupportedError, match=f"{path}: ORC; PyArrow .* nanosecond"):
+        scan(table).to_arrow()
+
+
+UNREAD_BY_PYICEBERG = {
+    *("list_view", "list_view_of_views", "large_list_view", "large_list_view_of_views"),
+    *("decimal32", "decimal64", "decimal256", "timestamp_ns", "timestamptz_ns"),
+    *("time_s", "time_ms", "time_ns", "date64", "fixed_size_binary"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_column_of_any_arrow_schema_in_a_file_is_read(
+    shared_catalog: SqlCatalog, namespace: str, duckdb_iceberg: DuckDBPyConnection, name: str
+) -> None:
+    array, stored = LAYOUTS[name]
+    if pa.types.is_run_end_encoded(array.type):
+        pytest.skip("PyArrow does not write run-end encoded columns to Parquet")
+    if name == "dictionary_of_view":
+        pytest.skip("PyArrow does not write dictionaries of string_view to Parquet")
+    rows = pa.table({"id": pa.array(range(4), pa.int64()), "c": array})
+    schema = pa.schema([("id", pa.int64()), ("c", stored.type)])
+    table, path, local = named_by_mapping(shared_catalog, namespace, schema)
+    pq.write_table(rows, local)
+    register(table, path, "PARQUET", rows.num_rows)
+    expected = pa.table({"id": rows["id"], "c": stored}).to_pylist()
+    answer = scan(table)
+    assert answer.to_reader().schema == schema_to_pyarrow(table.schema(), include_field_ids=False)
+    assert answer.to_reader().read_all().to_pylist() == expected
+    found = answer.to_arrow()
+    assert found.to_pylist() == expected
+    if name in UNREAD_BY_PYICEBERG:
+        assert found.schema == answer.schema
+    else:
+        assert found.schema == table.scan().to_arrow().schema
+    delete(table, "id = 2")
+    expected.pop(2)
+    assert scan(table).to_arrow().to_pylist() == expected
+    assert upsert(table, rows, ["id"]).rows_unchanged == 3
+    assert delete(table, "c is null and id = 1").rows_deleted == 1
+    assert ids(table) == [0, 2, 3]

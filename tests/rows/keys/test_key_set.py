@@ -1,0 +1,203 @@
+"""Sets of keys, compared with Python's dictionaries."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast.rows.keys import key_set, string_hash
+from puffin_fast.rows.keys.integers import sorted_distinct
+from puffin_fast.rows.keys.key_set import KeySet
+from puffin_fast.rows.keys.string_hash import StringHash
+
+LOW, HIGH = -(2**63), 2**63 - 1
+KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "long": (pa.int64(), [None, LOW, HIGH, 0, -1, 1, 1 << 40, *range(100, 200)]),
+    "int": (pa.int32(), [None, -(2**31), 2**31 - 1, *range(-50, 50)]),
+    "date": (pa.date32(), [None, *(date(1969, 12, 1) + timedelta(days=i) for i in range(90))]),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        [None, *(datetime(1970, 1, 1) + timedelta(i) for i in range(90))],
+    ),
+    "string": (pa.large_string(), [None, "", *(f"w{i}" for i in range(90))]),
+    "decimal": (pa.decimal128(10, 2), [None, *(Decimal(i) / 100 for i in range(-40, 40))]),
+}
+
+
+@pytest.fixture(params=["hash tables", "bitmaps"])
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small and large sets are stored in different ways: runs a test with both."""
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 1 << 15 if request.param == "hash tables" else 0)
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("second", [None, "long", "string"])
+def test_a_key_set_finds_the_keys_that_a_dictionary_finds(first: str, second: str | None) -> None:
+    rng = random.Random(f"{first} {second}")
+    kinds = [KINDS[name] for name in (first, second) if name is not None]
+    fields = [NestedField(at, f"f{at}", LongType()) for at in range(len(kinds))]
+    for n_keys in (1, 7, 60):
+        keys = list(dict.fromkeys(tuple(rng.choice(pool) for _, pool in kinds) for _ in range(n_keys)))
+        known = {key: at for at, key in enumerate(keys)}
+        columns = [pa.array([key[at] for key in keys], kind) for at, (kind, _) in enumerate(kinds)]
+        made = KeySet.of(fields, [pa.chunked_array([column[:3], column[3:]]) for column in columns])
+        assert len(made) == len(keys)
+        rows = [tuple(rng.choice(pool) for _, pool in kinds) for _ in range(300)] + keys
+        values = {at: pa.array([row[at] for row in rows], kind) for at, (kind, _) in enumerate(kinds)}
+        assert made.contains(values).tolist() == [row in known for row in rows]
+        assert made.index(values).to_pylist() == [known.get(row) for row in rows]
+        sliced = {at: column.slice(5, 40) for at, column in values.items()}
+        assert made.index(sliced).to_pylist() == [known.get(row) for row in rows[5:45]]
+
+
+@pytest.mark.usefixtures("storage")
+def test_duplicate_keys_count_once_and_null_only_matches_null() -> None:
+    field = NestedField(1, "f", LongType())
+    made = KeySet.of([field], [pa.array([5, 5, 9, 5, 9], pa.int64())])
+    assert len(made) == 2
+    assert made.contains({1: pa.array([None, 5, None, 9, 0], pa.int64())}).tolist() == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    with_null = KeySet.of([field], [pa.array([None, 5, None], pa.int64())])
+    assert with_null.contains({1: pa.nulls(3, pa.int64())}).tolist() == [True] * 3
+    only_null = KeySet.of([field], [pa.nulls(2, pa.int64())])
+    assert only_null.contains({1: pa.array([None, 5], pa.int64())}).tolist() == [True, False]
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("kind", ["long", "int", "date", "timestamp"])
+def test_repeated_keys_and_nulls_are_numbered_by_their_first_occurrence(kind: str) -> None:
+    type_, pool = KINDS[kind]
+    rng = random.Random(kind)
+    field = NestedField(1, "f", LongType())
+    for _ in range(50):
+        keys = [rng.choice(pool) for _ in range(rng.randrange(2, 200))]
+        if rng.random() < 0.3:
+            keys = sorted(key for key in keys if key is not None)
+        known = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+        array = pa.array(keys, type_)
+        made = KeySet.of([field], [array])
+        rows = [rng.choice(pool) for _ in range(100)]
+        assert made.index({1: pa.array(rows, type_)}).to_pylist() == [known.get(row) for row in rows]
+        assert made.columns[0] == pa.array(list(known), type_)
+        without_null = sorted(known.keys() - {None})
+        assert sorted_distinct(array) == pa.array(without_null + [None] * (None in known), type_)
+        assert sorted_distinct(pa.chunked_array([array, array])) == sorted_distinct(array)
+        numbers = pa.array(without_null, type_).cast(pa.int32() if kind in ("int", "date") else pa.int64())
+        assert list(made.sorted(0).values) == numbers.to_pylist()
+
+
+@pytest.mark.usefixtures("storage")
+@pytest.mark.parametrize("lowest", [-(2**63), -70, 0, 2**63 - 800])
+@pytest.mark.parametrize("step", [1, 7, 31, 32, 60, 400])
+def test_integers_are_found_at_the_ends_of_their_type(lowest: int, step: int) -> None:
+    keys = [key for key in range(lowest, lowest + 3 * step, step) if key < 2**63]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.int64())])
+    near = {key + by for key in (*keys, -(2**63), 0, 2**63 - 1) for by in range(-9, 10)}
+    rows = [None, *sorted(row for row in near if -(2**63) <= row < 2**63)]
+    array = pa.array(rows, pa.int64())
+    assert made.contains({1: array}).tolist() == [row in keys for row in rows]
+    assert made.contains({1: array.slice(3)}).tolist() == [row in keys for row in rows[3:]]
+    assert made.index({1: array}).to_pylist() == [keys.index(row) if row in keys else None for row in rows]
+
+
+VALUES = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "ba",
+    "aa",
+    "\0",
+    "\0\0",
+    "a\0",
+    "x" * 100,
+    "x" * 99 + "y",
+    "ä",
+    *map(str, range(50)),
+]
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 1 << 18])
+def test_a_hash_does_not_depend_on_the_offset_of_the_value(
+    monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(string_hash, "CHUNK", chunk)
+    rng = random.Random(chunk)
+    hash = StringHash(0)
+    alone = {value: int(hash.of(pa.array([value], pa.large_string()))[0]) for value in VALUES}
+    assert len(set(alone.values())) == len(VALUES)
+    assert alone["a"] != int(StringHash(1).of(pa.array(["a"], pa.large_string()))[0])
+    values = [rng.choice(VALUES) for _ in range(200)]
+    array = pa.array(values, pa.large_string())
+    assert hash.of(array).tolist() == [alone[value] for value in values]
+    assert hash.of(array[31:170]).tolist() == [alone[value] for value in values[31:170]]
+    assert hash.of(array.cast(pa.large_binary())).tolist() == hash.of(array).tolist()
+    assert hash.of(array[:0]).tolist() == []
+    assert len(hash.of(pa.nulls(3, pa.large_string()))) == 3
+
+
+def test_hashes_do_not_depend_on_the_size_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array(VALUES, pa.large_string())
+    found = []
+    for chunk in (1 << 18, 3):
+        monkeypatch.setattr(string_hash, "CHUNK", chunk)
+        found.append(StringHash(5).of(array).tolist())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("step", [1, key_set.BITS_PER_VALUE, key_set.BITS_PER_VALUE + 1, 1 << 50])
+@pytest.mark.parametrize("order", ["ascending", "shuffled", "repeated", "with null"])
+def test_integers_of_any_range_are_numbered_by_their_first_row(
+    monkeypatch: pytest.MonkeyPatch, step: int, order: str
+) -> None:
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
+    keys: list[int | None] = [(at - 50) * step for at in range(100)]
+    if order != "ascending":
+        random.Random(step).shuffle(keys)
+    if order == "repeated":
+        keys += keys[10:40]
+    if order == "with null":
+        keys[30:30] = [None, None]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.int64())])
+    distinct = list(dict.fromkeys(keys))
+    assert made.columns[0].to_pylist() == distinct
+    assert made.sorted(0).values.tolist() == sorted(key for key in distinct if key is not None)
+    rows = [*keys[::-1], LOW, HIGH, None, 1, -1, 99 * step, -51 * step]
+    values = {1: pa.array(rows, pa.int64())}
+    known = {key: at for at, key in enumerate(distinct)}
+    assert made.index(values).to_pylist() == [known.get(row) for row in rows]
+    assert made.contains(values).tolist() == [row in known for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "kind"),
+    [
+        (lambda values: np.array([len(v or "") for v in values.to_pylist()], np.uint64), "_Strings"),
+        (lambda values: np.zeros(len(values), np.uint64), "_Values"),
+    ],
+)
+def test_values_with_equal_hashes_are_distinguished(
+    monkeypatch: pytest.MonkeyPatch, spoilt: Callable[[pa.Array], Any], kind: str
+) -> None:
+    monkeypatch.setattr(key_set, "MAX_HASH_TABLE_VALUES", 0)
+    monkeypatch.setattr(StringHash, "of", lambda _, values: spoilt(values))
+    keys = ["", "a", "bb", None, "ccc"]
+    made = KeySet.of([NestedField(1, "f", LongType())], [pa.array(keys, pa.large_string())])
+    assert type(made._columns[0]).__name__ == kind
+    rows = ["a", "b", "", "bb", "bc", None, "ccc", "dddd"]
+    found = made.index({1: pa.array(rows, pa.large_string())})
+    assert found.to_pylist() == [keys.index(row) if row in keys else None for row in rows]

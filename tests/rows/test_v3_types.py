@@ -1,0 +1,332 @@
+"""Tables with types and transforms of format version 3 that PyIceberg refuses: loading them, and their metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.types import GeometryType, ListType, MapType, NestedField
+
+from puffin_fast import errors, iceberg
+from puffin_fast._pyiceberg.v3_types import VariantType, read_v3_types
+from tests.iceberg.conftest import files_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+VARIANT = pa.struct(
+    [pa.field("metadata", pa.large_binary(), False), pa.field("value", pa.large_binary(), False)]
+)
+ONE = {"metadata": b"\x01\x00\x00", "value": b"\x0c\x01"}
+SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.binary()), pa.field("g", pa.binary())])
+
+FIELDS = [
+    {"id": 1, "name": "id", "required": False, "type": "long"},
+    {"id": 2, "name": "v", "required": False, "type": "variant"},
+    {"id": 3, "name": "g", "required": False, "type": "geometry(srid:3857)"},
+]
+SPEC = {
+    "spec-id": 7,
+    "fields": [
+        {"source-ids": [1, 3], "field-id": 1000, "transform": "zorder[2]", "name": "z"},
+        {"source-id": 1, "field-id": 1001, "transform": "fuzzy[8]", "name": "y"},
+        {"source-ids": [1], "field-id": 1002, "transform": "identity", "name": "one"},
+    ],
+}
+ORDER = {
+    "order-id": 5,
+    "fields": [
+        {"source-ids": [1, 3], "transform": "hilbert", "direction": "desc", "null-order": "nulls-last"}
+    ],
+}
+
+
+def rewritten(location: str, change: Any) -> dict[str, Any]:
+    """Changes a metadata file in place; returns its document."""
+    path = Path(location.removeprefix("file://"))
+    document: dict[str, Any] = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return document
+
+
+@pytest.fixture
+def name(racing: SqlCatalog) -> str:
+    """An empty table whose metadata has a variant, a geometry, and transforms that PyIceberg does not know."""
+
+    def change(document: dict[str, Any]) -> None:
+        document["schemas"][0]["fields"] = FIELDS
+        document["partition-specs"].append(SPEC)
+        document["sort-orders"].append(ORDER)
+
+    table = iceberg.create_table(racing, "n.v3", SCHEMA)
+    rewritten(table.metadata_location, change)
+    return "n.v3"
+
+
+def test_a_table_is_loaded_with_its_types(racing: SqlCatalog, name: str) -> None:
+    table = iceberg.load_table(racing, name)
+    assert table.schema().find_type("v") == VariantType()
+    assert table.schema().find_type("g") == GeometryType("srid:3857")
+    assert str(table.schema().find_type("g")) == "geometry(srid:3857)"
+    assert schema_to_pyarrow(table.schema(), include_field_ids=False).field("v").type == VARIANT
+    assert iceberg.scan(table).to_arrow().schema.names == ["id", "v", "g"]
+    assert pickle.loads(pickle.dumps(table.metadata)) == table.metadata
+    assert racing.load_table(name).refresh().metadata == table.metadata
+    with iceberg.accelerate():
+        assert racing.load_table(name).metadata == table.metadata
+    assert racing.load_table(name).metadata == table.metadata
+
+
+def test_commits_keep_the_words_of_schemas_specs_and_orders(racing: SqlCatalog, name: str) -> None:
+    table = iceberg.load_table(racing, name)
+    read = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    rows = pa.table({"id": [1, 2], "v": pa.array([ONE, None], VARIANT), "g": [b"\x01", None]})
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id = 2")
+    iceberg.expire_snapshots(table)
+    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    for key in ("schemas", "partition-specs", "sort-orders"):
+        assert document[key] == read[key]
+    assert SPEC in document["partition-specs"]
+    assert ORDER in document["sort-orders"]
+    assert iceberg.scan(iceberg.load_table(racing, name)).to_arrow().to_pylist() == rows.to_pylist()[:1]
+
+
+def test_pyiceberg_knows_the_types_only_while_it_is_told_to(racing: SqlCatalog, name: str) -> None:
+    """In a process of its own: in this one, tables were loaded before."""
+    program = f"""
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
+from puffin_fast import iceberg
+
+catalog = SqlCatalog("racing", uri={racing.properties["uri"]!r}, warehouse={racing.properties["warehouse"]!r})
+
+def is_refused():
+    try:
+        catalog.load_table({name!r})
+    except ValidationError:
+        return True
+    return False
+
+assert is_refused()
+with iceberg.accelerate():
+    assert not is_refused()
+assert is_refused()
+with iceberg.accelerate():
+    table = iceberg.load_table(catalog, {name!r})
+assert not is_refused()
+table.refresh()
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+def test_new_schemas_are_written_beside_the_earlier_ones(racing: SqlCatalog, name: str) -> None:
+    from pyiceberg.types import LongType
+
+    table = iceberg.load_table(racing, name)
+    with iceberg.v3_metadata(racing), table.update_schema() as update:
+        update.add_column("more", LongType())
+    document = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    earlier, now = document["schemas"]
+    assert earlier["fields"] == FIELDS
+    assert now["fields"] == [*FIELDS, {"id": 4, "name": "more", "type": "long", "required": False}]
+
+
+@pytest.mark.parametrize("kind", ["vector(3)", "variant(1)", "geometry(a", 7])
+def test_types_that_nobody_knows_are_refused(racing: SqlCatalog, kind: Any) -> None:
+    table = iceberg.create_table(racing, "n.other", SCHEMA)
+    rewritten(
+        table.metadata_location,
+        lambda document: document["schemas"][0]["fields"][1].update({"type": kind}),
+    )
+    with pytest.raises(errors.UnsupportedError, match=r"n\.other: PyIceberg cannot read the metadata"):
+        iceberg.load_table(racing, "n.other")
+
+
+def test_names_that_are_no_tables_are_refused(racing: SqlCatalog) -> None:
+    with pytest.raises(errors.NotFoundError, match=r"n\.none"):
+        iceberg.load_table(racing, "n.none")
+    with pytest.raises(errors.InvalidInputError, match="expected a PyIceberg catalog"):
+        iceberg.load_table("catalog", "n.none")  # type: ignore[arg-type]
+
+    class WithViews(type(racing)):  # type: ignore[misc]
+        def view_exists(self, identifier: object) -> bool:
+            return True
+
+        def load_table(self, identifier: object) -> Any:
+            raise NoSuchTableError(f"{identifier}")
+
+    views = object.__new__(WithViews)
+    views.__dict__ = racing.__dict__
+    with pytest.raises(errors.UnsupportedError, match=r"n\.view: a view; expected a table"):
+        iceberg.load_table(views, "n.view")
+
+
+def test_types_are_parsed_inside_of_others() -> None:
+    read_v3_types()
+    inner = {"type": "struct", "fields": [{"id": 3, "name": "v", "required": True, "type": "variant"}]}
+    fields = [
+        {"id": 1, "name": "s", "required": False, "type": inner},
+        {
+            "id": 2,
+            "name": "l",
+            "required": False,
+            "type": {"type": "list", "element-id": 4, "element": "variant", "element-required": False},
+        },
+        {
+            "id": 5,
+            "name": "m",
+            "required": False,
+            "type": {
+                "type": "map",
+                "key-id": 6,
+                "key": "string",
+                "value-id": 7,
+                "value": "geography(OGC:CRS84, karney)",
+                "value-required": False,
+            },
+        },
+    ]
+    document = {"type": "struct", "schema-id": 0, "identifier-field-ids": [], "fields": fields}
+    schema = Schema.model_validate(document)
+    assert json.loads(schema.model_dump_json()) == document
+    assert pickle.loads(pickle.dumps(schema)) == schema
+    assert Schema(NestedField(1, "v", "variant")).find_type("v") == VariantType()
+    assert ListType(4, "variant", False).element_type == VariantType()  # type: ignore[arg-type]
+    assert MapType(1, "string", 2, "variant").value_type == VariantType()  # type: ignore[arg-type]
+    assert PartitionField(1, 1000, "day", "d").source_id == 1  # type: ignore[arg-type]
+
+
+def given_default(document: dict[str, Any], **defaults: Any) -> None:
+    document["schemas"][0]["fields"][1].update({key.replace("_", "-"): to for key, to in defaults.items()})
+
+
+def test_a_default_of_null_is_written_where_an_initial_default_is_not(racing: SqlCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("w", pa.int32())]))
+    rewritten(table.metadata_location, lambda document: given_default(document, initial_default=7))
+    table = iceberg.load_table(racing, "n.t")
+    iceberg.append(table, pa.table({"id": [1]}))
+    assert iceberg.scan(table).to_arrow().to_pylist() == [{"id": 1, "w": None}]
+
+
+def test_structs_without_values_are_written(racing: SqlCatalog, name: str) -> None:
+    inner = {"type": "struct", "fields": [{"id": 6, "name": "v", "required": True, "type": "variant"}]}
+    added = [
+        {"id": 5, "name": "s", "required": False, "type": inner},
+        {"id": 7, "name": "u", "required": False, "type": "unknown"},
+    ]
+    table = iceberg.load_table(racing, name)
+    rewritten(table.metadata_location, lambda document: document["schemas"][0].update(fields=FIELDS + added))
+    table = iceberg.load_table(racing, name)
+    nulls = pa.array([None], pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())]))
+    iceberg.append(table, pa.table({"id": [1], "v": nulls}))
+    iceberg.append(table, pa.table({"id": [2], "s": pa.array([{"v": ONE}])}))
+    iceberg.update(table, "id = 2", {"id": 3})
+    empty = {"v": None, "g": None, "u": None}
+    assert iceberg.scan(table).to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "s": None, **empty},
+        {"id": 3, "s": {"v": ONE}, **empty},
+    ]
+    for half in ({"metadata": b"\x01\x00\x00", "value": None}, {"metadata": None, "value": b"\x00"}):
+        given = pa.array([half], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))
+        with pytest.raises(errors.InvalidInputError, match=r"a variant without (value|metadata)"):
+            iceberg.append(table, pa.table({"id": [4], "v": given}))
+
+
+def test_columns_of_type_unknown_inside_of_others_are_refused(racing: SqlCatalog) -> None:
+    inner = {"type": "struct", "fields": [{"id": 6, "name": "u", "required": False, "type": "unknown"}]}
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    before = table.metadata_location
+    for more in ([{"id": 5, "name": "s", "required": False, "type": inner}], None):
+
+        def change(document: dict[str, Any], more: Any = more) -> None:
+            fields = document["schemas"][0]["fields"]
+            fields[0]["type"] = "long" if more else "unknown"
+            fields[1:] = more or []
+
+        rewritten(table.metadata_location, change)
+        table = iceberg.load_table(racing, "n.t")
+        rows = pa.table({"id": pa.array([1 if more else None], pa.int64() if more else pa.null())})
+        with pytest.raises(errors.UnsupportedError, match=r"n\.t: (s\.u|id) of type unknown"):
+            iceberg.append(table, rows)
+    assert racing.load_table("n.t").metadata_location == before
+
+
+MULTI = {"source-ids": [1, 2], "field-id": 1000, "transform": "bucket[4]", "name": "id_bucket"}
+UNKNOWN = {"source-id": 1, "field-id": 1000, "transform": "fuzzy[8]", "name": "id_bucket"}
+
+
+@pytest.mark.parametrize("field", [MULTI, UNKNOWN], ids=["several columns", "unknown"])
+def test_tables_partitioned_by_unknown_transforms_are_read_only(
+    racing: SqlCatalog, field: dict[str, Any]
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("k", pa.int64())])
+    table = iceberg.create_table(racing, "n.t", schema, partition_spec=["bucket[4](id)"])
+    rows = pa.table({"id": range(100), "k": range(100)}, schema)
+    iceberg.append(table, rows)
+    iceberg.delete(table, "id = 7")
+    rewritten(table.metadata_location, lambda document: document["partition-specs"][0].update(fields=[field]))
+    table = iceberg.load_table(racing, "n.t")
+    before, files = table.metadata_location, files_of(table)
+    assert iceberg.scan(table).count() == 99
+    assert iceberg.scan(table, "id = 5 or k in (6, 7)").to_arrow()["id"].to_pylist() == [5, 6]
+    assert iceberg.scan(table, "id > 90").to_arrow().num_rows == 9
+    assert iceberg.verify(table) == []
+    assert iceberg.report(table).files.num_rows == 1
+    assert iceberg.delete(table, "id = 8", dry_run=True).rows_deleted == 1
+    for verb in (
+        lambda: iceberg.append(table, rows),
+        lambda: iceberg.delete(table, "id = 8"),
+        lambda: iceberg.delete(table, "id >= 0"),
+        lambda: iceberg.delete_keys(table, pa.table({"id": [8]}), join_cols=["id"]),
+        lambda: iceberg.update(table, "id = 8", {"k": 1}),
+        lambda: iceberg.upsert(table, rows, join_cols="id", when_matched_update_all=True),
+        lambda: iceberg.rewrite_data_files(table, min_deleted=0.01),
+    ):
+        with pytest.raises(errors.UnsupportedError, match=r"field id_bucket: UnknownTransform.*read only"):
+            verb()
+    table = racing.load_table("n.t")
+    assert table.metadata_location == before
+    assert files_of(table) == files
+
+
+def test_shredded_variants_are_refused_by_name_and_other_columns_work(racing: SqlCatalog, name: str) -> None:
+    """Rows of such files are deleted; they are neither read nor rewritten without the shredded part."""
+    table = iceberg.load_table(racing, name)
+    rows = pa.table({"id": [1, 2, 3], "v": pa.array([ONE, None, ONE], VARIANT), "g": [b"\x01", None, None]})
+    iceberg.append(table, rows)
+    (task,) = iceberg.plan_files(table).tasks
+    path = task.data.file_path.removeprefix("file://")
+    plain = pq.read_table(path)
+    shredded = pa.struct([*VARIANT, pa.field("typed_value", pa.int64())])
+    field = pa.field("v", shredded, metadata=plain.schema.field("v").metadata)
+    values = pa.array([{**ONE, "typed_value": 5}, None, {**ONE, "typed_value": 7}], shredded)
+    pq.write_table(plain.set_column(1, field, values), path, store_schema=False)
+    assert iceberg.delete(table, "id = 2").rows_deleted == 1
+    assert iceberg.delete_keys(table, pa.table({"id": [3]}), "id").rows_deleted == 1
+    assert iceberg.scan(table, selected_fields=["id"]).to_arrow()["id"].to_pylist() == [1]
+    before, files = table.metadata_location, files_of(table)
+    for job in (
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.update(table, "id = 1", {"g": None}),
+        lambda: iceberg.upsert(table, rows.slice(0, 1), "id"),
+        lambda: iceberg.rewrite_data_files(table, min_deleted=0.1),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+    ):
+        with pytest.raises(errors.UnsupportedError, match="shredded variant"):
+            job()
+        assert (table.refresh().metadata_location, files_of(table)) == (before, files)
