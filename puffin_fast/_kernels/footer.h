@@ -38,41 +38,6 @@ static inline void pf_put(pf_groups *out, size_t place, int64_t word) {
     if (place < out->capacity) out->at[place] = word;
 }
 
-/* The number of items of a list: each takes one byte at least. */
-static int pf_items(pf_thrift *from, uint64_t *n, int *kind) {
-    if (from->at == from->end) return PF_BAD_PAGE;
-    uint8_t head = *from->at++;
-    *kind = head & 15;
-    *n = head >> 4;
-    if (*n == 15 && pf_varint(from, n)) return PF_BAD_PAGE;
-    return *n > (uint64_t)(from->end - from->at) ? PF_BAD_PAGE : 0;
-}
-
-static int pf_skip_value(pf_thrift *from, int kind, int depth);
-
-static int pf_skip_item(pf_thrift *from, int kind, int depth) {
-    /* a boolean in a list has a byte of its own */
-    return pf_skip_value(from, kind == PF_TRUE || kind == PF_FALSE ? PF_I8 : kind, depth);
-}
-
-static int pf_skip_value(pf_thrift *from, int kind, int depth) {
-    int64_t id = 0;
-    uint64_t n;
-    int inner = 0, more;
-    if (depth > PF_MAX_DEPTH) return PF_BAD_PAGE;
-    if (kind == PF_STRUCT) {
-        while ((more = pf_field(from, &id, &inner)) > 0)
-            if (pf_skip_value(from, inner, depth + 1)) return PF_BAD_PAGE;
-        return more;
-    }
-    if (kind == PF_MAP) return PF_BAD_PAGE; /* footers have no maps */
-    if (kind != PF_LIST && kind != PF_SET) return pf_skip(from, kind, depth);
-    if (pf_items(from, &n, &inner)) return PF_BAD_PAGE;
-    while (n--)
-        if (pf_skip_item(from, inner, depth + 1)) return PF_BAD_PAGE;
-    return 0;
-}
-
 /* Skips a list whose items must be of a kind; returns how many there are, or a negative number. */
 static int64_t pf_skip_list(pf_thrift *from, int expected) {
     uint64_t n;
@@ -92,7 +57,7 @@ static int pf_size_statistics(pf_thrift *from, const int32_t *leaf) {
             has_bytes = 1;
         } else if ((id == 2 || id == 3) && kind == PF_LIST) {
             if ((levels[id - 2] = pf_skip_list(from, PF_I64)) < 0) return PF_BAD_PAGE;
-        } else if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
+        } else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
     }
     if (more) return more;
     if (has_bytes && leaf[PF_LEAF_TYPE] != PF_BYTE_ARRAY) return PF_CONTRADICTION;
@@ -107,11 +72,11 @@ static int pf_bounds(pf_thrift *from, const int32_t *leaf) {
     uint64_t n_bytes;
     int kind = 0, more, status = 0;
     while ((more = pf_field(from, &id, &kind)) > 0) {
-        if (kind == PF_BINARY) {
+        if (kind == PF_BINARY && (id == 1 || id == 2 || id == 5 || id == 6)) {
             if (pf_varint(from, &n_bytes) || n_bytes > (uint64_t)(from->end - from->at)) return PF_BAD_PAGE;
             from->at += n_bytes;
             if (n_bytes < (uint64_t)leaf[PF_LEAF_WIDTH]) status = PF_CONTRADICTION;
-        } else if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
+        } else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
     }
     return more ? more : status;
 }
@@ -139,7 +104,7 @@ static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *wor
     while ((more = pf_field(from, &id, &kind)) > 0) {
         status = 0;
         if (id == 1 && kind == PF_I32) status = pf_integer(from, &type);
-        else if (id < 12 && place_of[id] >= 0 && kind == (id == 4 ? PF_I32 : PF_I64))
+        else if (0 <= id && id < 12 && place_of[id] >= 0 && kind == (id == 4 ? PF_I32 : PF_I64))
             status = pf_integer(from, words + place_of[id]);
         else if (id == 2 && kind == PF_LIST) status = pf_encodings(from, words + PF_CHUNK_ENCODINGS);
         else if (id == 3 && kind == PF_LIST) status = pf_skip_list(from, PF_BINARY) < 0;
@@ -150,7 +115,7 @@ static int pf_column_metadata(pf_thrift *from, const int32_t *leaf, int64_t *wor
         } else if (id == 16 && kind == PF_STRUCT) {
             size_status = pf_size_statistics(from, leaf);
             status = size_status == PF_BAD_PAGE;
-        } else status = pf_skip_value(from, kind, 0);
+        } else status = pf_skip(from, kind, 0);
         if (status) return PF_BAD_PAGE;
     }
     if (more) return more;
@@ -167,7 +132,7 @@ static int pf_column_chunk(pf_thrift *from, const int32_t *leaf, pf_groups *out)
             if ((status = pf_column_metadata(from, leaf, words)) == PF_BAD_PAGE) return PF_BAD_PAGE;
         } else {
             encrypted |= id == 8 && kind == PF_STRUCT;
-            if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
+            if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
         }
     }
     if (more || encrypted || status) return more ? more : encrypted ? PF_ENCRYPTED : status;
@@ -191,7 +156,7 @@ static int pf_row_group(pf_thrift *from, const int32_t *leaves, size_t n_leaves,
             if (pf_integer(from, &n_rows)) return PF_BAD_PAGE;
         } else if (id == 4 && kind == PF_LIST) {
             if (pf_skip_list(from, PF_STRUCT) < 0) return PF_BAD_PAGE;
-        } else if (pf_skip_value(from, kind, 0)) return PF_BAD_PAGE;
+        } else if (pf_skip(from, kind, 0)) return PF_BAD_PAGE;
     }
     pf_put(out, start, n_rows);
     return more ? more : n == n_leaves ? 0 : PF_CONTRADICTION;
@@ -216,7 +181,7 @@ static int pf_read_groups(const uint8_t *data, size_t size, const int32_t *leave
                 if ((status = pf_row_group(&from, leaves, n_leaves, out))) return status;
         } else if ((id == 2 || id == 5 || id == 7) && kind == PF_LIST) {
             if (pf_skip_list(&from, PF_STRUCT) < 0) return PF_BAD_PAGE;
-        } else if (pf_skip_value(&from, kind, 0)) return PF_BAD_PAGE;
+        } else if (pf_skip(&from, kind, 0)) return PF_BAD_PAGE;
     }
     return more;
 }
@@ -228,7 +193,8 @@ static int pf_find_groups(const uint8_t *data, size_t size, int64_t *start, int6
     int64_t id = 0, last = 0, at = 0;
     int kind = 0, more, seen = 0;
     while ((more = pf_field(&from, &id, &kind)) > 0) {
-        if (kind == PF_LIST ? pf_skip_list(&from, PF_STRUCT) < 0 : pf_skip_value(&from, kind, 0)) return PF_BAD_PAGE;
+        const int is_known = kind == PF_LIST && (id == 2 || id == 4 || id == 5 || id == 7);
+        if (is_known ? pf_skip_list(&from, PF_STRUCT) < 0 : pf_skip(&from, kind, 0)) return PF_BAD_PAGE;
         if (id == 3) *start = at;
         if (id == 4) {
             if (last != 3) return PF_BAD_PAGE;

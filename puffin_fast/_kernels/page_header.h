@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PF_BAD_PAGE = -1, PF_MAX_DEPTH = 16 };
+enum { PF_BAD_PAGE = -1, PF_MAX_DEPTH = 64 }; /* Thrift's own readers have this limit, too */
 
 typedef struct {
     const uint8_t *at, *end;
@@ -35,9 +35,10 @@ static inline int pf_integer(pf_thrift *from, int64_t *value) {
 }
 
 enum { PF_TRUE = 1, PF_FALSE = 2, PF_I8 = 3, PF_I16 = 4, PF_I32 = 5, PF_I64 = 6, PF_DOUBLE = 7, PF_BINARY = 8,
-       PF_LIST = 9, PF_SET = 10, PF_MAP = 11, PF_STRUCT = 12 };
+       PF_LIST = 9, PF_SET = 10, PF_MAP = 11, PF_STRUCT = 12, PF_UUID = 13 };
 
-/* The next field of a struct: 1, or 0 at its end. */
+/* The next field of a struct: 1, or 0 at its end. An id has 16 bits; those of other writers' own fields may be
+ * negative. */
 static inline int pf_field(pf_thrift *from, int64_t *id, int *kind) {
     if (from->at == from->end) return PF_BAD_PAGE;
     uint8_t head = *from->at++;
@@ -45,28 +46,61 @@ static inline int pf_field(pf_thrift *from, int64_t *id, int *kind) {
     *kind = head & 15;
     if (head >> 4) *id += head >> 4;
     else if (pf_integer(from, id)) return PF_BAD_PAGE;
-    return *id >= 0 && *id <= INT16_MAX ? 1 : PF_BAD_PAGE;
+    *id = (int16_t)*id; /* as Thrift's own readers have it */
+    return 1;
 }
 
+/* The number of items of a list: each takes one byte at least. */
+static int pf_items(pf_thrift *from, uint64_t *n, int *kind) {
+    if (from->at == from->end) return PF_BAD_PAGE;
+    uint8_t head = *from->at++;
+    *kind = head & 15;
+    *n = head >> 4;
+    if (*n == 15 && pf_varint(from, n)) return PF_BAD_PAGE;
+    return *n > (uint64_t)(from->end - from->at) ? PF_BAD_PAGE : 0;
+}
+
+static int pf_skip(pf_thrift *from, int kind, int depth);
+
+static int pf_skip_item(pf_thrift *from, int kind, int depth) {
+    /* a boolean in a list, set or map has a byte of its own */
+    return pf_skip(from, kind == PF_TRUE || kind == PF_FALSE ? PF_I8 : kind, depth);
+}
+
+/* Skips a value of any kind. */
 static int pf_skip(pf_thrift *from, int kind, int depth) {
-    uint64_t n_bytes = 0;
+    uint64_t n = 0;
     int64_t value = 0;
-    int inner = 0, more;
+    int inner = 0, more, pair;
     if (depth > PF_MAX_DEPTH) return PF_BAD_PAGE;
     switch (kind) {
     case PF_TRUE: case PF_FALSE: return 0;
     case PF_I16: case PF_I32: case PF_I64: return pf_integer(from, &value);
-    case PF_I8: n_bytes = 1; break;
-    case PF_DOUBLE: n_bytes = 8; break;
-    case PF_BINARY: if (pf_varint(from, &n_bytes)) return PF_BAD_PAGE; break;
+    case PF_I8: n = 1; break;
+    case PF_DOUBLE: n = 8; break;
+    case PF_UUID: n = 16; break;
+    case PF_BINARY: if (pf_varint(from, &n)) return PF_BAD_PAGE; break;
     case PF_STRUCT:
         while ((more = pf_field(from, &value, &inner)) > 0)
             if (pf_skip(from, inner, depth + 1)) return PF_BAD_PAGE;
         return more;
-    default: return PF_BAD_PAGE; /* page headers have no lists, sets and maps */
+    case PF_LIST: case PF_SET:
+        if (pf_items(from, &n, &inner)) return PF_BAD_PAGE;
+        while (n--)
+            if (pf_skip_item(from, inner, depth + 1)) return PF_BAD_PAGE;
+        return 0;
+    case PF_MAP:
+        if (pf_varint(from, &n)) return PF_BAD_PAGE;
+        if (n == 0) return 0;
+        if (n > (uint64_t)(from->end - from->at)) return PF_BAD_PAGE;
+        pair = *from->at++; /* the kinds of keys and of values */
+        while (n--)
+            if (pf_skip_item(from, pair >> 4, depth + 1) || pf_skip_item(from, pair & 15, depth + 1)) return PF_BAD_PAGE;
+        return 0;
+    default: return PF_BAD_PAGE;
     }
-    if (n_bytes > (uint64_t)(from->end - from->at)) return PF_BAD_PAGE;
-    from->at += n_bytes;
+    if (n > (uint64_t)(from->end - from->at)) return PF_BAD_PAGE;
+    from->at += n;
     return 0;
 }
 

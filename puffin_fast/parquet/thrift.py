@@ -4,13 +4,14 @@ from __future__ import annotations
 
 __all__ = ["ThriftReader"]
 
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
-_DOUBLE_BYTES = 8
-_MAX_DEPTH = 16
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT, _UUID = range(1, 14)
+_BYTES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8, _UUID: 16}
+"""Bytes of a value that has no length; a boolean in a list, set or map has a byte of its own."""
+_MAX_DEPTH = 64
 
 
 class ThriftReader:
-    """Integers, booleans, lists and structs; of all other values, None.
+    """Integers, booleans, lists, sets and structs; of all other values, None.
 
     Attributes:
         at: the next byte.
@@ -26,7 +27,7 @@ class ThriftReader:
 
         Raises:
             IndexError: the bytes end.
-            ValueError: a type that Parquet does not use, or structs that are nested too deeply.
+            ValueError: an unknown type, or structs that are nested too deeply.
         """
         fields: dict[int, object] = {}
         field_id = 0
@@ -45,17 +46,15 @@ class ThriftReader:
             return self._integer()
         if kind == _STRUCT:
             return self.struct()
-        if kind == _LIST:
+        if kind in (_LIST, _SET):
             return self._list()
-        if kind == _BINARY:
-            n_bytes = self._unsigned()
-            self.at += n_bytes
-        elif kind in (_TRUE, _FALSE, _BYTE):  # a boolean in a list has a byte of its own
-            self.at += 1
-        elif kind == _DOUBLE:
-            self.at += _DOUBLE_BYTES
-        else:
+        if kind == _MAP:
+            self._map()
+            return None
+        n_bytes = self._unsigned() if kind == _BINARY else _BYTES.get(kind)
+        if n_bytes is None:
             raise ValueError(f"Thrift type {kind}")
+        self.at += n_bytes
         return None
 
     def _list(self) -> list[object]:
@@ -63,11 +62,20 @@ class ThriftReader:
         n = head >> 4
         if n == 15:
             n = self._unsigned()
+        return self._items(n, head & 15)
+
+    def _map(self) -> None:
+        if n := self._unsigned():
+            kinds = self._byte()
+            self._items(2 * n, kinds >> 4, kinds & 15)
+
+    def _items(self, n: int, *kinds: int) -> list[object]:
+        """Values of the kinds in turn."""
         found = []
-        for _ in range(n):  # each takes one byte at least
+        for at in range(n):  # each takes one byte at least
             if self.at >= len(self._data):
-                raise IndexError("a list that ends early")
-            found.append(self._value(head & 15))
+                raise IndexError("a list, set or map that ends early")
+            found.append(self._value(kinds[at % len(kinds)]))
         return found
 
     def _byte(self) -> int:
