@@ -27,6 +27,7 @@ from puffin_fast._positions import (
     refuse_position,
     value_type,
 )
+from puffin_fast._runtime.alignment import aligned
 from puffin_fast.dv import iceberg
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.theta import ThetaSketch
@@ -51,7 +52,7 @@ _MOST_ROWS = (1 << 60) - 1
 
 
 def _column(source: Any, what: str) -> pa.Array:
-    """Converts an object with the Arrow C interface, or a sequence, to one array without nulls, as `joined`."""
+    """Converts an object with the Arrow C interface, or a sequence, to one aligned array without nulls, as `joined`."""
     if isinstance(source, (pa.Array, pa.ChunkedArray)):  # a union would be made in each call
         column = source
     elif hasattr(source, "__arrow_c_array__"):
@@ -64,7 +65,7 @@ def _column(source: Any, what: str) -> pa.Array:
         except (pa.ArrowException, TypeError) as error:
             raise InvalidInputError(f"{what}: expected an Arrow array: {error}") from error
     checked_array(column, what)
-    column = joined(column)
+    column = aligned(joined(column))
     nulls = column.null_count
     if nulls == 0 and pa.types.is_dictionary(column.type) and column.dictionary.null_count:
         column = decoded(column)

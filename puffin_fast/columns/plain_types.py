@@ -1,4 +1,5 @@
-"""Converts Arrow arrays to plain types: without views, dictionaries, run ends and extension types, at every depth.
+"""Converts Arrow arrays to plain types: without views, dictionaries, run ends and extension types, at every depth, in
+aligned buffers.
 
 Arrow has no filter, no cast or a wrong cast for some layouts of files and data frames: it cannot filter
 `string_view`, cannot cast a run-end encoded array, and its cast from `list_view` loses the lists after a null
@@ -14,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from puffin_fast._runtime.alignment import aligned
 
 __all__ = [
     "decoder",
@@ -76,7 +79,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same values as an array of the plain type."""
+    """The same values as an array of the plain type, in aligned buffers."""
+    array = aligned(array)
     kind = array.type
     if kind.id in _PLAIN_IDS:
         return array

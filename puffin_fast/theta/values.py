@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._kernels import theta as kernel
+from puffin_fast._runtime.alignment import aligned
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["SketchedType", "feed", "is_sketched", "sketched_type"]
@@ -182,6 +183,7 @@ def _column(values: Any) -> pa.Array | pa.ChunkedArray:
 
 
 def _feed_chunk(accumulator: kernel.Accumulator, array: pa.Array, kind: SketchedType) -> None:
+    array = aligned(array)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if _types.is_run_end_encoded(array.type):

@@ -34,6 +34,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from puffin_fast._runtime.alignment import aligned
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
@@ -130,7 +131,7 @@ def partition_values(
     ):
         source = pc.floor_temporal(source, unit="microsecond").cast(pa.timestamp("us", source.type.tz))
         kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
-    found = transform.pyarrow_transform(kind)(source)
+    found = transform.pyarrow_transform(kind)(aligned(source))
     if isinstance(found.type, pa.BaseExtensionType):
         return found.storage
     if pa.types.is_temporal(found.type):
