@@ -19,17 +19,15 @@ from puffin_fast.errors import (
     InvalidInputError,
     LimitExceededError,
     PuffinFastError,
-    UnsupportedError,
 )
 from puffin_fast.files import read_ranges, read_vector
 from puffin_fast.iceberg.plan.files import FILE_PATH_ID, single_data_file
 from puffin_fast.rows.files.files import reading
-from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FIELD_ID
 from puffin_fast.rows.files.reader import open_format
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
 
     from puffin_fast.iceberg.manifest import ManifestEntry
@@ -39,7 +37,6 @@ __all__ = [
     "Decode",
     "DeleteLoader",
     "ReadAhead",
-    "open_position_deletes",
     "read_entry",
     "read_position_deletes",
     "within",
@@ -242,23 +239,20 @@ def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.Recor
         NotFoundError, UnsupportedError: as `open_format`.
     """
     with reading(entry.file_path, entry.file_format):
-        if entry.file_format == "PARQUET":
-            file, columns = open_position_deletes(io, entry)
-            n_rows = file.metadata.num_rows
-            batches = file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
-        else:
-            other = open_format(io, entry)
-            columns = _columns(other.schema, entry.file_path)
-            n_rows = other.n_rows
-            batches = other.batches(0, columns, BATCH_ROWS, use_threads=False)
-        if n_rows != entry.record_count:
+        file = open_format(io, entry)
+        columns = _columns(file.schema, entry.file_path)
+        if file.n_rows != entry.record_count:
             raise CorruptDataError(
                 "rows of a position-delete file",
                 path=entry.file_path,
                 expected=f"{entry.record_count} (manifest)",
-                found=n_rows,
+                found=file.n_rows,
             )
-        left = n_rows
+        if isinstance(file, ParquetReader):
+            batches = file.all_batches(columns, BATCH_ROWS, columns[:1])
+        else:
+            batches = file.batches(0, columns, BATCH_ROWS, use_threads=False)
+        left = file.n_rows
         for rows in batches:
             left -= rows.num_rows
             try:
@@ -268,7 +262,10 @@ def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.Recor
             yield grouped
         if left:  # the header of an Avro file has no row count
             raise CorruptDataError(
-                "rows of a position-delete file", path=entry.file_path, expected=n_rows, found=n_rows - left
+                "rows of a position-delete file",
+                path=entry.file_path,
+                expected=file.n_rows,
+                found=file.n_rows - left,
             )
 
 
@@ -291,23 +288,6 @@ def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBit
     return {
         path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in bitmaps.items()
     }
-
-
-def open_position_deletes(io: FileIO, entry: ManifestEntry) -> tuple[pq.ParquetFile, list[str]]:
-    """Opens a Parquet position-delete file; returns it and the names of its columns of paths and positions.
-
-    Raises:
-        UnsupportedError: it is not Parquet.
-        CorruptDataError, NotFoundError: as `open_parquet`.
-    """
-    if entry.file_format != "PARQUET":
-        raise UnsupportedError(f"{entry.file_path}: {entry.file_format} position deletes; expected PARQUET")
-    try:
-        file = open_parquet(io, entry.file_path, dictionaries=[PATH_COLUMN], checksums=True)
-    except CorruptDataError:  # the column may have another name: `_columns` finds it by field id
-        file = open_parquet(io, entry.file_path, checksums=True)
-    with reading(entry.file_path):
-        return file, _columns(file.schema_arrow, entry.file_path)
 
 
 def _columns(schema: pa.Schema, path: str) -> list[str]:

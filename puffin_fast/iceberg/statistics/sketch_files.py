@@ -24,7 +24,7 @@ from puffin_fast.iceberg.scan.splits import Split, parts_of
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
-from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.files.parquet import dictionary_columns, open_parquet
 from puffin_fast.rows.files.projection import FileSchema
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
@@ -160,13 +160,8 @@ class SketchReader:
                     names.setdefault(name, []).append(field_id)
                 elif footer.num_rows:
                     builders[field_id].update(get(pa.nulls(1), constants))  # the same value in each row
-            as_dictionaries = [
-                name
-                for name in names
-                if (chunk := sizes.get(name))
-                and chunk.byte_array
-                and chunk.n_bytes < PLAIN_BYTES * footer.num_rows
-            ]
+            small = {name for name in names if sizes.get(name, 0) < PLAIN_BYTES * footer.num_rows}
+            as_dictionaries = dictionary_columns(footer, small)
             if as_dictionaries or count > 1:
                 file = open_parquet(self.io, data.file_path, dictionaries=as_dictionaries, footer=footer)
             leaf_columns = (footer.schema.column(at) for at in range(footer.num_columns))
@@ -223,21 +218,15 @@ def _shares(tasks: Sequence[FileTask], threads: int) -> Iterator[Share]:
         yield from ((task, number, count) for number in range(count))
 
 
-@dataclass
-class _ChunkSize:
-    byte_array: bool
-    n_bytes: int = 0
-
-
-def _chunk_sizes(footer: pq.FileMetaData) -> dict[str, _ChunkSize]:
+def _chunk_sizes(footer: pq.FileMetaData) -> dict[str, int]:
     """Returns the uncompressed bytes of each leaf's column chunks, by path."""
-    found: dict[str, _ChunkSize] = {}
+    found: dict[str, int] = {}
     for number in range(footer.num_row_groups):
         row_group = footer.row_group(number)
         for at in range(row_group.num_columns):
             chunk = row_group.column(at)
-            size = found.setdefault(chunk.path_in_schema, _ChunkSize(chunk.physical_type == "BYTE_ARRAY"))
-            size.n_bytes += chunk.total_uncompressed_size
+            path = chunk.path_in_schema
+            found[path] = found.get(path, 0) + chunk.total_uncompressed_size
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from puffin_fast._runtime import Source
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["GroupColumns", "ParquetReader", "open_parquet"]
+__all__ = ["GroupColumns", "ParquetReader", "dictionary_columns", "open_parquet"]
 
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
@@ -41,6 +41,9 @@ LOCAL_TAIL_BYTES = 1 << 13
 
 GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
+
+PLAIN_ROWS = 1 << 16
+"""Maximum number of rows of a batch of repeated texts that PyArrow cannot read as a dictionary."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
@@ -82,6 +85,31 @@ def open_parquet(
         )
 
 
+_WITH_DICTIONARY = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
+"""Encodings of byte arrays, and of levels, that PyArrow decodes to a dictionary."""
+
+
+def dictionary_columns(footer: pq.FileMetaData, names: Collection[str]) -> list[str]:
+    """Returns those of some leaf columns that PyArrow can read as dictionaries, in all row groups.
+
+    These are byte arrays in pages with or without dictionary; PyArrow decodes the encodings DELTA_BYTE_ARRAY and
+    DELTA_LENGTH_BYTE_ARRAY to plain arrays only.
+
+    Args:
+        footer: of the file; its column chunks must agree with the schema (see `footer`).
+        names: paths of the columns.
+    """
+    leaves = [at for at in range(footer.num_columns) if footer.schema.column(at).path in names]
+    for number in range(footer.num_row_groups if leaves else 0):
+        group = footer.row_group(number)
+        leaves = [at for at in leaves if _has_dictionary_encodings(group.column(at))]
+    return [footer.schema.column(at).path for at in leaves]
+
+
+def _has_dictionary_encodings(chunk: pq.ColumnChunkMetaData) -> bool:
+    return chunk.physical_type == "BYTE_ARRAY" and _WITH_DICTIONARY.issuperset(chunk.encodings)
+
+
 class ParquetReader:
     """An open Parquet file; see `FormatReader`. PyArrow opens it only where it is needed.
 
@@ -119,9 +147,11 @@ class ParquetReader:
     def _file(self) -> pq.ParquetFile:
         return self._open_with_arrow(self._footer.metadata)
 
-    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
         file = self._source.for_arrow()
-        return open_parquet(self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote)
+        return open_parquet(
+            self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote, **options
+        )
 
     def groups_that_may_match(
         self, known: FileSchema, schema: Schema, field_ids: Iterable[int], may_match: Callable[[Any], bool]
@@ -148,6 +178,23 @@ class ParquetReader:
             batch_rows, row_groups=[group], columns=list(columns), use_threads=use_threads
         )
         return found
+
+    def all_batches(
+        self, columns: Sequence[str], batch_rows: int, repeated: Collection[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of all row groups, and compares pages with their CRC-32, where a page has one.
+
+        Args:
+            columns: names of top-level columns, at least one.
+            batch_rows: maximum number of rows of a batch.
+            repeated: columns of few distinct texts, which are read as dictionaries where PyArrow can.
+        """
+        metadata = self._footer.metadata
+        known = [] if self._footer.status else dictionary_columns(metadata, repeated)
+        if not known:
+            batch_rows = min(batch_rows, PLAIN_ROWS)
+        file = self._open_with_arrow(metadata, dictionaries=known, checksums=True)
+        yield from file.iter_batches(batch_rows, columns=list(columns), use_threads=False)
 
     def columns(
         self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
