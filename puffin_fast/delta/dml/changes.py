@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
 from puffin_fast._runtime import open_sink
+from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.descriptors import descriptor_of, file_name
@@ -24,7 +25,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 
-__all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "remove_action", "write_vectors"]
+__all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "allowed", "remove_action", "write_vectors"]
 
 TARGET_FILE_SIZE = 64 << 20
 """Target size of a file of vectors in bytes."""
@@ -57,6 +58,18 @@ class Written:
     def vectors(self) -> int:
         """The number of vectors: one for each data file with live rows."""
         return len(self.changes) - self.dropped
+
+
+def allowed(base: Snapshot, deletes: Iterable[NewDeletes]) -> Iterator[NewDeletes]:
+    """Yields deletes as far as the table allows them. One of all rows of a data file needs no vector.
+
+    Raises:
+        UnsupportedError: as `check_deletable`.
+    """
+    for new in deletes:
+        if new.n_new:
+            check_deletable(base.protocol, base.configuration, base.root, by_vector=not new.drops)
+        yield new
 
 
 def write_vectors(storage: TableStorage, deletes: Iterable[NewDeletes], *, dry_run: bool = False) -> Written:

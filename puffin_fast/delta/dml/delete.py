@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.delta.dml.changes import write_vectors
+from puffin_fast.delta.dml.changes import allowed, write_vectors
 from puffin_fast.delta.dml.delete_plan import DeletePlan, DeleteResult
 from puffin_fast.delta.log.commit import Job, OnConflict, commit
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -247,7 +247,7 @@ def _run(
     storage = storage_of(table, filesystem)
 
     def plan(base: Snapshot) -> DeletePlan:
-        written = write_vectors(storage, find(DeltaTable.of(base)), dry_run=dry_run)
+        written = write_vectors(storage, allowed(base, find(DeltaTable.of(base))), dry_run=dry_run)
         if dry_run:
             return DeletePlan(written)
         return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)

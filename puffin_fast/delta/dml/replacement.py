@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from puffin_fast.delta.dml.changes import Written, actions_of, write_vectors
+from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
 from puffin_fast.delta.dml.data_files import DataFileWriter
 from puffin_fast.delta.log.commit import Changes
 from puffin_fast.delta.log.protocol import MAPPING_MODE, is_set
@@ -84,7 +84,7 @@ class Replacement:
         tracked = row_tracking_columns(base, self.row_ids)
         written = Written()
         try:
-            written = write_vectors(base.storage, self.deletes)
+            written = write_vectors(base.storage, allowed(base, self.deletes))
             adds = writer.write(self.rows, tracked)
             feed = writer.write_changes(self.feed) if writer.keeps_changes else []
             actions, touched = actions_of(base, written)

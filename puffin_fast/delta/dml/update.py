@@ -11,6 +11,7 @@ from typing import Any
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast.delta.dml.changes import allowed, write_vectors
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_rows_writable
@@ -101,10 +102,13 @@ def update(
         files = plan_files(current, matcher, case_sensitive=case_sensitive)
         found = current.rows(files.tasks, matcher, case_sensitive=case_sensitive, threads=threads)
         rows = assignments.apply(found.rows)
+        loader = DeleteLoader(storage, codec.decode)
+        deletes = merge_rows(files.tasks, found.file, found.position, loader, threads)
         if dry_run:
+            write_vectors(storage, allowed(base, deletes), dry_run=True)
             return Replaced(rows=rows.num_rows)
         replacement = Replacement(
-            merge_rows(files.tasks, found.file, found.position, DeleteLoader(storage, codec.decode), threads),
+            deletes,
             rows,
             found.metadata["_row_id"],
             {"update_preimage": found.rows, "update_postimage": rows},

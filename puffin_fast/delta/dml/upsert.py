@@ -15,9 +15,10 @@ from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.columns.arrow_rows import arrow_rows
+from puffin_fast.delta.dml.changes import allowed, write_vectors
 from puffin_fast.delta.dml.replacement import Replaced, Replacement
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
-from puffin_fast.delta.log.protocol import CHANGE_DATA_FEED, check_rows_writable, check_writable, is_set
+from puffin_fast.delta.log.protocol import CHANGE_DATA_FEED, check_committable, check_rows_writable, is_set
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
@@ -114,7 +115,7 @@ def upsert(
     storage = storage_of(table, filesystem)
     names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
     first = snapshot(storage)
-    check_writable(first.protocol, first.configuration, first.root)
+    check_committable(first.protocol, first.configuration, first.root)
     source = Source.of(DeltaTable.of(first).metadata, arrow_rows(data, "data", streamed=False), names)
     n_rows = source.rows.num_rows
 
@@ -126,20 +127,16 @@ def upsert(
         if n_rows:
             matches = _find(current, files, source, compared=update and skip_unchanged, threads=threads)
         counts = Counts.of(matches, n_rows, update=update, insert=insert)
+        chosen, loader = counts.replaced, DeleteLoader(storage, codec.decode)
+        deletes = merge_rows(files.tasks, matches.file[chosen], matches.position[chosen], loader, threads)
         if dry_run:
+            write_vectors(storage, allowed(base, deletes), dry_run=True)
             return _Planned(counts)
         feed = {}
         if is_set(base.configuration, CHANGE_DATA_FEED):
             feed = _feed(current, files, source, matches, counts, threads)
-        chosen = counts.replaced
         replacement = Replacement(
-            merge_rows(
-                files.tasks,
-                matches.file[chosen],
-                matches.position[chosen],
-                DeleteLoader(storage, codec.decode),
-                threads,
-            ),
+            deletes,
             source.take(counts.written),
             row_ids(source, matches, counts),
             feed,

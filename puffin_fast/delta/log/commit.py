@@ -31,7 +31,7 @@ from urllib.parse import unquote
 from puffin_fast import __version__
 from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast.delta.log.actions import FileActions, read_commits
-from puffin_fast.delta.log.protocol import ISOLATION, check_writable
+from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
 from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
@@ -178,7 +178,6 @@ def commit(
     on_conflict: OnConflict = "refuse",
     job: Job | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
-    check: Callable[[Snapshot], None] | None = None,
 ) -> tuple[Plan | None, Committed]:
     """Plans changes on the newest version and commits them.
 
@@ -189,7 +188,6 @@ def commit(
         again.
         job: recorded as transactions; a job whose id is in the log is not repeated.
         snapshot_properties: additional entries of `commitInfo`.
-        check: raises if the table must not be written to; by default `check_writable`.
 
     Returns:
         The last plan, None if the job was repeated; and the result of the commit.
@@ -215,10 +213,7 @@ def commit(
         if base.is_empty:
             read_commit(storage, base.version)
             base = load_snapshot(storage, listing.segment())
-        if check is None:
-            check_writable(base.protocol, base.configuration, base.root)
-        else:
-            check(base)
+        check_committable(base.protocol, base.configuration, base.root)
         if job is not None and job.is_done(base.transactions, base.root):
             return None, Committed(None, attempts, repeated=True)
         planned = plan(base)

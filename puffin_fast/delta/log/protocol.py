@@ -20,10 +20,10 @@ __all__ = [
     "PHYSICAL_NAME",
     "Protocol",
     "check_committable",
+    "check_deletable",
     "check_readable",
     "check_rows_writable",
     "check_types_writable",
-    "check_writable",
     "is_set",
     "with_vectors",
 ]
@@ -76,14 +76,17 @@ WRITER_FEATURES = READER_FEATURES | {
 }
 """Features that a commit of deletion vectors preserves."""
 
-_LEGACY_WRITERS = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
-    6: ("identityColumns",),
+COLUMN_MAPPING = "columnMapping"
+_LEGACY = {
+    "appendOnly": (1, 2),
+    "invariants": (1, 2),
+    "checkConstraints": (1, 3),
+    "changeDataFeed": (1, 4),
+    "generatedColumns": (1, 4),
+    COLUMN_MAPPING: (2, 5),
+    "identityColumns": (1, 6),
 }
-"""The features that each writer version before the lists of features added."""
+"""The reader and writer versions that imply each feature, before the lists of features."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +121,25 @@ class Protocol:
         readers, writers = action.get("readerFeatures"), action.get("writerFeatures")
         if (reader >= FEATURES[0] and readers is None) or (writer >= FEATURES[1] and writers is None):
             raise CorruptDataError("protocol action", path=path, expected="features", found=str(action))
-        legacy = {
-            name for at, names in _LEGACY_WRITERS.items() if at <= writer < FEATURES[1] for name in names
+        implied = {
+            name
+            for name, (least_reader, least_writer) in _LEGACY.items()
+            if least_reader <= reader and (least_writer <= writer < FEATURES[1] or name in set(writers or ()))
         }
-        mapping = {"columnMapping"} if reader == 2 else set()
         return cls(
             reader,
             writer,
-            frozenset(readers or mapping),
-            frozenset(writers if writers is not None else legacy),
+            frozenset(readers or ()) | (implied & READER_FEATURES if reader < FEATURES[0] else set()),
+            frozenset(writers or ()) | implied,
+        )
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether readers and writers must know deletion vectors."""
+        return (
+            self.reader >= FEATURES[0]
+            and self.writer >= FEATURES[1]
+            and DELETION_VECTORS in self.reader_features & self.writer_features
         )
 
     def action(self) -> dict[str, Any]:
@@ -186,18 +199,21 @@ def check_committable(protocol: Protocol, configuration: Mapping[str, str], root
         )
 
 
-def check_writable(protocol: Protocol, configuration: Mapping[str, str], root: str) -> None:
-    """Refuses a table to which deletes by deletion vectors must not be committed.
+def check_deletable(
+    protocol: Protocol, configuration: Mapping[str, str], root: str, *, by_vector: bool
+) -> None:
+    """Refuses a table from which rows must not be deleted.
+
+    Args:
+        protocol, configuration, root: of the table.
+        by_vector: whether a data file gets a new deletion vector; else all its rows are deleted.
 
     Raises:
-        UnsupportedError: as `check_committable`; vectors are not enabled, or rows may only be appended.
+        UnsupportedError: rows may only be appended, or vectors are not enabled.
     """
-    check_committable(protocol, configuration, root)
     if is_set(configuration, "delta.appendOnly"):
         raise UnsupportedError(f"{root}: delta.appendOnly is set, so rows cannot be deleted")
-    if DELETION_VECTORS not in protocol.reader_features & protocol.writer_features or not is_set(
-        configuration, ENABLE_VECTORS
-    ):
+    if by_vector and not (protocol.has_vectors and is_set(configuration, ENABLE_VECTORS)):
         raise UnsupportedError(
             f"{root}: deletion vectors are not enabled; puffin_fast.delta.enable(table) enables them"
         )
@@ -256,8 +272,12 @@ def check_rows_writable(
             check_rows_writable({}, kind["fields"], root)
 
 
-def with_vectors(protocol: Protocol) -> Protocol:
-    """Returns the protocol with deletion vectors and with all features of this one."""
-    readers = protocol.reader_features | {DELETION_VECTORS}
-    writers = protocol.writer_features | {DELETION_VECTORS}
-    return Protocol(*FEATURES, readers, writers | (readers & {"columnMapping"}))
+def with_vectors(protocol: Protocol, configuration: Mapping[str, str]) -> Protocol:
+    """Returns the protocol with deletion vectors and with all features of this one.
+
+    A feature of readers and writers is in both lists (protocol, "Table Features").
+    """
+    mapped = {COLUMN_MAPPING} if configuration.get(MAPPING_MODE, "none") != "none" else set()
+    readers = protocol.reader_features | (protocol.writer_features & READER_FEATURES)
+    readers |= {DELETION_VECTORS, *mapped}
+    return Protocol(*FEATURES, readers, protocol.writer_features | readers)

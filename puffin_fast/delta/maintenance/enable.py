@@ -10,7 +10,6 @@ from typing import Any
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.delta.log.commit import Changes, commit
 from puffin_fast.delta.log.protocol import (
-    DELETION_VECTORS,
     ENABLE_VECTORS,
     check_committable,
     is_set,
@@ -50,13 +49,10 @@ def enable(
         CommitUnknownError: the storage did not answer whether the commit happened.
     """
 
-    def check(base: Snapshot) -> None:
-        check_committable(base.protocol, base.configuration, base.root)
-
     def plan(base: Snapshot) -> _Planned:
-        protocol, actions = with_vectors(base.protocol), []
-        known = base.protocol.reader_features & base.protocol.writer_features
-        if DELETION_VECTORS not in known:
+        actions = []
+        if not base.protocol.has_vectors:
+            protocol = with_vectors(base.protocol, base.configuration)
             actions.append({"protocol": protocol.action()})
         if not is_set(base.configuration, ENABLE_VECTORS):
             configuration = {**base.configuration, ENABLE_VECTORS: "true"}
@@ -69,11 +65,9 @@ def enable(
     check_flags(dry_run=dry_run)
     if dry_run:
         base = snapshot(table, filesystem=filesystem)
-        check(base)
+        check_committable(base.protocol, base.configuration, base.root)
         return None if plan(base).changes is None else base.version + 1
-    _, committed = commit(
-        storage_of(table, filesystem), plan, snapshot_properties=snapshot_properties, check=check
-    )
+    _, committed = commit(storage_of(table, filesystem), plan, snapshot_properties=snapshot_properties)
     return committed.version
 
 

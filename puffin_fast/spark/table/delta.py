@@ -18,6 +18,7 @@ from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
 from puffin_fast.delta.dml.delete_plan import DeletePlan
 from puffin_fast.delta.log.commit import Job as DeleteId
 from puffin_fast.delta.log.commit import OnConflict, commit
+from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
@@ -212,7 +213,10 @@ class DeltaJob(Job):
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
         """The changes that a delete commits; with ``dry_run`` only their counts."""
         tasks, sizes, written = self._delete.task_of(), dict[str, int](), Written()
+        base = self._delete.base.snapshot
         for outcome in outcomes:
+            by_vector = outcome.vector is not None
+            check_deletable(base.protocol, base.configuration, base.root, by_vector=by_vector)
             task, vector = tasks[outcome.task.data.file_path], outcome.vector
             written.rows += outcome.n_new
             if vector is not None:
@@ -225,7 +229,7 @@ class DeltaJob(Job):
         written.n_bytes = sum(sizes.values())
         written.files = [f"{self.name}/{path.rpartition('/')[2]}" for path in sizes]
         return DeletePlan.of(
-            self._delete.base.snapshot,
+            base,
             written,
             predicate=self._delete.predicate,
             looks_at_rows=conflict_filter is not None,
