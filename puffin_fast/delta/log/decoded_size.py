@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import LimitExceededError
 from puffin_fast.parquet.footer import check_footer
+from puffin_fast.rows.files.parquet import dictionary_columns
 
 __all__ = ["check_decoded"]
 
@@ -25,7 +26,8 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
     """Refuses a file in which columns are decoded to more bytes than a limit.
 
     A value that is in its data page takes its bytes there. Of a dictionary, the longest value is an upper bound; if the
-    bound of a row group is above the limit, the values are counted.
+    bound of a row group is above the limit, the values are counted. Values that PyArrow cannot decode to a dictionary
+    are decoded in small batches: DELTA_BYTE_ARRAY repeats the beginning of the value before.
 
     Args:
         file: the open file.
@@ -58,12 +60,20 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
             if chunk.physical_type == "BYTE_ARRAY"
             and chunk.num_values * chunk.total_uncompressed_size > limit
         }
-        if texts:
-            with pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(texts)) as again:
-                if n_bytes + _most(again, number, texts) > limit:
-                    for n_batch in _counts(again, number, list(texts)):
+        coded = dictionary_columns(footer, texts)
+        if coded:
+            with pq.ParquetFile(pa.BufferReader(data), read_dictionary=coded) as again:
+                if n_bytes + _most(again, number, {leaf: texts[leaf] for leaf in coded}) > limit:
+                    for n_batch in _counts(again, number, coded):
                         n_bytes += n_batch
                         _check(n_bytes, limit, path)
+        for leaf in sorted(set(texts) - set(coded)):
+            most = max(texts[leaf], 1) * group.column(paths.index(leaf)).total_uncompressed_size
+            for batch in file.iter_batches(
+                max(1, min(_BATCH_ROWS, limit * group.num_rows // most)), row_groups=[number], columns=[leaf]
+            ):
+                n_bytes += batch.nbytes
+                _check(n_bytes, limit, path)
 
 
 def _check(n_bytes: int, limit: int, path: str) -> None:
