@@ -316,10 +316,12 @@ class WorkingTable:
             NotFoundError: the file does not exist.
             CorruptDataError: the file is damaged, or the number of rows is not that of the manifest.
         """
-        builder = self._table.new_read_builder().with_projection(list(columns))
+        projected = self._table.new_read_builder().with_projection(list(columns))
         try:
             with errors_of(file.path):
-                rows: pa.Table = builder.new_read().to_arrow([file.split])
+                rows: pa.Table = projected.new_read().to_arrow([file.split])
+                if rows.num_rows == 0 < file.n_rows:  # of Avro, where the file itself has none of the columns
+                    rows = self._table.new_read_builder().new_read().to_arrow([file.split]).select(columns)
         except pa.ArrowInvalid as error:
             raise CorruptDataError("rows of a data file", path=file.path, found=error) from error
         if rows.num_rows != file.n_rows:

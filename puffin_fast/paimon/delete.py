@@ -24,7 +24,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.paimon.compat import DataFile, Group, IndexFile, StoredVector, WorkingTable
-from puffin_fast.paimon.predicates import columns_of, expression_of
+from puffin_fast.paimon.predicates import columns_of, expression_of, without_floats
 
 __all__ = ["DeleteResult", "convert_vectors", "delete", "delete_positions"]
 
@@ -88,7 +88,7 @@ def delete(table: Any, row_filter: Any, *, dry_run: bool = False) -> DeleteResul
         )
     expression, columns = expression_of(predicate, working.schema), sorted(columns_of(predicate))
     found: _Found = []
-    for file in working.files(predicate):
+    for file in working.files(without_floats(predicate, working.schema)):
         rows = working.rows(file, columns).append_column(_POSITION, pa.array(np.arange(file.n_rows)))
         try:
             matches = rows.filter(expression)[_POSITION]

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.like import match_like
 
-__all__ = ["columns_of", "expression_of"]
+__all__ = ["columns_of", "expression_of", "without_floats"]
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "equal": operator.eq,
@@ -39,6 +39,20 @@ def columns_of(predicate: Any) -> set[str]:
     if predicate.method in ("and", "or"):
         return set().union(*map(columns_of, predicate.literals))
     return {predicate.field}
+
+
+def without_floats(predicate: Any, schema: pa.Schema) -> Any:
+    """Returns a predicate that is true wherever another one is, without conditions on floats; None if none is left.
+
+    pypaimon compares literals with the bounds of files, which do not say whether NaN is in the file, or are NaN.
+    """
+    if predicate.method not in ("and", "or"):
+        return None if pa.types.is_floating(schema.field(predicate.field).type) else predicate
+    parts = [without_floats(one, schema) for one in predicate.literals]
+    kept = [part for part in parts if part is not None]
+    if not kept or (predicate.method == "or" and len(kept) < len(parts)):
+        return None
+    return predicate.new_literals(kept)
 
 
 def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
@@ -73,7 +87,7 @@ def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
     if method == "isNotNull":
         return field.is_valid()
     if method in ("in", "notIn"):
-        found = field.isin(pa.array([value(one).as_py() for one in literals if one is not None], kind))
+        found = field.isin(_set([value(one).as_py() for one in literals if one is not None], kind))
         if method == "in":
             return found
         return pc.scalar(False) if None in literals else ~found & field.is_valid()
@@ -83,10 +97,17 @@ def expression_of(predicate: Any, schema: pa.Schema) -> pc.Expression:
         return _COMPARE[method](field, value(literals[0]))
     if method == "between":
         return (field >= value(literals[0])) & (field <= value(literals[1]))
-    if method == "notBetween":
-        return (field < value(literals[0])) | (field > value(literals[1]))
+    if method == "notBetween":  # true for NaN
+        return ~((field >= value(literals[0])) & (field <= value(literals[1])))
     if method in _MATCH:
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise InvalidInputError(f"column {name} ({kind}): {method} needs text")
-        return _MATCH[method](field, literals[0])
+        return _MATCH[method](field, value(literals[0]).as_py())
     raise UnsupportedError(f"predicate {method!r} on column {name}: not known")
+
+
+def _set(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The values of a list that a row may be equal to: NaN equals none, and Arrow's hashes of 0.0 and -0.0 differ."""
+    if pa.types.is_floating(kind):
+        values = [value for value in values if value == value] + [0.0, -0.0] * (0.0 in values)
+    return pa.array(values, kind)

@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs
 
 from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.folder import names_in
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
-from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import check_metadata_size
 from puffin_fast.paimon.index_manifest import VectorsFile, live_files
 
@@ -45,15 +46,13 @@ _HEAD_BYTES = 8
 _FRAME_BYTES = 8
 
 
-def vectors(
-    table: str | os.PathLike[str], *, snapshot_id: int | None = None, filesystem: Any = None
-) -> pa.Table:
+def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = None) -> pa.Table:
     """Reads and checks all deletion vectors of a snapshot, of version 1 and 2.
 
     Args:
-        table: the table's folder, a path or a URI.
+        table: the table's folder, a path or a URI; or a table of pypaimon, of whose branch the snapshots are.
         snapshot_id: the number of the snapshot; the newest by default.
-        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path; by default that of pypaimon's table.
 
     Returns:
         A row for each data file with a vector: ``partition`` (in Paimon's binary form), ``bucket``, ``file_name``,
@@ -64,9 +63,10 @@ def vectors(
         NotFoundError: the table, the snapshot or a file does not exist.
         CorruptDataError: a file does not agree with the metadata.
         UnsupportedError: the version of the index manifest is unknown.
+        InvalidInputError: the table is neither a path nor a table of pypaimon.
     """
-    root = os.fspath(table).rstrip("/")
-    path = f"{root}/snapshot/snapshot-{_chosen(root, snapshot_id, filesystem)}"
+    root, folder, filesystem = _place(table, filesystem)
+    path = f"{folder}/snapshot-{_chosen(folder, snapshot_id, filesystem)}"
     try:
         found = json.loads(_read(path, filesystem))
         manifest = found.get("indexManifest")
@@ -99,14 +99,29 @@ def _vectors_of(file: VectorsFile, root: str, filesystem: Any) -> Iterator[tuple
             yield file.partition, file.bucket, one.file_name, blob, len(bitmap), version, file.name
 
 
-def _chosen(root: str, snapshot: int | None, filesystem: Any) -> int:
-    names = names_in(f"{root}/snapshot", "snapshot-", filesystem=filesystem)
+def _place(table: Any, filesystem: Any) -> tuple[str, str, Any]:
+    """The folder of a table, that of its snapshots, and their filesystem."""
+    if isinstance(table, str | os.PathLike):
+        root = os.fspath(table).rstrip("/")
+        return root, f"{root}/snapshot", filesystem
+    if not hasattr(table, "table_path") or not hasattr(table, "snapshot_manager"):
+        raise InvalidInputError(
+            f"table: expected the path of a table or a table of pypaimon, found {type(table).__name__}"
+        )
+    own = getattr(table.file_io, "filesystem", None)  # that of local files has no class of PyArrow
+    if filesystem is None and isinstance(own, pyarrow.fs.FileSystem):
+        filesystem = own
+    return str(table.table_path).rstrip("/"), str(table.snapshot_manager().snapshot_dir), filesystem
+
+
+def _chosen(folder: str, snapshot: int | None, filesystem: Any) -> int:
+    names = names_in(folder, "snapshot-", filesystem=filesystem)
     known = [int(match[1]) for name in names if (match := _SNAPSHOT.fullmatch(name)) is not None]
     if not known:
-        raise NotFoundError(f"{root}: no Paimon table with snapshots")
+        raise NotFoundError(f"{folder}: no snapshots of a Paimon table")
     if snapshot is not None and snapshot not in known:
         raise NotFoundError(
-            f"{root}: expected a snapshot from {min(known)} to {max(known)}, found {snapshot}"
+            f"{folder}: expected a snapshot from {min(known)} to {max(known)}, found {snapshot}"
         )
     return max(known) if snapshot is None else snapshot
 

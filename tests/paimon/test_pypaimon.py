@@ -308,6 +308,77 @@ def test_predicates_mean_what_sql_says(
     assert done.rows_deleted == VALUES.num_rows - len(expected)
 
 
+NAN = float("nan")
+FLOATS = [None, NAN, -0.0, 0.0, 1.5, 5.0]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(
+    ("make", "matches"),
+    [
+        (lambda b: b.is_in("x", [0.0]), lambda x: x == 0),
+        (lambda b: b.is_in("x", [-0.0, 5.0]), lambda x: x in (0.0, 5.0)),
+        (lambda b: b.is_in("x", [NAN, 1.5]), lambda x: x == 1.5),
+        (lambda b: b.is_not_in("x", [0.0]), lambda x: x != 0),
+        (lambda b: b.is_not_in("x", [-0.0, NAN]), lambda x: x != 0),
+        (lambda b: b.equal("x", -0.0), lambda x: x == 0),
+        (lambda b: b.not_equal("x", 5.0), lambda x: x != 5),
+        (lambda b: b.between("x", -1.0, 0.0), lambda x: x == 0),
+        (lambda b: b.not_between("x", 0.0, 5.0), lambda x: x != x),
+        (lambda b: b.greater_than("x", -0.0), lambda x: x > 0),
+        (lambda b: b.and_predicates([b.not_equal("x", 5.0), b.is_not_in("x", [0.0])]), lambda x: x not in (0, 5)),
+    ],
+)  # fmt: skip
+def test_floats_are_compared_as_in_filters_of_iceberg(
+    make: Callable[[Any], Any], matches: Callable[[float], bool], partitioned: bool, catalog: Any
+) -> None:
+    """Each value in a file of its own, so that bounds could exclude it."""
+    values = [None, -0.0, 1.5, 5.0] if partitioned else FLOATS  # pypaimon takes two zeros for one partition
+    kinds = {"id": pa.int64(), "x": pa.float64()}
+    rows = [pa.table({"id": [at], "x": [value]}, pa.schema(kinds)) for at, value in enumerate(values)]
+    table = append(catalog, "d.floats", rows[0], partition_keys=["x"] if partitioned else [])
+    for one in rows[1:]:
+        write(table, one)
+    if not partitioned:
+        write(table, pa.table({"id": [6, 7], "x": [5.0, NAN]}, pa.schema(kinds)))
+        values = [*values, 5.0, NAN]
+    paimon.delete(table, make(table.new_read_builder().new_predicate_builder()))
+    expected = [at for at, value in enumerate(values) if value is None or not matches(value)]
+    with paimon.accelerate():
+        assert ids(table) == expected
+
+
+@pytest.mark.parametrize("form", ["parquet", "avro", "orc"])
+def test_filters_by_columns_that_no_file_has_are_evaluated(
+    form: str, catalog: Any, accelerated: None
+) -> None:
+    from pypaimon.schema.data_types import AtomicType
+    from pypaimon.schema.schema_change import SchemaChange
+
+    rows = pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a", "b"] * 3})
+    append(catalog, "d.parts", rows, partition_keys=["p"], **{"file.format": form})
+    catalog.alter_table("d.parts", [SchemaChange.add_column("late", AtomicType("BIGINT"))], False)
+    table = catalog.get_table("d.parts")
+    builder = table.new_read_builder().new_predicate_builder()
+    assert paimon.delete(table, builder.equal("late", 1)).rows_deleted == 0
+    either = builder.or_predicates([builder.equal("p", "a"), builder.is_not_null("late")])
+    assert paimon.delete(table, either).rows_deleted == 3
+    assert ids(table) == [1, 3, 5]
+    assert paimon.delete(table, builder.is_null("late")).rows_deleted == 3
+
+
+def test_vectors_are_those_of_a_path_or_of_a_table(catalog: Any, warehouse: Path) -> None:
+    for name in APPEND:
+        table = catalog.get_table(f"d.{name}")
+        assert paimon.vectors(table) == paimon.vectors(warehouse / "d.db" / name)
+        oldest = min(
+            int(file.name.rpartition("-")[2]) for file in (warehouse / "d.db" / name / "snapshot").glob("s*")
+        )
+        assert paimon.vectors(table, snapshot_id=oldest).num_rows <= paimon.vectors(table).num_rows
+    with pytest.raises(errors.InvalidInputError, match="expected the path of a table or a table of pypaimon"):
+        paimon.vectors(catalog)
+
+
 # Conversion --------------------------------------------------------------------------------------------------
 
 
