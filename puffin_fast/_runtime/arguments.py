@@ -78,7 +78,7 @@ def check_name(name: str, value: object, *, optional: bool = True) -> None:
     Raises:
         InvalidInputError: it is not a string, or blank.
     """
-    if (value is not None or not optional) and (not isinstance(value, str) or not value.strip()):
+    if (value is not None or not optional) and (not _is_text(value) or not str(value).strip()):
         raise InvalidInputError(f"{name}: expected a string that is not empty, found {value!r}")
 
 
@@ -118,5 +118,10 @@ def check_mapping(name: str, values: object) -> None:
     if not isinstance(values, Mapping | None):
         raise InvalidInputError(f"{name}: expected a mapping, found {type(values).__name__}")
     for key, value in (values or {}).items():
-        if not isinstance(key, str) or not isinstance(value, str):
+        if not _is_text(key) or not _is_text(value):
             raise InvalidInputError(f"{name}: expected strings as names and values, found {key!r}: {value!r}")
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is a string that UTF-8 has: without halves of surrogate pairs."""
+    return isinstance(value, str) and value.encode(errors="ignore").decode() == value

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain, islice
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast._runtime.decimals import as_number
 from puffin_fast.cli._values import json_value, rows_of
 from puffin_fast.errors import InvalidInputError, LimitExceededError
 
@@ -112,7 +114,7 @@ def read_value(text: str, kind: pa.DataType, name: str, bytes_of_text: Callable[
 
 
 def _parsed(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_object, parse_float=Decimal)
+    return json.loads(text, object_pairs_hook=_object, parse_float=as_number, parse_int=as_number)
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -152,6 +154,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key is repeated")
+    "".join(found).encode()  # half of a surrogate pair is not text
     return found
 
 
@@ -159,7 +162,7 @@ def _inferred(name: str, key: str, values: list[object]) -> pa.DataType:
     """The type of a column that the table does not have."""
     try:
         return pa.infer_type([_plain(value) for value in values])
-    except (pa.ArrowException, OverflowError) as error:
+    except WRONG as error:
         raise InvalidInputError(f"{name}: column {key}: {error}") from error
 
 
@@ -260,7 +263,10 @@ def _float(value: object) -> float:
     if isinstance(value, str):
         return _FLOATS[value]
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        return float(value)
+        found = float(value)
+        if math.isinf(found):
+            raise ValueError(f"expected a number in the range of floats, found {value}")
+        return found
     raise TypeError(f"expected a number, found {type(value).__name__}")
 
 

@@ -12,6 +12,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.expressions.visitors import expression_evaluator, inclusive_projection, manifest_evaluator
 from pyiceberg.schema import Schema
 
+from puffin_fast._runtime.decimals import exact_decimals
 from puffin_fast.avro.columns import Nested
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
@@ -38,6 +39,7 @@ class _SpecPruning:
     case_sensitive: bool
 
     @cached_property
+    @exact_decimals()
     def projection(self) -> BooleanExpression:
         project = inclusive_projection(self.schema, self.spec, self.case_sensitive)
         try:

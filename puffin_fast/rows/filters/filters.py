@@ -36,10 +36,11 @@ from pyiceberg.types import (
 
 from puffin_fast._pyiceberg.metrics import metrics_evaluator
 from puffin_fast._pyiceberg.v3_types import VariantType
+from puffin_fast._runtime.decimals import MAX_DIGITS, exact_decimals
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
-from puffin_fast.rows.filters.grammar import parse_filter
+from puffin_fast.rows.filters.grammar import parse_filter, shown_text
 from puffin_fast.rows.filters.rewriters import (
     Binder,
     ColumnCollector,
@@ -273,13 +274,14 @@ def _are_numbers(field_ids: Iterable[int], schema: Schema) -> bool:
     return all(isinstance(schema.find_type(field_id), NUMBERS) for field_id in field_ids)
 
 
+@exact_decimals()
 def _bound(
     row_filter: str | BooleanExpression, schema: Schema, case_sensitive: bool
 ) -> tuple[BooleanExpression, BooleanExpression]:
     """Converts a filter's literals to the types of their columns and removes NOT; also returns it bound."""
     is_text = isinstance(row_filter, str)
     unbound = parse_filter(row_filter) if isinstance(row_filter, str) else row_filter
-    shown = repr(row_filter) if is_text else row_filter
+    shown = _shown(row_filter)
     try:
         converted, _ = visit(unbound, LiteralConverter(schema, case_sensitive, is_text))
         fits = visit(converted, RequiredFields(schema, case_sensitive))
@@ -293,6 +295,14 @@ def _bound(
         raise InvalidInputError(f"filter {shown}: {error}") from error
     except RecursionError as error:
         raise InvalidInputError("filter: nested too deeply") from error
+
+
+def _shown(row_filter: str | BooleanExpression) -> str:
+    """A filter for error messages."""
+    try:
+        return shown_text(row_filter) if isinstance(row_filter, str) else str(row_filter)
+    except ValueError:  # Python does not convert integers of thousands of digits to text
+        return f"with a number of more than {MAX_DIGITS} digits"
 
 
 def _mentions(row_filter: pc.Expression, name: str, schema: pa.Schema) -> bool:

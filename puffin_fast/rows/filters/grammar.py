@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from pyiceberg.expressions import (
@@ -39,10 +38,11 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import Literal, literal
 
+from puffin_fast._runtime.decimals import as_number
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.like import Like
 
-__all__ = ["parse_filter"]
+__all__ = ["parse_filter", "shown_text"]
 
 _TOKEN = re.compile(
     r"""(?P<blob>[xX]'[^']*')
@@ -86,6 +86,11 @@ def parse_filter(text: str) -> BooleanExpression:
         return _Parser(text).parse()
     except RecursionError as error:
         raise InvalidInputError(f"filter: nested too deeply, {len(text):,} characters") from error
+
+
+def shown_text(text: str) -> str:
+    """The text of a filter for error messages."""
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
 class _Parser:
@@ -223,7 +228,10 @@ class _Parser:
         word = text.lower()
         if kind == "number":
             self._at += 1
-            return literal(int(sign + text) if text.isdecimal() else Decimal(sign + text))
+            try:
+                return literal(as_number(sign + text))
+            except InvalidInputError as error:
+                raise self._error(at, str(error)) from error
         if not sign and kind == "string":
             return literal(self._string())
         if not sign and kind == "blob":
@@ -262,5 +270,4 @@ class _Parser:
         return self._error(at, f"expected {wanted}, found {text or 'the end'}{hint}")
 
     def _error(self, at: int, what: str) -> InvalidInputError:
-        text = self._text if len(self._text) <= SHOWN else f"{self._text[:SHOWN]}..."
-        return InvalidInputError(f"filter {text!r}: at character {at + 1}: {what}")
+        return InvalidInputError(f"filter {shown_text(self._text)}: at character {at + 1}: {what}")

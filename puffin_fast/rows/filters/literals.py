@@ -18,10 +18,11 @@ from __future__ import annotations
 import math
 import re
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -56,6 +57,7 @@ from pyiceberg.expressions.literals import (
 from pyiceberg.types import (
     DateType,
     DecimalType,
+    DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -68,12 +70,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from puffin_fast._runtime.decimals import as_number
 from puffin_fast.rows.filters.like import Like
 
 __all__ = ["check_date_literals", "convert_literals", "weakened"]
-
-_WIDE = Context(prec=400)
-"""Python's default context rounds to 28 digits; Iceberg's decimals have up to 38, and doubles 309 before the point."""
 
 MICROS_PER_DAY = 24 * 60 * 60 * 1_000_000
 
@@ -81,6 +81,8 @@ _TIME = r"(?P<time>\d\d:\d\d(?::\d\d)?)(?:\.(?P<fraction>\d{1,9}))?"
 _TIMESTAMP = re.compile(
     rf"(?P<date>\d{{4}}-\d\d-\d\d)(?:[T ]{_TIME})?(?P<zone> ?(?:Z|UTC|[+-]\d\d(?::?\d\d)?))?"
 )
+
+_DOUBLE_MAX = sys.float_info.max
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -111,7 +113,7 @@ class NanosecondLiteral(TimestampLiteral):
 
 
 def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanExpression:
-    """Converts the literals of a predicate to the type of its column.
+    """Converts the literals of a predicate to the type of its column, in the context of `exact_decimals`.
 
     Args:
         predicate: an unbound predicate.
@@ -121,16 +123,16 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
         ValueError, TypeError, ArithmeticError: a literal cannot be compared with the type.
     """
     if isinstance(predicate, Like):
+        predicate.pattern.encode()  # half of a surrogate pair is a ValueError here, as in other literals
         return predicate.simplified() if isinstance(kind, StringType) else predicate
     grid = _Grid.of(kind)
     if isinstance(predicate, LiteralPredicate):
         value = None if grid is None else _exact(predicate.literal, kind)
         if grid is not None and value is not None:
             return grid.compared(predicate, value)
-        literal = _convert_literal(predicate.literal, kind)
-        if isinstance(kind, FloatType) and _is_out_of_range(literal.to(kind)):
-            return _beyond_floats(predicate, literal)
-        return type(predicate)(predicate.term, literal)
+        if (infinity := _infinity_before(predicate.literal, kind)) is not None:
+            return _beyond_floats(predicate, infinity)
+        return type(predicate)(predicate.term, _convert_literal(predicate.literal, kind))
     if not isinstance(predicate, SetPredicate):
         return predicate
     within: list[Literal[Any]] = []
@@ -138,8 +140,9 @@ def convert_literals(predicate: UnboundPredicate, kind: IcebergType) -> BooleanE
         value = None if grid is None else _exact(literal, kind)
         if grid is not None and value is not None:
             within += grid.same(value)
-        elif not _is_out_of_range((found := _convert_literal(literal, kind)).to(kind)):
-            within.append(found)
+        elif _infinity_before(literal, kind) is None:
+            found = _convert_literal(literal, kind)
+            within += [] if _is_out_of_range(found.to(kind)) else [found]
     if within:
         return type(predicate)(predicate.term, within)
     return AlwaysFalse() if isinstance(predicate, In) else NotNull(term=predicate.term)
@@ -200,7 +203,7 @@ class _Grid:
         if not self.low <= value <= self.high:
             is_true = less if value > self.high else greater
         else:
-            below = value.quantize(self.step, ROUND_FLOOR, _WIDE)
+            below = value.quantize(self.step, ROUND_FLOOR)
             literal = self.literal(below)
             if below == value:
                 same: BooleanExpression = type(predicate)(predicate.term, literal)
@@ -216,7 +219,7 @@ class _Grid:
         """The literal of a value; none where the type does not have it."""
         if not self.low <= value <= self.high:
             return []
-        below = value.quantize(self.step, ROUND_FLOOR, _WIDE)
+        below = value.quantize(self.step, ROUND_FLOOR)
         return [self.literal(below)] if below == value else []
 
 
@@ -248,18 +251,18 @@ def _exact(literal: Literal[Any], kind: IcebergType) -> Decimal | None:
         kind, TimestampType | TimestamptzType | TimestampNanoType | TimestamptzNanoType
     ):
         is_nano = isinstance(literal, NanosecondLiteral)
-        return Decimal(literal.value).scaleb(3 * (nanoseconds - is_nano), _WIDE)
+        return Decimal(literal.value).scaleb(3 * (nanoseconds - is_nano))
     if isinstance(literal, TimeLiteral) and isinstance(kind, TimeType):
         return Decimal(literal.value)
     if isinstance(literal, LongLiteral | FloatLiteral | DoubleLiteral | DecimalLiteral):
-        return Decimal(str(literal.value))
+        return Decimal(str(literal.value) if isinstance(literal.value, float) else literal.value)
     return None
 
 
 def _number(text: str, kind: IcebergType) -> Decimal:
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text!r} is not a value of type {kind}")
-    return Decimal(text)
+    return Decimal(as_number(text))
 
 
 def check_date_literals(predicate: UnboundPredicate, kind: IcebergType) -> None:
@@ -325,10 +328,28 @@ def _convert_literal(literal: Literal[Any], kind: IcebergType) -> Literal[Any]:
     return found
 
 
-def _beyond_floats(predicate: Any, literal: Literal[Any]) -> BooleanExpression:
-    """A comparison of a 32-bit float column with a finite literal that only infinity is beyond."""
-    infinity = FloatLiteral(math.copysign(math.inf, literal.value))
-    above = literal.value > 0
+def _infinity_before(literal: Literal[Any], kind: IcebergType) -> Literal[float] | None:
+    """The infinity that is the only float beyond a finite literal; None if there are others, or no floats."""
+    if not isinstance(kind, FloatType | DoubleType) or not isinstance(
+        literal, LongLiteral | FloatLiteral | DoubleLiteral | DecimalLiteral | StringLiteral
+    ):
+        return None
+    value: Any = literal.value
+    if isinstance(value, str):
+        if not _NUMBER.fullmatch(value):
+            return None
+        value = as_number(value)
+    if abs(value) == math.inf or abs(value) <= (
+        FloatType.max if isinstance(kind, FloatType) else _DOUBLE_MAX
+    ):
+        return None
+    of = FloatLiteral if isinstance(kind, FloatType) else DoubleLiteral
+    return of(math.inf if value > 0 else -math.inf)
+
+
+def _beyond_floats(predicate: Any, infinity: Literal[float]) -> BooleanExpression:
+    """A comparison of a float column with a finite literal that only an infinity is beyond."""
+    above = infinity.value > 0
     if isinstance(predicate, LessThan | LessThanOrEqual):
         of: type[Any] = LessThan if above else LessThanOrEqual
     elif isinstance(predicate, GreaterThan | GreaterThanOrEqual):

@@ -229,7 +229,7 @@ def _decimal_limit(kind: pa.DataType, wanted: pa.DataType) -> pa.Scalar | None:
     if not pa.types.is_decimal(wanted) or kind.precision - kind.scale <= wanted.precision - wanted.scale:
         return None
     digits = wanted.precision - wanted.scale
-    return pa.scalar(Decimal(10) ** digits, pa.decimal256(digits + 1, 0))
+    return pa.scalar(Decimal(10**digits), pa.decimal256(digits + 1, 0))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from pyiceberg.expressions import LessThanOrEqual, Not
+from pyiceberg.expressions import EqualTo, LessThanOrEqual, Not
 from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import bind
 from pyiceberg.io.pyarrow import expression_to_pyarrow
@@ -305,6 +305,15 @@ def test_texts_without_like_have_the_same_meaning_in_pyiceberg() -> None:
         ("s like 'a' escape 'ab'", "one character"),
         ("id like '1%'", "column of type string, found long"),
         ("b = x'0'", "hexadecimal"),
+        ("id = 1e9999999999999999999", "at character 6: expected a number, found 1e9999999999999999999"),
+        ("id = -1e-9999999999999999999", "at character 7: expected a number"),
+        ("id = " + "9" * 4301, "at character 6: expected a number of at most 640 digits, found 4301"),
+        ("id in (1, -" + "9" * 641 + ")", "at most 640 digits, found 642"),
+        ("id = '" + "9" * 4301 + "'", "at most 640 digits, found 4301"),
+        ("id = '1e9999999999999999999'", "expected a number, found 1e9999999999999999999"),
+        ("s = '\ud800'", "surrogates not allowed"),
+        ("s like '%\ud800'", "surrogates not allowed"),
+        ("s not like '_\ud800_'", "surrogates not allowed"),
         ("id = 1; delete", "found ;"),
         ("", "found the end"),
         ("(" * 100_000, "too deeply"),
@@ -317,6 +326,18 @@ def test_invalid_text_is_refused_with_the_position_and_a_hint(text: str, said: s
     with pytest.raises(InvalidInputError, match=said) as caught:
         RowFilter.bind(text, schema)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_of_thousands_of_digits_are_beyond_all_columns_or_refused(sign: int) -> None:
+    number = sign * 10**5000
+    schema = Schema(
+        NestedField(1, "id", LongType()), NestedField(2, "s", StringType()), NestedField(3, "x", DoubleType())
+    )
+    for column in ("id", "x"):
+        assert RowFilter.bind(EqualTo(column, number), schema).always_false
+    with pytest.raises(InvalidInputError, match="more than 640 digits"):
+        RowFilter.bind(EqualTo("s", number), schema)
 
 
 def test_a_name_is_refused_if_two_columns_differ_from_it_only_by_case(racing: RacingCatalog) -> None:

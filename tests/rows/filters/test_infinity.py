@@ -75,3 +75,17 @@ def test_infinity_is_a_key(table: Table, keys: list[float | None]) -> None:
     if None not in keys:
         result = iceberg.upsert(table, rows, "k")
         assert (result.rows_updated, result.rows_inserted) == (len(keys), 0)
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "'1e400'", "9" * 400, "1e999999999"])
+def test_infinity_differs_from_numbers_beyond_the_range_of_doubles(table: Table, text: str) -> None:
+    for column in ("k", "d"):
+        finite_or_beyond = {f"{column} < {text}": 1, f"{column} <= {text}": 1, f"{column} > {text}": -1}
+        for row_filter, side in finite_or_beyond.items():
+            below = (side > 0) == (not text.startswith("-"))
+            expected = [1, 2, 3] if below and side > 0 else [0, 2, 3] if below else [1 if side > 0 else 0]
+            found = iceberg.scan(table, row_filter).to_arrow()["i"].to_pylist()
+            assert sorted(found) == expected, row_filter
+        for row_filter in (f"{column} = {text}", f"{column} in ({text}, 5)"):
+            assert iceberg.scan(table, row_filter).to_arrow().num_rows == 0, row_filter
+        assert iceberg.scan(table, f"{column} <> {text}").to_arrow().num_rows == 5

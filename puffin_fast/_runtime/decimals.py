@@ -1,0 +1,59 @@
+"""Decimals of Python without the rounding and the traps that the caller's context has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import (
+    MAX_EMAX,
+    MIN_EMIN,
+    ROUND_HALF_EVEN,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+    localcontext,
+)
+
+from puffin_fast.errors import InvalidInputError
+
+__all__ = ["MAX_DIGITS", "as_number", "exact_decimals"]
+
+MAX_DIGITS = 640
+"""Maximum digits of an integer in text: Python converts so many whatever `sys.set_int_max_str_digits` was set to."""
+
+_EXACT = Context(  # each value is given: `decimal.DefaultContext` may have been changed
+    prec=2 * MAX_DIGITS,  # of Iceberg's decimals, doubles, and integers in text, also at another scale
+    rounding=ROUND_HALF_EVEN,
+    Emin=MIN_EMIN,
+    Emax=MAX_EMAX,
+    capitals=1,
+    clamp=0,
+    flags=[],
+    traps=[DivisionByZero, InvalidOperation, Overflow],
+)
+
+
+@contextmanager
+def exact_decimals() -> Iterator[None]:
+    """Computes with decimals of this block, or of a function that it decorates, in a context of this package."""
+    with localcontext(_EXACT):
+        yield
+
+
+def as_number(text: str) -> int | Decimal:
+    """Converts the text of a number that is finite: an integer if it has only digits and a sign.
+
+    Raises:
+        InvalidInputError: an integer of more than `MAX_DIGITS` digits, or an exponent that no decimal of Python has.
+    """
+    if text.lstrip("+-").isdecimal():
+        if len(text) > MAX_DIGITS:
+            raise InvalidInputError(f"expected a number of at most {MAX_DIGITS} digits, found {len(text)}")
+        return int(text)
+    try:
+        with exact_decimals():
+            return Decimal(text)
+    except InvalidOperation as error:
+        raise InvalidInputError(f"expected a number, found {text[:MAX_DIGITS]}") from error
