@@ -50,8 +50,9 @@ def compact(
     """Rewrites the vectors of small and half-empty Puffin files, and removes dangling vectors, in one commit.
 
     Each rewritten vector is read and checked, and keeps its data sequence number. A single such file is
-    rewritten only if a part of it are vectors that are no longer referenced. Files without a referenced
-    vector stay in storage until no snapshot needs them: see `orphan_files`.
+    rewritten only if a part of it are vectors that are no longer referenced, or if it has no Puffin footer, which
+    other readers need. Files without a referenced vector stay in storage until no snapshot needs them: see
+    `orphan_files`.
 
     Args:
         table: a PyIceberg table of format version 3. It is refreshed first, and has the new metadata
@@ -130,15 +131,15 @@ def select_vectors(
         small = set()
     rest = sorted(live.keys() - small)
 
-    def is_half_empty(path: str) -> bool:
+    def is_rewritten(path: str) -> bool:
         try:
             with PuffinReader(path, filesystem=table.io) as reader:
                 return live[path] < FULL * sum(blob.length for blob in reader.blobs)
         except CorruptDataError:
-            return False  # not a Puffin file: its other contents are unknown
+            return True  # no Puffin file: other readers need the footer to find its vectors
 
     chosen = small | {
-        path for path, waste in zip(rest, on_threads(is_half_empty, rest, threads), strict=True) if waste
+        path for path, waste in zip(rest, on_threads(is_rewritten, rest, threads), strict=True) if waste
     }
     dangling = tuple(entry for entry in inventory.dangling if entry.is_vector)
     in_order = sorted(groups, key=itemgetter(0))

@@ -2,13 +2,14 @@
 
 Several vectors of a data file are united to one: each writer assumed that its vector was the only one.
 Positions that a vector supersedes without containing them, because its writer read only some of the
-position-delete files, are added to it. An entry that disagrees with its vector is written again if the
-vector's bytes and checksum are valid.
+position-delete files, are added to it. A vector that disagrees with its entry or with the footer of its file is
+written again if its bytes and checksum are valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
+from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
+from puffin_fast.iceberg.manifest import Key, key_of
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
 
@@ -52,7 +55,8 @@ def repair(
 
     Repaired are: several vectors of a data file; superseded position deletes that a vector does not contain;
     a wrong cardinality or range in the manifest, if the blob's checksum or the file's footer tells the right
-    one; vectors that reference no data file, or one that is not live.
+    one; a vector whose file has no footer, or one with another range, data file or cardinality than the manifest;
+    vectors that reference no data file, or one that is not live.
     Not repaired, and named in the result, are: files that cannot be read, and vectors with positions outside
     of their data file, because they may belong to another data file.
 
@@ -89,10 +93,11 @@ def _repair(
 
     def repair_group(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group])
+        badly_framed = _badly_framed(table.io, [vector for file in group for vector in file.vectors])
         found: list[tuple[FileDeletes, NewDeletes | str | None]] = []
         for file in group:
             try:
-                found.append((file, _repaired(table.io, current, vectors, file, superseded)))
+                found.append((file, _repaired(table.io, current, vectors, file, superseded, badly_framed)))
             except PuffinFastError as error:
                 found.append((file, f"{file.data.file_path}: not repaired: {error}"))
         return found
@@ -116,7 +121,12 @@ def _repair(
 
 
 def _repaired(
-    io: FileIO, current: DeleteLoader, vectors: ReadAhead, file: FileDeletes, superseded: bool
+    io: FileIO,
+    current: DeleteLoader,
+    vectors: ReadAhead,
+    file: FileDeletes,
+    superseded: bool,
+    badly_framed: Set[Key],
 ) -> NewDeletes | None:
     """Returns the new deletes of a data file; None if nothing has to be repaired."""
     data, wrong = file.data, len(file.vectors) > 1
@@ -124,7 +134,7 @@ def _repaired(
     for vector in file.vectors:
         bitmap, as_stated = _read(io, vectors, vector)
         parts.append(within(bitmap, data, vector))
-        wrong = wrong or not as_stated
+        wrong = wrong or not as_stated or key_of(vector) in badly_framed
     before = PositionBitmap.union(parts)
     lost = (
         current.by_files(data.file_path, file.superseded) - before if superseded else PositionBitmap.union([])
@@ -133,6 +143,18 @@ def _repaired(
         return None
     task = FileTask(data, file.vectors[0], file.position_deletes if superseded else (), file.equality_deletes)
     return NewDeletes(task, within(before | lost, data, *file.superseded), len(lost))
+
+
+def _badly_framed(io: FileIO, vectors: list[ManifestEntry]) -> set[Key]:
+    """Returns the vectors that other readers cannot find, or only with wrong numbers: those with findings."""
+    by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
+    for vector in vectors:
+        by_file[vector.file_path].append(vector)
+    result: set[Key] = set()
+    for some in by_file.values():
+        offsets = {finding.offset for finding in check_frame(io, some)}
+        result |= {key_of(vector) for vector in some if {None, vector.content_offset} & offsets}
+    return result
 
 
 def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:

@@ -9,11 +9,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime import open_source
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError, NotFoundError, PuffinFastError
-from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
 from puffin_fast.iceberg.maintenance.finding import (
@@ -21,17 +19,15 @@ from puffin_fast.iceberg.maintenance.finding import (
     DANGLING,
     DUPLICATE,
     MISMATCH,
-    MISSING,
     SUPERSEDED,
     Finding,
     kind_of,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
+from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
-from puffin_fast.puffin import PuffinReader
-from puffin_fast.puffin.footer import MAGIC
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
 
     from puffin_fast.bitmap import PositionBitmap
     from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.puffin import BlobMetadata
 
 __all__ = ["Finding", "verify"]
 
@@ -93,7 +88,7 @@ def verify(
     current = DeleteLoader(table.io)
     result = list(check_metadata(table, snapshot, threads))
     for puffin in on_threads(
-        partial(_check_puffin, table.io), list(by_file.values()), threads, label="checking Puffin files"
+        partial(check_puffin, table.io), list(by_file.values()), threads, label="checking Puffin files"
     ):
         result += puffin
     reported = {(one.path, one.offset) for one in result if one.offset is not None or one.kind == CORRUPT}
@@ -116,96 +111,6 @@ def verify(
     check_dangling = partial(_check_dangling, table.io, numbers)
     result += chain(*on_threads(check_dangling, found.dangling, threads, label="checking dangling deletes"))
     return result + list(map(_check_incomplete, found.incomplete))
-
-
-# Puffin files ----------------------------------------------------------------------------------------------
-
-
-def _check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
-    """Checks a Puffin file against the manifest entries of its vectors."""
-    path = vectors[0].file_path
-    overlaps = list(_check_overlap(vectors))
-    try:
-        if not _is_puffin(io, path):
-            return overlaps
-        sizes = {vector.file_size_in_bytes for vector in vectors}
-        with open_source(path, filesystem=io) as source:
-            actual = source.size
-        found = overlaps + [
-            Finding(MISMATCH, None, path, None, f"{path}: expected {size} bytes (manifest), found {actual}")
-            for size in sizes
-            if size != actual
-        ]
-        try:
-            with PuffinReader(path, filesystem=io) as reader:
-                blobs = {blob.offset: blob for blob in reader.blobs}
-        except NotFoundError:
-            raise
-        except PuffinFastError as error:
-            return [*found, Finding(CORRUPT, None, path, None, str(error))]
-        wanted = {vector.content_offset for vector in vectors}
-        problems = [problem for problem in check_vectors(path, filesystem=io) if problem.offset in wanted]
-        found += [Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems]
-        for vector in vectors:
-            found += _check_footer(vector, blobs)
-    except (NotFoundError, FileNotFoundError):
-        return [
-            Finding(
-                MISSING, vector.referenced_data_file, path, vector.content_offset, f"{path}: no such file"
-            )
-            for vector in vectors
-        ]
-    except PuffinFastError as error:
-        return [*overlaps, Finding(CORRUPT, None, path, None, str(error))]
-    return found
-
-
-def _check_overlap(vectors: list[ManifestEntry]) -> Iterator[Finding]:
-    """Compares the ranges of a file's vectors: no two of them share bytes."""
-    end = 0
-    for vector in sorted(vectors, key=lambda vector: vector.content_offset or 0):
-        path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset or 0
-        if at < end:
-            message = f"{path}: offset {at}: expected a vector at {end} or later (manifest), found an overlap"
-            yield Finding(MISMATCH, owner, path, at, message)
-        end = max(end, at + (vector.content_size_in_bytes or 0))
-
-
-def _is_puffin(io: FileIO, path: str) -> bool:
-    """Whether a file is checked as a Puffin file: by its name, since it may be damaged, or by its magic.
-
-    A manifest entry may also reference a range of a file that consists of blobs without a footer.
-    """
-    if path.endswith(".puffin"):
-        return True
-    with open_source(path, filesystem=io) as source:
-        return source.read_at(0, min(source.size, len(MAGIC))) == MAGIC
-
-
-def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iterator[Finding]:
-    path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset
-    blob = blobs.get(-1 if at is None else at)
-    if blob is None:
-        yield Finding(
-            MISMATCH,
-            owner,
-            path,
-            at,
-            f"{path}: offset {at}: expected a blob (manifest), found none (footer)",
-        )
-        return
-    named = {
-        "bytes": (vector.content_size_in_bytes, blob.length),
-        REFERENCED_DATA_FILE: (owner, blob.properties.get(REFERENCED_DATA_FILE)),
-        CARDINALITY: (str(vector.record_count), blob.properties.get(CARDINALITY)),
-    }
-    for what, (manifest, footer) in named.items():
-        if manifest != footer:
-            message = f"{path}: offset {at}: {what}: expected {manifest} (manifest), found {footer} (footer)"
-            yield Finding(MISMATCH, owner, path, at, message)
-
-
-# Data files ------------------------------------------------------------------------------------------------
 
 
 def _check_file(

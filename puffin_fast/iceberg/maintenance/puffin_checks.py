@@ -1,0 +1,119 @@
+"""Compares Puffin files of deletion vectors with the manifest entries of these vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from puffin_fast._runtime import open_source
+from puffin_fast.errors import NotFoundError, PuffinFastError
+from puffin_fast.files import CARDINALITY, REFERENCED_DATA_FILE, check_vectors
+from puffin_fast.iceberg.maintenance.finding import CORRUPT, MISMATCH, MISSING, Finding
+from puffin_fast.puffin import PuffinReader
+from puffin_fast.puffin.footer import MAGIC, check_magic
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.puffin import BlobMetadata
+
+__all__ = ["check_frame", "check_puffin"]
+
+
+def check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
+    """Checks a Puffin file against the manifest entries of its vectors, and these vectors."""
+    path = vectors[0].file_path
+    try:
+        if not _is_puffin(io, path):
+            return list(_check_overlap(vectors))
+        found = check_frame(io, vectors)
+        if any(finding.kind in (CORRUPT, MISSING) for finding in found):
+            return found
+        wanted = {vector.content_offset for vector in vectors}
+        problems = [problem for problem in check_vectors(path, filesystem=io) if problem.offset in wanted]
+    except PuffinFastError as error:
+        return _unreadable(vectors, error)
+    return found + [Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems]
+
+
+def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
+    """Checks what other readers need to find the vectors of a file: its size and footer, and ranges without overlap.
+
+    Args:
+        io: PyIceberg's file access.
+        vectors: all of one file. A file that is no Puffin file is a finding.
+    """
+    path = vectors[0].file_path
+    found = list(_check_overlap(vectors))
+    try:
+        with open_source(path, filesystem=io) as source:
+            size = source.size
+            head = source.read_at(0, min(size, len(MAGIC)))
+        found += [
+            Finding(MISMATCH, None, path, None, f"{path}: expected {stated} bytes (manifest), found {size}")
+            for stated in {vector.file_size_in_bytes for vector in vectors}
+            if stated != size
+        ]
+        check_magic(head, "magic at the start of the file", path=path, offset=0)
+        with PuffinReader(path, filesystem=io) as reader:
+            blobs = {blob.offset: blob for blob in reader.blobs}
+    except PuffinFastError as error:
+        return found + _unreadable(vectors, error)
+    return found + [finding for vector in vectors for finding in _check_footer(vector, blobs)]
+
+
+def _unreadable(vectors: list[ManifestEntry], error: PuffinFastError) -> list[Finding]:
+    path = vectors[0].file_path
+    if not isinstance(error, NotFoundError):
+        return [Finding(CORRUPT, None, path, None, str(error))]
+    message = f"{path}: no such file"
+    return [
+        Finding(MISSING, vector.referenced_data_file, path, vector.content_offset, message)
+        for vector in vectors
+    ]
+
+
+def _check_overlap(vectors: list[ManifestEntry]) -> Iterator[Finding]:
+    """Compares the ranges of a file's vectors: no two of them share bytes."""
+    end = 0
+    for vector in sorted(vectors, key=lambda vector: vector.content_offset or 0):
+        path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset or 0
+        if at < end:
+            message = f"{path}: offset {at}: expected a vector at {end} or later (manifest), found an overlap"
+            yield Finding(MISMATCH, owner, path, at, message)
+        end = max(end, at + (vector.content_size_in_bytes or 0))
+
+
+def _is_puffin(io: FileIO, path: str) -> bool:
+    """Whether a file is checked as a Puffin file: by its name, since it may be damaged, or by its magic.
+
+    A manifest entry may also reference a range of a file that consists of blobs without a footer.
+    """
+    if path.endswith(".puffin"):
+        return True
+    with open_source(path, filesystem=io) as source:
+        return source.read_at(0, min(source.size, len(MAGIC))) == MAGIC
+
+
+def _check_footer(vector: ManifestEntry, blobs: dict[int, BlobMetadata]) -> Iterator[Finding]:
+    path, owner, at = vector.file_path, vector.referenced_data_file, vector.content_offset
+    blob = blobs.get(-1 if at is None else at)
+    if blob is None:
+        yield Finding(
+            MISMATCH,
+            owner,
+            path,
+            at,
+            f"{path}: offset {at}: expected a blob (manifest), found none (footer)",
+        )
+        return
+    named = {
+        "bytes": (vector.content_size_in_bytes, blob.length),
+        REFERENCED_DATA_FILE: (owner, blob.properties.get(REFERENCED_DATA_FILE)),
+        CARDINALITY: (str(vector.record_count), blob.properties.get(CARDINALITY)),
+    }
+    for what, (manifest, footer) in named.items():
+        if manifest != footer:
+            message = f"{path}: offset {at}: {what}: expected {manifest} (manifest), found {footer} (footer)"
+            yield Finding(MISMATCH, owner, path, at, message)
