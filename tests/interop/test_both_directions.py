@@ -14,6 +14,7 @@ from tests.interop.conftest import ROWS, N, Panel, attached, where
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
@@ -144,6 +145,41 @@ def test_java_finds_nothing_to_mend_in_our_metadata(table: Table, panel: MakePan
         f"CALL {interop.name.split('.')[0]}.system.rewrite_manifests('{'.'.join(interop.name.split('.')[1:])}')"
     )
     interop.agree(where(lambda row: row["k"] >= 70))
+
+
+def test_both_merge_manifests_in_turn_and_rows_keep_their_ids(
+    shared_catalog: SqlCatalog, namespace: str, panel: MakePanel
+) -> None:
+    properties = {"write.delete.mode": "merge-on-read", "commit.manifest.min-count-to-merge": "3"}
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", ROWS.schema, properties=properties)
+    interop, kept, known = panel(table), set[int](), dict[int, tuple[int, int]]()
+    lineage = f"SELECT id, _row_id, _last_updated_sequence_number FROM {interop.name}"
+    counted = f"SELECT count(*) FROM {interop.name}.{{}}"
+    for n in range(8):
+        rows = ROWS.slice(100 * n, 100)
+        if n % 2:
+            interop.spark.createDataFrame(rows).writeTo(interop.name).append()
+            interop.sql(f"DELETE FROM {{t}} WHERE id = {100 * n + 7}")
+        else:
+            iceberg.append(table, rows)
+            iceberg.delete(table, f"id = {100 * n + 7}")
+        kept |= {*range(100 * n, 100 * n + 100)} - {100 * n + 7}
+        now = {i: (row_id, number) for i, row_id, number in interop.spark.sql(lineage).collect()}
+        assert now.keys() == kept
+        assert len({row_id for row_id, _ in now.values()}) == len(kept)
+        assert known.items() <= now.items()
+        known = now
+        table.refresh()
+        data, deletes = interop.spark.sql(
+            f"SELECT content, count(*) FROM {interop.name}.manifests GROUP BY 1 ORDER BY 1"
+        ).collect()
+        assert data[1] <= 4
+        assert deletes[1] <= 4
+        assert interop.spark.sql(counted.format("data_files")).first()[0] == len(
+            iceberg.plan_files(table).tasks
+        )
+    interop.agree(kept)
+    assert iceberg.verify(table) == []
 
 
 @pytest.mark.parametrize("spec", [(), ("word",)], ids=["unpartitioned", "identity"])

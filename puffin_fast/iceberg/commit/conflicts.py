@@ -89,7 +89,7 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
     before, after = manifests(base), manifests(head)
 
     def live(mine: dict[str, ManifestFile], other: dict[str, ManifestFile]) -> list[ManifestEntry]:
-        own = [m for path, m in mine.items() if path not in other and m.may_be_live]
+        own = [manifest for path, manifest in mine.items() if path not in other]
         found = read_manifests(table.io, own, table.specs(), metrics=True)
         return [entry for _, entries in found for entry in entries]
 

@@ -22,7 +22,8 @@ sent     the catalog agrees                                  committed
 sent     LostRaceError, BusyError                            lost
 sent     CommitUnknownError, interrupt                       unknown
 lost     the snapshot is in the table after all              committed
-lost     it is not, and another attempt is allowed           planned; the metadata of the attempt is removed
+lost     it is not, and another attempt is allowed           planned; the metadata of the attempt is removed,
+                                                             except for merged manifests that may be reused
 lost     it is not, and no other attempt is allowed          LostRaceError
 lost     the catalog's database is locked                    lost; LostRaceError after the last attempt
 lost     the catalog does not answer                         unknown; LostRaceError if nothing was sent
@@ -38,7 +39,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyiceberg.table.metadata import TableMetadataV3
@@ -55,7 +56,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
-from puffin_fast.iceberg.commit.snapshot_manifests import SnapshotManifests
+from puffin_fast.iceberg.commit.snapshot_manifests import Merges, SnapshotManifests
 from puffin_fast.iceberg.compat.catalog_commit import (
     BusyError,
     LostRaceError,
@@ -240,6 +241,7 @@ class _Commit:
     request: Request
     rebuild: Rebuild | None
     merge: bool
+    merges: Merges = field(default_factory=dict)
 
     def run(self, planned: _Planned) -> Committed | None:
         state: _State = planned
@@ -313,12 +315,10 @@ class _Commit:
         """Planned to written: manifests and manifest list on top of the head."""
         table, metadata, head = self.table, self.table.metadata, planned.head
         n_earlier = len(table.created)
-        snapshot_id, unique = metadata.new_snapshot_id(), uuid.uuid4()
-        place = table.location_provider().new_metadata_location
-        manifests = SnapshotManifests(table, snapshot_id, lambda n: place(f"{unique}-m{n}.avro"))
-        files = manifests.on_top_of(head, planned.changes)
+        snapshot_id = metadata.new_snapshot_id()
+        files = SnapshotManifests(table, snapshot_id, self.merges).on_top_of(head, planned.changes)
         sequence_number = metadata.next_sequence_number()
-        path = place(f"snap-{snapshot_id}-1-{unique}.avro")
+        path = table.location_provider().new_metadata_location(f"snap-{snapshot_id}-1-{uuid.uuid4()}.avro")
         first_row_id = metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
         next_row_id = write_manifest_list(
             table.io,
@@ -371,7 +371,8 @@ class _Commit:
             self.table.doubtful.clear()
             return _committed(written.snapshot, number, written.planned.changes)
         self.table.take_back()
-        self.table.remove(created[written.n_earlier :])
+        reusable = {manifest.path for manifest in self.merges.values()}
+        self.table.remove(path for path in created[written.n_earlier :] if path not in reusable)
         return written.planned
 
     def give_up(self, lost: _Lost, number: int) -> Committed:

@@ -1,13 +1,25 @@
-"""The manifests of a new snapshot: unchanged ones are reused, those with removed entries are rewritten."""
+"""The manifests of a new snapshot: unchanged ones are reused, those with removed entries are rewritten.
+
+Many small manifests are merged by the same table properties and rules as in Java's `ManifestMergeManager`. The
+manifests of a partition spec are packed into bins of the target size, from the oldest on, and each bin becomes one
+manifest. The bin with the newest manifest is only merged if it has the minimum count, so that not every commit merges.
+"""
 
 from __future__ import annotations
 
+import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import TableProperties
+
+from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.manifest import (
     ADDED,
     DATA,
@@ -16,6 +28,8 @@ from puffin_fast.iceberg.manifest import (
     EXISTING,
     ManifestEntry,
     ManifestFile,
+    can_write,
+    counts_of,
     key_of,
     manifests_of,
     read_manifests,
@@ -23,12 +37,16 @@ from puffin_fast.iceberg.manifest import (
 )
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["SnapshotManifests"]
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
+
+__all__ = ["Merges", "SnapshotManifests"]
 
 ENTRIES_PER_MANIFEST = 10_000
+
+Merges = dict[tuple[object, ...], ManifestFile]
+"""Merged manifests, by the format version and the paths of the committed manifests that they replace."""
 
 
 class SnapshotManifests:
@@ -37,24 +55,25 @@ class SnapshotManifests:
     Args:
         table: its metadata is the base.
         snapshot_id: of the new snapshot.
-        place: returns the path of a new manifest for its number.
+        merges: of earlier attempts of the commit, which are reused or removed. Those of this attempt are added.
     """
 
-    def __init__(self, table: Table, snapshot_id: int, place: Callable[[int], str]) -> None:
+    def __init__(self, table: WorkingTable, snapshot_id: int, merges: Merges) -> None:
         self._table = table
         self._snapshot_id = snapshot_id
-        self._place = place
-        self._n_written = 0
+        self._merges = merges
+        self._name, self._n_written = uuid.uuid4(), 0
+        self._own: dict[str, list[ManifestEntry]] = {}
 
     def on_top_of(self, head: Snapshot | None, changes: Changes) -> list[ManifestFile]:
         """Returns all manifests of the snapshot.
 
         Raises:
             ConflictError: an entry to remove is not live in the head.
+            InvalidInputError: a property ``commit.manifest…`` of the table has a value that is not allowed.
         """
-        current = [] if head is None else manifests_of(self._table.io, head)
-        current = [manifest for manifest in current if manifest.may_be_live]
-        result = []
+        current = [] if head is None else self._counted(manifests_of(self._table.io, head))
+        result: list[ManifestFile] = []
         for content in (DATA, DELETES):
             mine = [manifest for manifest in current if manifest.content == content]
             removed = {key_of(entry) for entry in changes.removed if _lists(content, entry)}
@@ -65,12 +84,37 @@ class SnapshotManifests:
                 groups.append((spec_id, [entry for entry in added if entry.spec_id == spec_id]))
             if content == DELETES:
                 groups = _merged(groups + rewritten)
-            else:  # row ids are inherited by order: data manifests are not merged
+            else:
                 groups += rewritten
-            for spec_id, entries in groups:
-                result += self._write(content, spec_id, entries)
-            result += unchanged
+            written = [manifest for group in groups for manifest in self._write_group(content, *group)]
+            result += self._packed([*written, *unchanged])
+        replaceable = {*self._own, *(merged.path for merged in self._merges.values())}
+        self._table.remove(
+            replaceable.intersection(self._table.created) - {manifest.path for manifest in result}
+        )
         return result
+
+    def _counted(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Returns the manifests that have live files. Counts are taken from the entries if they are missing or decide.
+
+        They decide where a manifest seems to have no live file, and where its rows get their ids by them.
+        """
+        assigns_ids = self._table.metadata.format_version >= 3
+        found = read_manifests(
+            self._table.io,
+            [
+                manifest
+                for manifest in manifests
+                if not _has_live_files(manifest)
+                or None in (getattr(manifest, name) for name in counts_of(()))
+                or (assigns_ids and manifest.content == DATA and manifest.first_row_id is None)
+            ],
+            self._table.specs(),
+            live_only=False,
+            metrics=False,
+        )
+        counted = {m.path: replace(m, **counts_of(entries)) for m, entries in found}  # type: ignore[arg-type]
+        return [m for m in (counted.get(m.path, m) for m in manifests) if _has_live_files(m)]
 
     def _without(
         self, manifests: list[ManifestFile], removed: set[tuple[str, int | None]]
@@ -96,23 +140,88 @@ class SnapshotManifests:
             raise ConflictError(f"{path}: expected a live file of the table, found none")
         return unchanged, rewritten
 
-    def _write(self, content: int, spec_id: int, entries: list[ManifestEntry]) -> list[ManifestFile]:
-        result = []
+    def _packed(self, manifests: list[ManifestFile]) -> Iterator[ManifestFile]:
+        """Merges small manifests of one content; the order of files within a partition spec stays."""
+        properties = self._table.metadata.properties
+        enabled = choice_property(properties, TableProperties.MANIFEST_MERGE_ENABLED, ("true", "false"))
+        least = integer_property(
+            properties,
+            TableProperties.MANIFEST_MIN_MERGE_COUNT,
+            TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
+        )
+        limit = integer_property(
+            properties,
+            TableProperties.MANIFEST_TARGET_SIZE_BYTES,
+            TableProperties.MANIFEST_TARGET_SIZE_BYTES_DEFAULT,
+        )
+        by_spec: dict[int, list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            by_spec[manifest.spec_id].append(manifest)
+        for spec_id in sorted(by_spec, reverse=True):
+            packed = split_by_size(reversed(by_spec[spec_id]), limit, lambda manifest: manifest.length)
+            for group in reversed([list(group)[::-1] for group in packed]):
+                is_kept = len(group) == 1 or (group[0] is manifests[0] and len(group) < least)
+                if is_kept or enabled == "false" or not self._can_merge(spec_id, group):
+                    yield from group
+                else:
+                    yield from self._merge(spec_id, group)
+
+    def _can_merge(self, spec_id: int, manifests: list[ManifestFile]) -> bool:
+        spec = self._table.specs().get(spec_id)
+        encrypted = any(manifest.key_metadata is not None for manifest in manifests)
+        return spec is not None and not encrypted and can_write(self._table.metadata, spec)
+
+    def _merge(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Writes the live entries of several manifests to one, with those that this snapshot removes."""
+        committed = [manifest for manifest in manifests if manifest.path not in self._own]
+        key = (self._table.metadata.format_version, *(manifest.path for manifest in committed))
+        if len(committed) == len(manifests):
+            known = self._merges.get(key)
+            if known is not None and known.path in self._table.created:
+                return [replace(known, added_snapshot_id=self._snapshot_id)]
+        own = chain.from_iterable(self._own[m.path] for m in manifests if m.path in self._own)
+        entries = chain(own, self._existing(committed))
+        first = list(islice(entries, 1))
+        if not first:  # wrong counts stated live files
+            return []
+        merged = self._write(manifests[0].content, spec_id, chain(first, entries))
+        if len(committed) == len(manifests):
+            self._merges[key] = merged
+        return [merged]
+
+    def _existing(self, manifests: list[ManifestFile]) -> Iterator[ManifestEntry]:
+        """Reads the live entries of committed manifests. What they inherited is written out: ids and numbers stay."""
+        for _, entries in read_manifests(self._table.io, manifests, self._table.specs()):
+            for entry in entries:
+                entry.status = EXISTING
+                yield entry
+
+    def _write_group(
+        self, content: int, spec_id: int, entries: list[ManifestEntry]
+    ) -> Iterator[ManifestFile]:
         for start in range(0, len(entries), ENTRIES_PER_MANIFEST):
-            path = self._place(self._n_written)
-            self._n_written += 1
-            result.append(
-                write_manifest(
-                    self._table.io,
-                    path,
-                    metadata=self._table.metadata,
-                    spec=self._table.specs()[spec_id],
-                    content=content,
-                    snapshot_id=self._snapshot_id,
-                    entries=entries[start : start + ENTRIES_PER_MANIFEST],
-                )
-            )
-        return result
+            some = entries[start : start + ENTRIES_PER_MANIFEST]
+            written = self._write(content, spec_id, some)
+            self._own[written.path] = some
+            yield written
+
+    def _write(self, content: int, spec_id: int, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        path = self._table.location_provider().new_metadata_location(f"{self._name}-m{self._n_written}.avro")
+        self._n_written += 1
+        return write_manifest(
+            self._table.io,
+            path,
+            metadata=self._table.metadata,
+            spec=self._table.specs()[spec_id],
+            content=content,
+            snapshot_id=self._snapshot_id,
+            entries=entries,
+        )
+
+
+def _has_live_files(manifest: ManifestFile) -> bool:
+    """Whether a manifest has a live file by its counts. An unknown count (version 1) counts as non-zero."""
+    return manifest.added_files_count != 0 or manifest.existing_files_count != 0
 
 
 def _lists(content: int, entry: ManifestEntry) -> bool:

@@ -18,7 +18,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     ValidationError,
 )
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.locations import LocationProvider
 
 from puffin_fast._pyiceberg.v3_types import read_v3_types
@@ -33,7 +33,8 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
-from puffin_fast.iceberg.compat.table_metadata import check_catalog
+from puffin_fast.iceberg.compat.table_metadata import check_catalog, writes_metadata
+from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -95,9 +96,14 @@ class WorkingTable(Table):
     def handing_over(self) -> Iterator[Callable[[], None]]:
         """Yields a function to call right before the catalog may make a commit.
 
-        From then until the catalog has answered, no file may be removed, even if the job is interrupted.
+        From then until the catalog has answered, no file may be removed, even if the job is interrupted. After the
+        commit, metadata files that the metadata log dropped are removed if the table's properties say so.
+
+        Raises:
+            InvalidInputError: a property ``write.metadata.…`` of the table has a value that is not allowed.
         """
-        files: list[str] = []
+        base, files = self.metadata, list[str]()
+        removes_old = _removes_old_metadata(self)
 
         def sent() -> None:
             files[:], self.created[:] = self.created, []
@@ -116,11 +122,13 @@ class WorkingTable(Table):
             self.created[:0] = files
             raise
         self.created.clear()
+        if removes_old:
+            dropped = _logged(base) - _logged(self.metadata) - {self.metadata_location}
+            remove_files(self.io, (path for path in dropped if ".metadata.json" in path))
 
     def take_back(self) -> None:
         """Returns the files of lost attempts to `created`: the metadata that was loaded since does not need them."""
-        log = {entry.metadata_file for entry in self.metadata.metadata_log}
-        needed = {self.metadata_location, *log}
+        needed = {self.metadata_location, *_logged(self.metadata)}
         self.created[:0] = [path for path in self.doubtful if path not in needed]
         self.doubtful.clear()
 
@@ -208,8 +216,21 @@ def _age(metadata: TableMetadata) -> tuple[int, int]:
     return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms
 
 
+def _logged(metadata: TableMetadata) -> set[str]:
+    """The metadata files in a table's metadata log."""
+    return {entry.metadata_file for entry in metadata.metadata_log}
+
+
+def _removes_old_metadata(table: Table) -> bool:
+    """Whether a commit removes metadata files that are dropped from the log. A REST catalog's server does it itself."""
+    properties, enabled = table.metadata.properties, TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
+    integer_property(properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, None, positive=False)
+    removes = choice_property(properties, enabled, ("false", "true")) == "true"
+    return removes and writes_metadata(table.catalog)
+
+
 def remove_files(io: FileIO, paths: Iterable[str]) -> None:
-    """Removes files of a commit that did not happen. A file that cannot be removed becomes an orphan file."""
+    """Removes files that no table needs. A file that cannot be removed becomes an orphan file."""
     for path in paths:
         try:
             io.delete(path)

@@ -57,7 +57,7 @@ def check_data_files(
     found: dict[str, list[Finding]] = defaultdict(list)
     if snapshot is None or not paths:
         return found
-    manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA and m.may_be_live]
+    manifests = [m for m in manifests_of(table.io, snapshot) if m.content == DATA]
     select, check = partial(_in_paths, paths), partial(_check, table)
     for first in range(0, len(manifests), MANIFESTS):
         some = manifests[first : first + MANIFESTS]

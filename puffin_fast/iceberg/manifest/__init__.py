@@ -23,6 +23,7 @@ from puffin_fast.iceberg.manifest.entries import (
     ManifestEntry,
     ManifestFile,
     PartitionSummary,
+    counts_of,
     key_of,
     partition_type,
 )
@@ -32,7 +33,12 @@ from puffin_fast.iceberg.manifest.reader import (
     read_manifest_list,
     read_manifests,
 )
-from puffin_fast.iceberg.manifest.writer import check_transforms, write_manifest, write_manifest_list
+from puffin_fast.iceberg.manifest.writer import (
+    can_write,
+    check_transforms,
+    write_manifest,
+    write_manifest_list,
+)
 
 __all__ = [
     "ADDED",
@@ -47,7 +53,9 @@ __all__ = [
     "ManifestEntry",
     "ManifestFile",
     "PartitionSummary",
+    "can_write",
     "check_transforms",
+    "counts_of",
     "key_of",
     "manifests_of",
     "partition_type",

@@ -35,6 +35,7 @@ __all__ = [
     "LIST_TYPES",
     "METRICS",
     "POSITION_DELETES",
+    "STATUSES",
     "UNASSIGNED",
     "VERSIONS",
     "Key",
@@ -42,6 +43,7 @@ __all__ = [
     "ManifestFile",
     "PartitionSummary",
     "check_version",
+    "counts_of",
     "entry_schema",
     "key_of",
     "partition_type",
@@ -51,6 +53,9 @@ EXISTING: Final = 0
 ADDED: Final = 1
 DELETED: Final = 2
 """Values of a manifest entry's status (field 0)."""
+
+STATUSES: Final = {ADDED: "added", EXISTING: "existing", DELETED: "deleted"}
+"""The names of the statuses in the counts of a manifest list."""
 
 DATA: Final = 0
 POSITION_DELETES: Final = 1
@@ -118,6 +123,16 @@ def key_of(entry: ManifestEntry) -> Key:
     return entry.file_path, entry.content_offset
 
 
+def counts_of(entries: Iterable[ManifestEntry]) -> dict[str, int]:
+    """The counts of files and rows by status that a manifest list has for a manifest, by their names in it."""
+    counts = {f"{name}_{what}_count": 0 for name in STATUSES.values() for what in ("files", "rows")}
+    for entry in entries:
+        name = STATUSES[entry.status]
+        counts[f"{name}_files_count"] += 1
+        counts[f"{name}_rows_count"] += entry.record_count
+    return counts
+
+
 @dataclass(slots=True)
 class PartitionSummary:
     """The summary of one partition field over the files of a manifest; bounds in single-value serialisation."""
@@ -148,11 +163,6 @@ class ManifestFile:
     partitions: list[PartitionSummary] | None = None
     key_metadata: bytes | None = None
     first_row_id: int | None = None
-
-    @property
-    def may_be_live(self) -> bool:
-        """Whether the manifest may have a live file. An unknown count (version 1) counts as non-zero."""
-        return self.added_files_count != 0 or self.existing_files_count != 0
 
 
 VERSIONS: Final = (1, 2, 3)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["check_transforms", "write_manifest", "write_manifest_list"]
+__all__ = ["can_write", "check_transforms", "write_manifest", "write_manifest_list"]
 
 _DEFAULT_BLOCK_SIZE = 64 * 1024 * 1024  # field 105, required in version 1 only
 _FROM_ENTRY = ("sequence_number", "file_sequence_number", "snapshot_id", "status")
@@ -65,6 +65,13 @@ def check_transforms(spec: PartitionSpec) -> None:
                 f"partition spec {spec.spec_id}: field {field.name}: {field.transform!r}; expected known transforms "
                 "of one column; data files of other specs are read only"
             )
+
+
+def can_write(metadata: TableMetadata, spec: PartitionSpec) -> bool:
+    """Returns whether all partition values of a spec can be written: their transforms and types are known."""
+    types = (field.field_type for field in partition_type(metadata, spec).fields)
+    unknown = any(isinstance(field.transform, UnknownTransform) for field in spec.fields)
+    return not unknown and not any(isinstance(kind, UnknownType) for kind in types)
 
 
 def write_manifest(

@@ -262,11 +262,7 @@ def plan_snapshot(
         return plan
     pruning = SnapshotPruning(metadata, schema, row_filter, case_sensitive)
     files = files_of(snapshot)
-    manifests = [
-        manifest
-        for manifest in files.manifests(table.io)
-        if manifest.may_be_live and pruning.may_match_manifest(manifest)
-    ]
+    manifests = [manifest for manifest in files.manifests(table.io) if pruning.may_match_manifest(manifest)]
     data_manifests = [manifest for manifest in manifests if manifest.content == DATA]
     oldest = min((manifest.min_sequence_number for manifest in data_manifests), default=0)
     delete_manifests = [

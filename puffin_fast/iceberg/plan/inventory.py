@@ -152,7 +152,7 @@ def take_inventory(table: Table, snapshot: Snapshot | None, *, metrics: bool = F
     result = DeleteInventory()
     if snapshot is None:
         return result
-    manifests = [m for m in manifests_of(table.io, snapshot) if m.may_be_live]
+    manifests = manifests_of(table.io, snapshot)
     index, specs = _Index(table.metadata), table.specs()
     deletes = [manifest for manifest in manifests if manifest.content != DATA]
     for _, entries in read_manifests(table.io, deletes, specs):

@@ -114,17 +114,68 @@ def test_null_in_a_required_field_of_a_manifest_list_is_refused(table: Table, na
 COUNTS = ["added_files_count", "existing_files_count", "deleted_files_count"]
 
 
-@pytest.mark.parametrize("content", [0, 1])
+def recounted(table: Table, content: int, **counts: int | None) -> None:
+    relist(table, lambda m: replace(m, **counts) if m.content == content else m)
+
+
+@pytest.mark.parametrize("found", [0, 4])
 @pytest.mark.parametrize("name", COUNTS)
-def test_a_manifest_of_more_or_fewer_entries_than_its_list_says_is_refused(
-    table: Table, name: str, content: int
-) -> None:
-    relist(
-        table,
-        lambda m: replace(m, **{name: getattr(m, name) + 1}) if m.content == content else m,
-    )
+def test_wrong_counts_of_a_data_manifest_are_findings(table: Table, name: str, found: int) -> None:
+    """ClickHouse counts one file in a manifest of four; Java, PyIceberg, DuckDB and ClickHouse read it."""
+    recounted(table, 0, **{name: found})
+    wrong = found or name == COUNTS[0]
+    findings = iceberg.verify(table)
+    assert {finding.kind for finding in findings} == ({"mismatch"} if wrong else set())
+    assert all(f"{name}: expected {found} (manifest list), found" in f.message for f in findings)
+    assert rows(table) == table.scan().to_arrow().num_rows == iceberg.scan(table).count() == 95
+    iceberg.delete(table, "id in (2, 12)")
+    iceberg.append(table, pa.table({"id": [1000]}))
+    assert rows(table) == table.scan().to_arrow().num_rows == 94
+    assert iceberg.maintain(table) is not None
+    assert rows(table) == 94
+
+
+@pytest.mark.parametrize("content", [0, 1])
+def test_counts_of_no_live_file_hide_no_rows_and_no_deletes(table: Table, content: int) -> None:
+    recounted(table, content, added_files_count=0, existing_files_count=0, deleted_files_count=0)
+    assert rows(table) == table.scan().to_arrow().num_rows == iceberg.scan(table).count() == 95
+    assert {finding.kind for finding in iceberg.verify(table)} == {"mismatch"}
+    other = iceberg.plan_files(table)
+    iceberg.append(table, pa.table({"id": [1000]}))
+    assert rows(table) == 96
+    assert len(iceberg.plan_files(table).tasks) == len(other.tasks) + 1
+    assert iceberg.verify(table) == []  # the commit wrote the right counts
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_delete_manifest_of_fewer_entries_than_its_list_says_is_refused(table: Table, name: str) -> None:
+    """Rows that the lost entries delete would come back."""
+    relist(table, lambda m: replace(m, **{name: getattr(m, name) + 1}) if m.content else m)
     with pytest.raises(CorruptDataError, match=rf"{name[:-12]} entries of a manifest.*\(manifest list\)"):
         rows(table)
+
+
+def test_wrong_row_counts_give_no_row_id_twice(racing: SqlCatalog) -> None:
+    """The first commit after an upgrade assigns row ids to manifests of other writers."""
+    table = racing.create_table("n.v2", pa.schema([("id", pa.int64())]))
+    for first in (0, 10, 20):
+        table.append(pa.table({"id": range(first, first + 10)}))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    listed = read_manifest_list(table.io, snapshot.manifest_list)
+    write_manifest_list(
+        table.io,
+        snapshot.manifest_list,
+        snapshot_id=snapshot.snapshot_id,
+        parent_snapshot_id=snapshot.parent_snapshot_id,
+        sequence_number=snapshot.sequence_number or 0,
+        manifests=[replace(manifest, added_rows_count=1) for manifest in listed],
+        format_version=2,
+    )
+    iceberg.upgrade(table)
+    iceberg.append(table, pa.table({"id": [1000]}))
+    ids = sorted((t.data.first_row_id or 0, t.data.record_count) for t in iceberg.plan_files(table).tasks)
+    assert [first for first, _ in ids] == [0, 1, 11, 21]
 
 
 def test_where_counts_are_unknown_a_short_manifest_is_refused(table: Table) -> None:
@@ -140,7 +191,7 @@ def test_row_counts_are_compared_by_verify(table: Table) -> None:
     assert rows(table) == 95
     (finding,) = iceberg.verify(table)
     assert finding.kind == "mismatch"
-    assert finding.message.endswith("rows of added entries: expected 6 (manifest list), found 5")
+    assert finding.message.endswith("added_rows_count: expected 6 (manifest list), found 5")
 
 
 def eight_bytes(value: int) -> bytes:

@@ -1,0 +1,274 @@
+"""Manifests are merged by the table properties that Java reads; no file, number or row id changes by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.errors import ConflictError, InvalidInputError
+from puffin_fast.iceberg.manifest import (
+    ADDED,
+    DELETED,
+    EXISTING,
+    ManifestEntry,
+    ManifestFile,
+    manifests_of,
+    read_manifest,
+)
+from tests.iceberg.conftest import RacingCatalog, files_of, local, rows_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int64())])
+LEAST = "commit.manifest.min-count-to-merge"
+SIZE = "commit.manifest.target-size-bytes"
+ENABLED = "commit.manifest-merge.enabled"
+
+
+def some(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "part": [i % 2 for i in ids]}, SCHEMA)
+
+
+def make(catalog: RacingCatalog, version: int = 3, **more: Any) -> Table:
+    properties = {LEAST: "4", **more.pop("properties", {})}
+    if version == 3:
+        return iceberg.create_table(catalog, "n.t", SCHEMA, properties=properties, **more)
+    return catalog.create_table("n.t", SCHEMA, properties={"format-version": "2", **properties})
+
+
+def manifests(table: Table, content: int = 0) -> list[ManifestFile]:
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    return [m for m in manifests_of(table.io, snapshot) if m.content == content]
+
+
+def entries(table: Table, content: int = 0) -> list[ManifestEntry]:
+    found = (read_manifest(table.io, m, table.specs(), live_only=False) for m in manifests(table, content))
+    return [entry for some in found for entry in some]
+
+
+def set_properties(catalog: RacingCatalog, properties: dict[str, str]) -> None:
+    with iceberg.v3_metadata(catalog), catalog.load_table("n.t").transaction() as transaction:
+        transaction.set_properties(properties)
+
+
+def identity(entry: ManifestEntry) -> tuple[Any, ...]:
+    """All that no merge may change."""
+    fields = {name: getattr(entry, name) for name in ManifestEntry.__slots__ if name != "status"}
+    return tuple(sorted((name, str(value)) for name, value in fields.items()))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_manifests_stay_few_and_entries_keep_their_ids_and_numbers(
+    racing: RacingCatalog, version: int
+) -> None:
+    table = make(racing, version)
+    known: set[tuple[Any, ...]] = set()
+    for n in range(14):
+        iceberg.append(table, some(n, 100 + n))
+        now = set(map(identity, entries(table)))
+        assert known < now
+        assert len(now) == n + 1
+        known = now
+        assert len(manifests(table)) <= 4
+    assert rows_of(table)["id"].to_pylist() == [*range(14), *range(100, 114)]
+    assert {e.status for e in entries(table)} == {ADDED, EXISTING}
+    assert iceberg.verify(table) == []
+    ids = sorted((e.first_row_id, e.record_count) for e in entries(table)) if version == 3 else []
+    assert all(a + n <= b for (a, n), (b, _) in pairwise(ids))
+    assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
+
+
+def all_manifests(table: Table) -> set[Any]:
+    """Every manifest that a snapshot of the table lists."""
+    return {local(m.path) for snapshot in table.snapshots() for m in manifests_of(table.io, snapshot)}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_delete_manifests_are_merged_apart_and_still_apply(racing: RacingCatalog, version: int) -> None:
+    table = make(racing, version)
+    for n in range(9):
+        iceberg.append(table, some(*range(10 * n, 10 * n + 10)))
+        iceberg.delete(table, f"id = {10 * n + 3}")
+    assert len(manifests(table, 0)) < 5
+    assert len(manifests(table, 1)) < 5
+    expected = [i for i in range(90) if i % 10 != 3]
+    assert sorted(iceberg.scan(table).to_arrow()["id"].to_pylist()) == expected
+    assert rows_of(table)["id"].to_pylist() == expected
+    assert iceberg.verify(table) == []
+
+
+def test_entries_that_earlier_commits_removed_are_dropped_and_those_of_this_one_stay(
+    racing: RacingCatalog,
+) -> None:
+    table = make(racing)
+    for n in range(4):
+        iceberg.append(table, some(10 * n, 10 * n + 2))
+    assert len(manifests(table)) == 1
+    iceberg.delete(table, "id < 9")
+    assert [e.status for e in entries(table)].count(DELETED) == 1
+    head = table.current_snapshot()
+    assert head is not None
+    assert {e.snapshot_id for e in entries(table) if not e.is_live} == {head.snapshot_id}
+    for n in range(4, 8):
+        iceberg.append(table, some(10 * n))
+    assert [e for e in entries(table) if not e.is_live] == []
+    assert rows_of(table)["id"].to_pylist() == [10, 12, 20, 22, 30, 32, 40, 50, 60, 70]
+
+
+def test_manifests_of_another_spec_are_never_merged_into_one(racing: RacingCatalog) -> None:
+    table = make(racing)
+    for n in range(3):
+        iceberg.append(table, some(n))
+    with iceberg.v3_metadata(racing), table.update_spec() as update:
+        update.add_identity("part")
+    for n in range(3, 9):
+        iceberg.append(table, some(n))
+    assert {m.spec_id for m in manifests(table)} == {0, 1}
+    assert len([m for m in manifests(table) if m.spec_id == 0]) == 1
+    assert len(manifests(table)) <= 5
+    assert rows_of(table)["id"].to_pylist() == list(range(9))
+    assert iceberg.scan(table, "part = 1").to_arrow()["id"].sort().to_pylist() == [1, 3, 5, 7]
+
+
+@pytest.mark.parametrize("properties", [{ENABLED: "false"}, {SIZE: "1"}, {LEAST: "100"}])
+def test_properties_that_leave_each_manifest_alone(racing: RacingCatalog, properties: dict[str, str]) -> None:
+    table = make(racing, properties=properties)
+    for n in range(6):
+        iceberg.append(table, some(n))
+    assert len(manifests(table)) == 6
+
+
+def test_a_merged_manifest_has_at_most_the_target_size(racing: RacingCatalog) -> None:
+    table = make(racing, properties={LEAST: "2"})
+    iceberg.append(table, some(0))
+    (first,) = manifests(table)
+    set_properties(racing, {SIZE: str(first.length * 5 // 2)})
+    for n in range(1, 12):
+        iceberg.append(table, some(n))
+    assert len(manifests(table)) < 12
+    assert all(m.length <= first.length * 5 // 2 for m in manifests(table))
+    assert rows_of(table)["id"].to_pylist() == list(range(12))
+
+
+@pytest.mark.parametrize("name", [LEAST, SIZE, ENABLED])
+def test_a_value_that_is_not_allowed_is_refused_before_the_commit(racing: RacingCatalog, name: str) -> None:
+    table = make(racing, properties={name: "many"})
+    before = files_of(table)
+    with pytest.raises(InvalidInputError, match=f"property {name}.*found 'many'"):
+        iceberg.append(table, some(1))
+    assert files_of(table) == before
+
+
+def test_a_retry_merges_the_manifests_of_both_commits(racing: RacingCatalog) -> None:
+    table, other = make(racing), racing.load_table("n.t")
+    for n in range(3):
+        iceberg.append(table, some(n))
+    racing.before.append(lambda: iceberg.append(other, some(100)))
+    assert iceberg.append(table, some(3)).attempts == 2
+    assert rows_of(table)["id"].to_pylist() == [0, 1, 2, 3, 100]
+    assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
+
+
+def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalog) -> None:
+    """The older bin is the same in both attempts; the newest one has the manifest of the other commit."""
+    table, other = make(racing, properties={ENABLED: "false"}), racing.load_table("n.t")
+    for n in range(12):
+        iceberg.append(table, some(n))
+    lengths = [m.length for m in manifests(table)]
+    branch = table.current_snapshot()
+    assert branch is not None
+    with iceberg.v3_metadata(racing), table.manage_snapshots() as manage:
+        manage.create_branch(branch.snapshot_id, "side")
+    set_properties(racing, {ENABLED: "true", SIZE: str(5 * max(lengths)), LEAST: "100"})
+    written: list[set[Path]] = []
+
+    def meanwhile() -> None:
+        written.append(files_of(table))
+        iceberg.append(other, some(100), branch="side")
+
+    racing.before.append(meanwhile)
+    assert iceberg.append(table, some(12)).attempts == 2
+    merged = {local(m.path) for m in manifests(table) if (m.existing_files_count or 0) > 1}
+    assert len(merged) == 2  # two bins of old manifests
+    assert merged <= written[0]
+    assert rows_of(table)["id"].to_pylist() == list(range(13))
+    assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
+
+
+def test_a_conflict_between_a_merge_and_a_commit_is_that_of_their_files(racing: RacingCatalog) -> None:
+    """A manifest that another commit merged away is no conflict; its files decide."""
+    table, other = make(racing), racing.load_table("n.t")
+    for n in range(3):
+        iceberg.append(table, some(10 * n, 10 * n + 1))
+    racing.before.append(lambda: iceberg.append(other, some(30, 31)))  # merges all manifests
+    assert iceberg.delete(table, "id in (0, 11)").rows_deleted == 2
+    assert len(manifests(table)) == 1
+    assert rows_of(table)["id"].to_pylist() == [1, 10, 20, 21, 30, 31]
+    racing.before.append(lambda: iceberg.delete(other, "id = 30"))
+    assert iceberg.delete(table, "id = 21").rows_deleted == 1
+    assert rows_of(table)["id"].to_pylist() == [1, 10, 20, 31]
+    assert iceberg.verify(table) == []
+
+
+OLD = "write.metadata.delete-after-commit.enabled"
+MAX = "write.metadata.previous-versions-max"
+
+
+def metadata_files(table: Table) -> set[str]:
+    return {path.name for path in files_of(table) if path.name.endswith(".metadata.json")}
+
+
+def logged(table: Table) -> set[str]:
+    log = table.refresh().metadata.metadata_log
+    return {local(path).name for path in (table.metadata_location, *(e.metadata_file for e in log))}
+
+
+def test_old_metadata_files_are_removed_if_the_table_says_so(racing: RacingCatalog) -> None:
+    table = make(racing, properties={OLD: "true", MAX: "3"})
+    for n in range(6):
+        iceberg.append(table, some(n))
+    iceberg.delete(table, "id = 2")
+    assert metadata_files(table) == logged(table)
+    assert len(logged(table)) == 4
+    iceberg.expire_snapshots(table, older_than=timedelta(0))
+    assert metadata_files(table) == logged(table)
+    assert rows_of(table)["id"].to_pylist() == [0, 1, 3, 4, 5]
+
+
+def test_old_metadata_files_stay_by_default(racing: RacingCatalog) -> None:
+    table = make(racing, properties={MAX: "2"})
+    for n in range(5):
+        iceberg.append(table, some(n))
+    assert len(logged(table)) == 3
+    assert len(metadata_files(table)) == 6
+
+
+def test_a_commit_that_does_not_happen_removes_no_old_metadata_file(racing: RacingCatalog) -> None:
+    table = make(racing, properties={OLD: "true", MAX: "2", "commit.retry.num-retries": "0"})
+    for n in range(4):
+        iceberg.append(table, some(n))
+    other, before = racing.load_table("n.t"), metadata_files(table)
+    racing.before.append(lambda: iceberg.append(other, some(9)))
+    with pytest.raises(ConflictError):
+        iceberg.append(table, some(10))
+    assert metadata_files(table) == logged(table)
+    assert len(before & metadata_files(table)) == len(before) - 1
+
+
+@pytest.mark.parametrize(("name", "value"), [(OLD, "perhaps"), (MAX, "x")])
+def test_metadata_properties_that_are_not_allowed_are_refused_before_the_commit(
+    racing: RacingCatalog, name: str, value: str
+) -> None:
+    table = make(racing, properties={name: value})
+    before = files_of(table)
+    with pytest.raises(InvalidInputError, match=f"property {name}.*found '{value}'"):
+        iceberg.append(table, some(2))
+    assert files_of(table) == before
