@@ -77,8 +77,8 @@ _NAMED = ("record", "fixed", "enum")
 READ_BYTES = 16 << 20
 """Number of bytes per read from a stream of unknown length."""
 
-MIN_ITEMS_TO_SKIP = 50
-"""From this number of list items per record, fastavro skips unwanted fields faster than it decodes them."""
+MIN_BYTES_TO_SKIP = 1000
+"""From this number of bytes per record, fastavro skips unwanted fields faster than it decodes them."""
 
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
 """Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
@@ -122,10 +122,11 @@ class AvroFile:
             CorruptDataError: the bytes of a block are not records of the schema, or bytes remain after them.
         """
         wanted = None
-        if names is not None:
-            others = [field["name"] for field in self.schema["fields"] if field["name"] not in names]
-            if self._n_items(others) > MIN_ITEMS_TO_SKIP:
-                wanted = self.plain.array(names)
+        if (
+            names is not None
+            and sum(len(block.data) for block in self.blocks) > MIN_BYTES_TO_SKIP * self.n_records
+        ):
+            wanted = self.plain.array(names)
         written = self.plain.array()
         for n_records, data in self.blocks:
             source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
@@ -142,17 +143,6 @@ class AvroFile:
                 )
             for record in records:
                 yield record | self.plain.constants if self.plain.constants else record
-
-    def _n_items(self, names: Iterable[str]) -> int:
-        """The number of items in the named lists of the first record."""
-        data = next((block.data for block in self.blocks if block.n_records), None)
-        if data is None:
-            return 0
-        try:
-            first: Any = fastavro.schemaless_reader(BytesIO(data), self.plain.parsed, None)
-        except Exception:  # `records` raises the error
-            return 0
-        return sum(len(value) for name in names if isinstance(value := first[name], list))
 
 
 def one_block(schema: dict[str, Any], n_records: int, parts: Sequence[bytes]) -> BytesIO:

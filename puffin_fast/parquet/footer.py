@@ -14,6 +14,7 @@ the process if a column chunk contradicts the schema, because C++ raises an exce
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,8 +54,8 @@ _MAGIC = b"PAR1"
 
 _MOST_LAYOUTS = 64
 """Number of layouts that are remembered."""
-_MOST_BYTES = 1 << 16
-"""Maximum bytes of a layout that is remembered."""
+_MOST_BYTES = 8 << 20
+"""Maximum bytes of all layouts that are remembered; a layout of 5,000 columns has 1 MiB."""
 
 
 class Chunk(NamedTuple):
@@ -168,7 +169,7 @@ class Footer:
         found = cls(data, FileLayout(file), file.metadata)
         key = None if found.status else _key_of(data)
         if key is not None and len(key) <= _MOST_BYTES:
-            if len(_layouts) >= _MOST_LAYOUTS:
+            if len(_layouts) >= _MOST_LAYOUTS or sum(map(len, _layouts)) + len(key) > _MOST_BYTES:
                 _layouts.clear()
             _layouts[key] = found.layout
         return found
@@ -276,8 +277,10 @@ def _flat_leaves(schema: pa.Schema, stored: pq.ParquetSchema) -> dict[str, int]:
     """The leaf of each column that is not nested, by name; without columns whose name is not unique."""
     names = schema.names
     paths = [stored.column(at).path for at in range(len(stored.names))]
+    leaves = {path: at for at, path in enumerate(paths)}
+    times, path_times = Counter(names), Counter(paths)
     return {
-        name: paths.index(name)
+        name: leaves[name]
         for name, kind in zip(names, schema.types, strict=True)
-        if not pa.types.is_nested(kind) and names.count(name) == 1 and paths.count(name) == 1
+        if not pa.types.is_nested(kind) and times[name] == 1 and path_times[name] == 1
     }

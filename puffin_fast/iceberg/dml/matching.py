@@ -162,7 +162,8 @@ def written_schema(
 
 def fit(wanted: Schema, schema: Schema, rows: pa.Table) -> pa.Table:
     """The wanted columns of given rows in the types of the table; each column is one chunk."""
-    missing = [field.name for field in wanted.fields if field.name not in rows.schema.names]
+    given = set(rows.schema.names)
+    missing = [field.name for field in wanted.fields if field.name not in given]
     if missing:
         what = "all columns of the table: whole rows are replaced"
         if wanted is not schema:

@@ -80,7 +80,8 @@ class AvroReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all blocks; only the requested columns are decoded."""
         wanted = pa.schema([self.schema.field(name) for name in columns])
-        fields = [field for field in self._stored["fields"] if field["name"] in columns]
+        names = set(columns)
+        fields = [field for field in self._stored["fields"] if field["name"] in names]
         head = BytesIO()
         metadata = {"avro.schema": json.dumps(self._stored).encode(), "avro.codec": b"null"}
         header = {"magic": MAGIC, "meta": metadata, "sync": self._sync}

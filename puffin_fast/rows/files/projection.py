@@ -78,6 +78,7 @@ class FileSchema:
         nodes = _nodes(fields, mapped)
         self.unknown = tuple(_unknown(nodes, opaque))
         self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}
+        self._of_column = {node.name: node for node in reversed(self._nodes.values())}
         self._paths: dict[int, tuple[str, tuple[int, ...], FileField]] = {}
         for node in self._nodes.values():
             self._walk(node, node.name, ())
@@ -104,14 +105,11 @@ class FileSchema:
         found = self._paths.get(field_id)
         if found is None:
             return None
-        node, names = self._node_of_column(found[0]), [found[0]]
+        node, names = self._of_column[found[0]], [found[0]]
         for at in found[1]:
             node = node.children[at]
             names.append(node.name)
         return ".".join(names)
-
-    def _node_of_column(self, name: str) -> FileField:
-        return next(node for node in self._nodes.values() if node.name == name)
 
     def leaf(self, field: NestedField) -> tuple[str | None, Convert]:
         """Returns how to compute one field, at the top level or inside structs, in its plain storage type.
@@ -241,6 +239,7 @@ def _nodes(
     `roles`.
     """
     result = []
+    by_name = {name: match for match in reversed(mapped or ()) for name in match.names}
     for at, field in enumerate(fields):
         below: Sequence[MappedField] | None = None
         if mapped is None:
@@ -248,7 +247,7 @@ def _nodes(
             field_id = None if raw is None else int(raw)
         else:
             name = roles[at] if roles else field.name
-            match = next((m for m in mapped if name in m.names), None)
+            match = by_name.get(name)
             field_id = None if match is None else match.field_id
             below = [] if match is None else list(match.fields)
         inner, inside = _inner(field.type)

@@ -186,12 +186,12 @@ class OpenedFile:
             UnsupportedError: Arrow cannot read the contents of the file.
         """
         tops = (top for top, _ in (*self._filter.values(), *self._keys.values()) if top is not None)
-        early = list(dict.fromkeys(tops))
-        late = [name for name in dict.fromkeys(columns) if name not in early]
-        requested = [name for name in early if name in columns]
+        early, wanted = dict.fromkeys(tops), dict.fromkeys(columns)
+        late = [name for name in wanted if name not in early]
+        requested = [name for name in early if name in wanted]
         for number, first, n_rows in self.row_groups:
             with self._reading():
-                deciding = self._columns_of(number, early, batch_rows, use_threads=use_threads)
+                deciding = self._columns_of(number, [*early], batch_rows, use_threads=use_threads)
                 others = self._columns_of(number, late, batch_rows, use_threads=use_threads, views=views)
             for start in range(0, n_rows, batch_rows):
                 some = min(batch_rows, n_rows - start)

@@ -1,0 +1,75 @@
+"""The cost of a table's columns is linear: with twice as many, no verb takes more than about twice as many steps."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.parquet import footer
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+N = 120
+SEARCHES = ("count", "index", "remove", "insert")
+
+
+def steps_of(run: Callable[[Table, int], object], table: Table, n: int) -> int:
+    """Counts the calls of functions, in all threads; a search in a list counts as many steps as the list has items."""
+    n_steps = 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal n_steps
+        if event in ("call", "c_call"):
+            n_steps += 1
+        if event == "c_call" and arg.__name__ in SEARCHES and isinstance(arg.__self__, list | tuple):
+            n_steps += len(arg.__self__)
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        run(table, n)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return n_steps
+
+
+def rows_of(n_columns: int, first: int = 0) -> pa.Table:
+    ids = pa.array(range(first, first + 50), pa.int64())
+    return pa.table({"id": ids, **{f"c{at}": pa.array([float(at)] * 50) for at in range(n_columns)}})
+
+
+VERBS: dict[str, Callable[[Table, int], object]] = {
+    "scan of few columns": lambda table, n: iceberg.scan(table, selected_fields=("id", "c7")).to_arrow(),
+    "scan of all columns": lambda table, n: iceberg.scan(table).to_arrow(),
+    "count": lambda table, n: iceberg.scan(table, "id < 70 and c1 > 0").count(),
+    "append": lambda table, n: iceberg.append(table, rows_of(n, 100)),
+    "update": lambda table, n: iceberg.update(table, "id < 5", {"c1": 2.5}),
+    "upsert": lambda table, n: iceberg.upsert(table, rows_of(n).slice(5, 5), join_cols=["id"]),
+    "delete": lambda table, n: iceberg.delete(table, "id = 20"),
+    "rewrite": lambda table, n: iceberg.rewrite_data_files(table, min_input_files=2),
+    "ndv": lambda table, n: iceberg.collect_ndv(table, ["id", "c1"]),
+}
+
+
+def test_verbs_take_a_linear_number_of_steps(
+    shared_catalog: SqlCatalog, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: dict[str, list[int]] = {verb: [] for verb in VERBS}
+    for n in (10, N, 2 * N):  # the first fills caches
+        table = iceberg.create_table(shared_catalog, f"{namespace}.t{n}", rows_of(n).schema)
+        for first in (0, 50):
+            iceberg.append(table, rows_of(n, first))
+        for verb, run in VERBS.items():
+            monkeypatch.setattr(footer, "_layouts", {})
+            steps[verb].append(steps_of(run, table, n))
+    for verb, (fixed, once, twice) in steps.items():
+        assert twice - fixed < 2.2 * (once - fixed) + 10_000, (verb, fixed, once, twice)
