@@ -20,6 +20,7 @@ __all__ = [
     "catalog",
     "clauses",
     "commit",
+    "duplicate_keys",
     "input_format",
     "key",
     "on_table",
@@ -145,6 +146,15 @@ key = click.option(
     help="Key column of TABLE and of the file; repeatable. Default: the identifier fields.",
 )
 """Adds the option for the key columns."""
+
+duplicate_keys = click.option(
+    "--duplicate-keys",
+    type=click.Choice(["refuse", "replace"]),
+    default="refuse",
+    show_default=True,
+    help="What to do if several rows of TABLE have a given key: nothing, with an error, or replace all of them by one.",
+)
+"""Adds the option for keys that several rows have."""
 
 clauses = _all_of(
     click.option(

@@ -302,6 +302,7 @@ def update(
 @_options.input_format
 @_options.key
 @_options.clauses
+@_options.duplicate_keys
 @click.option(
     "--update-column",
     "update_columns",
@@ -330,7 +331,7 @@ def upsert(
 
     DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input, with all columns of TABLE. The columns of
     CSV and JSON Lines are read in the types of TABLE. There is one commit. Rows that are equal to the given row are not
-    replaced.
+    replaced. The key columns must be unique in TABLE.
 
     Example: puffin-fast upsert shop.orders - --join-col id --threads 4
     """

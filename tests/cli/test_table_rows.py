@@ -158,6 +158,24 @@ def test_an_upsert_can_leave_out_half(
     assert "expected at least one of them" in result.output
 
 
+def test_an_upsert_replaces_several_rows_by_one_only_if_told(
+    run: Run, catalog_options: Options, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,word\n1,again\n")
+    assert run("append", "ns.t", path, *catalog_options).exit_code == 0
+    arguments = ("upsert", "ns.t", path, "--join-col", "id", "--output", "json", *catalog_options)
+    before = open_table(catalog_options).metadata_location
+    for more in ((), ("--dry-run",), ("--duplicate-keys", "refuse")):
+        result = run(*arguments, *more)
+        assert result.exit_code == 1
+        assert "found id: 1 of the given keys have several rows there, 2 in all" in result.output
+    assert run(*arguments, "--duplicate-keys", "all").exit_code == 2
+    assert open_table(catalog_options).metadata_location == before
+    (done,) = said(run(*arguments, "--duplicate-keys", "replace"))
+    assert (done["rows_updated"], done["rows_deleted"], count(catalog_options)) == (1, 2, 1000)
+
+
 def test_a_change_feed_is_upserted(run: Run, catalog_options: Options, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("id,word,gone,at\n1,a,false,1\n1,b,false,2\n5,,true,1\n2000,new,false,1\n")

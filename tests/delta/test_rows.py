@@ -178,13 +178,34 @@ def test_an_upsert_leaves_each_given_row_once(
     assert (again.version, again.rows_unchanged) == (None, len(given) + 1)
 
 
-def test_an_upsert_of_several_rows_with_one_key_leaves_one(golden: Callable[[str], Path]) -> None:
+def test_an_upsert_replaces_several_rows_by_one_only_if_told(golden: Callable[[str], Path]) -> None:
     table = golden("spark_partitioned")
     append(table, 4)
     assert len([row for row in rows_of(table) if row["id"] == 99]) == 2
-    done = delta.upsert(table, pa.table({"id": [99], "v": ["one"], "part": ["p 0"]}), ["id"])
+    data, before = pa.table({"id": [99, 98], "v": ["one", "one"], "part": ["p 0"] * 2}), files_of(table)
+    for options in ({}, {"dry_run": True}, {"skip_unchanged": False}, {"duplicate_keys": "refuse"}):
+        with pytest.raises(
+            errors.InvalidInputError, match="found id: 1 of the given keys have several rows there, 2 in all"
+        ):
+            delta.upsert(table, data, ["id"], **options)
+    assert files_of(table) == before
+    assert delta.upsert(table, data, "id", when_matched_update_all=False).rows_unchanged == 2
+    with pytest.raises(
+        errors.InvalidInputError, match="duplicate_keys: expected 'refuse' or 'replace', found 'all'"
+    ):
+        delta.upsert(table, data, "id", duplicate_keys="all")
+    done = delta.upsert(table, data.slice(0, 1), ["id"], duplicate_keys="replace")
     assert (done.rows_updated, done.rows_deleted) == (1, 2)
     assert [row["v"] for row in rows_of(table) if row["id"] == 99] == ["one"]
+
+
+def test_a_row_that_others_add_meanwhile_is_one_of_several(golden: Callable[[str], Path]) -> None:
+    table = golden("spark_partitioned")
+    data = pa.table({"id": [99], "v": ["mine"], "part": ["p 0"]})
+    with pytest.raises(errors.InvalidInputError, match="1 of the given keys have several rows there"):
+        delta.upsert(Racing(table, lambda: append(table, 4)), data, "id")
+    assert sum(row["id"] == 99 for row in rows_of(table)) == 2
+    assert delta.orphan_files(table, older_than=timedelta()).num_rows == 0
 
 
 def test_keys_that_others_add_meanwhile_are_searched(golden: Callable[[str], Path]) -> None:

@@ -71,8 +71,8 @@ def test_the_rows_and_lineage_of_the_single_machine(
     given = frame(spark, NEW)
 
     def agree(**options: Any) -> None:
-        found = ps.upsert(given, table, "id", **options)
-        expected = iceberg.upsert(single, of(NEW), "id", **options)
+        found = ps.upsert(given, table, "id", duplicate_keys="replace", **options)
+        expected = iceberg.upsert(single, of(NEW), "id", duplicate_keys="replace", **options)
         assert counts(found) == counts(expected)
         assert rows_of(table).sort_by([("id", "ascending"), ("g", "ascending")]) == rows_of(single).sort_by(
             [("id", "ascending"), ("g", "ascending")]
@@ -84,10 +84,21 @@ def test_the_rows_and_lineage_of_the_single_machine(
             assert len(every) == len(set(every))
 
     told = ("rows_updated", "rows_inserted", "rows_unchanged")
-    ours, theirs = (
-        ps.upsert(given, table, "id", dry_run=True),
-        iceberg.upsert(single, of(NEW), "id", dry_run=True),
-    )
+    dry: dict[str, Any] = {"dry_run": True, "duplicate_keys": "replace"}
+    ours, theirs = ps.upsert(given, table, "id", **dry), iceberg.upsert(single, of(NEW), "id", **dry)
+    before, files = table.metadata_location, files_of(table)
+    for verb in (
+        lambda **job: ps.upsert(given, table, "id", **job),
+        lambda **job: iceberg.upsert(single, of(NEW), "id", **job),
+    ):
+        for options in ({}, {"dry_run": True}):
+            with pytest.raises(
+                InvalidInputError, match="found id: 2 of the given keys have several rows there, 4 in all"
+            ):
+                verb(**options)
+    with pytest.raises(InvalidInputError, match="duplicate_keys: expected 'refuse' or 'replace'"):
+        ps.upsert(given, table, "id", duplicate_keys="both")  # type: ignore[arg-type]
+    assert (table.refresh().metadata_location, files_of(table)) == (before, files)
     assert [getattr(ours, name) for name in told] == [getattr(theirs, name) for name in told]
     agree(when_not_matched_insert_all=False)
     agree(when_matched_update_all=False)
@@ -142,6 +153,7 @@ def test_change_feeds_and_single_columns_as_on_the_single_machine(
     kinds = pa.schema([*SCHEMA, pa.field("gone", pa.bool_()), pa.field("at", pa.int32())])
     for number in feeds:
         rows, options = FEEDS[number]
+        options = {"duplicate_keys": "replace", **options}
         single, ours = (copy_of(racing, table, f"n.{who}{number}") for who in ("single", "ours"))
         given = pa.Table.from_pylist(rows, kinds).select(
             [name for name in kinds.names if name in SCHEMA.names or name in options.values()]

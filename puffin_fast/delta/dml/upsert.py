@@ -25,6 +25,7 @@ from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import merge_rows
+from puffin_fast.iceberg.dml.duplicate_keys import OnDuplicateKeys, refuses_duplicates
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def upsert(
     when_matched_update_all: bool = True,
     when_not_matched_insert_all: bool = True,
     skip_unchanged: bool = True,
+    duplicate_keys: OnDuplicateKeys = "refuse",
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
@@ -82,9 +84,8 @@ def upsert(
 ) -> UpsertResult:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
-    Afterwards each given row is in the table once: if several rows had its key, all of them are replaced. Replaced rows
-    get deletion vectors; the new rows keep their row ids. Files that concurrent commits add are always searched for the
-    given keys.
+    Afterwards each given row is in the table once. Replaced rows get deletion vectors; the new rows keep their row ids.
+    Files that concurrent commits add are always searched for the given keys.
 
     Args:
         table: a path, a URI, or deltalake's `DeltaTable`.
@@ -93,6 +94,7 @@ def upsert(
         when_matched_update_all: whether existing rows are replaced.
         when_not_matched_insert_all: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared, and equal rows are not written.
+        duplicate_keys: as `puffin_fast.iceberg.upsert`.
         on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
         dry_run: count rows, write nothing.
 
@@ -101,14 +103,15 @@ def upsert(
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key, a key
-            has a null, or both `when_matched_update_all` and
-            `when_not_matched_insert_all` are False.
+            has a null, a given row would replace several rows (see `duplicate_keys`), or both
+            `when_matched_update_all` and `when_not_matched_insert_all` are False.
         NotFoundError: the table or a key column does not exist.
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
     check_threads(threads)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    refused = refuses_duplicates(duplicate_keys)
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert)
     started = time.perf_counter()
@@ -127,6 +130,8 @@ def upsert(
         if n_rows:
             matches = _find(current, files, source, compared=update and skip_unchanged, threads=threads)
         counts = Counts.of(matches, n_rows, update=update, insert=insert)
+        if refused:
+            counts.duplicates.refuse(names)
         chosen, loader = counts.replaced, DeleteLoader(storage, codec.decode)
         deletes = merge_rows(files.tasks, matches.file[chosen], matches.position[chosen], loader, threads)
         if dry_run:

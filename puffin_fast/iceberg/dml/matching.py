@@ -16,6 +16,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
+from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.same_values import same_values
 from puffin_fast.iceberg.plan.files import FileTask
@@ -296,6 +297,7 @@ class Counts:
         updated, inserted, unchanged, deleted: numbers of given rows.
         replaced: mask of the matches whose row is deleted.
         written: the numbers of the given rows that are written.
+        duplicates: the keys of which one given row replaces several rows.
     """
 
     updated: int = 0
@@ -304,6 +306,7 @@ class Counts:
     deleted: int = 0
     replaced: Any = field(default_factory=lambda: np.empty(0, np.bool_))
     written: Any = field(default_factory=lambda: np.empty(0, np.int64))
+    duplicates: DuplicateKeys = field(default_factory=DuplicateKeys)
 
     @classmethod
     def of(cls, matches: Matches, n_rows: int, *, update: bool, insert: bool, n_deletes: int = 0) -> Counts:
@@ -330,6 +333,7 @@ class Counts:
             deleted=int((exists & deletes).sum()),
             replaced=(updated | (exists & deletes))[matches.source],
             written=np.flatnonzero(updated | inserted),
+            duplicates=DuplicateKeys.of(count[updated]),
         )
 
 

@@ -43,6 +43,7 @@ from puffin_fast.iceberg.commit.staging import StagingTable
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.delete_job import DeleteResult, OnConflict, check_on_conflict
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.duplicate_keys import OnDuplicateKeys
 from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.update import UpdateResult, update
@@ -312,13 +313,14 @@ class Transaction:
         update_columns: Sequence[str] | None = None,
         delete_column: str | None = None,
         order_column: str | None = None,
+        duplicate_keys: OnDuplicateKeys = "refuse",
         threads: int | None = None,
     ) -> UpsertResult:
         """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`.
 
         Args:
             data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns,
-                delete_column, order_column, threads: as `upsert`.
+                delete_column, order_column, duplicate_keys, threads: as `upsert`.
 
         Returns:
             The counts.
@@ -338,6 +340,7 @@ class Transaction:
                 update_columns=update_columns,
                 delete_column=delete_column,
                 order_column=order_column,
+                duplicate_keys=duplicate_keys,
                 threads=threads,
             )
         )

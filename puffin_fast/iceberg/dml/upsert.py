@@ -21,6 +21,7 @@ from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
 from puffin_fast.iceberg.dml.delete_job import OnConflict, check_on_conflict, start
+from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
 from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
 from puffin_fast.iceberg.dml.source_parts import source_parts
@@ -89,6 +90,7 @@ def upsert(
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
     order_column: str | None = None,
+    duplicate_keys: OnDuplicateKeys = "refuse",
     branch: str = MAIN_BRANCH,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -98,9 +100,8 @@ def upsert(
 ) -> UpsertResult:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
-    Afterwards each given row is in the table once: if several rows had its key, all of them are deleted.
-    PyIceberg's own upsert rewrites data files, raises for such tables, and inserts rows with a null in their
-    key again each time. Updated rows keep their row ids (version 3).
+    Afterwards each given row is in the table once. PyIceberg's own upsert rewrites data files, and inserts rows with a
+    null in their key again each time. Updated rows keep their row ids (version 3).
 
     Args:
         table: a PyIceberg table of format version 3 or 2. It is refreshed first, and has the new metadata
@@ -114,13 +115,15 @@ def upsert(
         when_not_matched_insert_all: whether given rows with a new key are inserted.
         skip_unchanged: whether the other columns are compared (floats bit by bit), and equal rows are not written;
             otherwise every row with a given key is written.
-        update_columns: only these top-level columns of existing rows are set, of each row with a given key; the other
-            columns keep their values. With ``when_not_matched_insert_all=False``, `data` needs only these and
-            the key columns.
-        delete_column: a column of booleans in `data`: where it is true, the row with this key is deleted, and nothing
+        update_columns: only these top-level columns of existing rows are set, of each row with a given key, also of
+            several with one key; the other columns keep their values. With ``when_not_matched_insert_all=False``,
+            `data` needs only these and the key columns.
+        delete_column: a column of booleans in `data`: where it is true, each row with this key is deleted, and nothing
             is inserted. Such rows need only their key; with both of the above False, so does `data`.
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
             Columns of these two names that the table does not have are not written.
+        duplicate_keys: what to do if a given row would replace several live rows of the table, because the key is not
+            unique there: ``"refuse"`` raises, as PyIceberg's own upsert does; ``"replace"`` replaces all of them by it.
         branch: an existing branch.
         on_conflict, job_id, snapshot_properties, threads: as `delete`. Data files that a concurrent commit
             added are always checked for given keys.
@@ -132,8 +135,9 @@ def upsert(
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key,
             a key has a null, `delete_column` or `order_column` has one, two rows are the last of their key,
-            `update_columns` has a key column or an identifier field, or nothing is to be done:
-            `when_matched_update_all`, `when_not_matched_insert_all` and `delete_column` are off.
+            `update_columns` has a key column or an identifier field, a given row would replace several rows (see
+            `duplicate_keys`), or nothing is to be done: `when_matched_update_all`, `when_not_matched_insert_all` and
+            `delete_column` are off.
         NotFoundError: a column or the branch does not exist.
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
@@ -141,6 +145,7 @@ def upsert(
     check_threads(threads)
     check_on_conflict(on_conflict)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    refused = refuses_duplicates(duplicate_keys)
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert, delete_column)
     feed = ChangeFeed(delete_column, order_column)
@@ -182,11 +187,16 @@ def upsert(
             found = _Planned()
 
             def counted() -> Iterator[Replacement]:
+                duplicates = DuplicateKeys()
                 for source in given.parts:
                     counts, part = replacement(base, source)
                     found.add(counts, source.n_superseded)
-                    yield part
+                    if refused:
+                        duplicates += counts.duplicates
+                    if not duplicates.n_keys:
+                        yield part
                     del source, part  # the next part needs the memory
+                duplicates.refuse(name for name, _ in key_fields(metadata.schema(), join_cols))
 
             conflict_filter = given.bounds.may_match(table.schema())
             found.replaced = write_parts(table, counted(), conflict_filter, dry_run=dry_run)

@@ -13,6 +13,7 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
+from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
 from puffin_fast.iceberg.dml.matching import check_clauses, fit, written_schema
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.upsert import UpsertResult, columns_to_set
@@ -60,6 +61,7 @@ def upsert(
     update_columns: Sequence[str] | None = None,
     delete_column: str | None = None,
     order_column: str | None = None,
+    duplicate_keys: OnDuplicateKeys = "refuse",
     branch: str = MAIN,
     on_conflict: OnConflict = "refuse",
     job_id: str | None = None,
@@ -78,7 +80,7 @@ def upsert(
             nanoseconds.
         table: a PyIceberg table whose files the executors reach with the table's own FileIO.
         join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns, delete_column,
-            order_column, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
+            order_column, duplicate_keys, branch, on_conflict, job_id, snapshot_properties, dry_run: as there.
 
     Returns:
         As there.
@@ -88,6 +90,7 @@ def upsert(
     """
     check_dataframe(data_df)
     check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
+    refused = refuses_duplicates(duplicate_keys)
     update, insert = when_matched_update_all, when_not_matched_insert_all
     check_clauses(update, insert, delete_column)
     feed = ChangeFeed(delete_column, order_column)
@@ -99,7 +102,7 @@ def upsert(
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)
     with ExitStack() as held:
-        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, columns, dry_run)
+        plan = _Upsert(job, given, held, update, insert, update and skip_unchanged, columns, refused, dry_run)
         planned, committed = job.commit(plan.on, on_conflict)
     planned = planned or _Planned()
     result = job.result(planned.replaced.written, committed)
@@ -245,6 +248,7 @@ class _Upsert:
     insert: bool
     compared: bool
     set_columns: Sequence[str] | None
+    refused: bool
     dry_run: bool
     cached: _Cached | None = None
 
@@ -269,6 +273,11 @@ class _Upsert:
             )
         written = part.changes(outcomes, bounds.may_match(schema))
         matched = frozenset(file.path for file in part.matched)
+        replaced = Replaced.of(written, part.data_files, matched)
+        duplicates = sum((file.duplicates for file in part.matched), DuplicateKeys())
+        if self.refused and duplicates.n_keys:
+            table.created += replaced.changes.new_files  # the job removes them
+            duplicates.refuse(name for name, _ in given.fields)
         several: dict[int, bool] = {}
         for file in part.matched:
             for key, is_updated in file.several.items():
@@ -279,7 +288,7 @@ class _Upsert:
             inserted=part.n_inserted,
             unchanged=sum(file.n_unchanged for file in part.matched) + len(several) - n_updated,
             deleted=sum(file.n_deleted for file in part.matched),
-            replaced=Replaced.of(written, part.data_files, matched),
+            replaced=replaced,
         )
 
     def _report(

@@ -16,6 +16,7 @@ from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys
 from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.matching import written_schema
 from puffin_fast.iceberg.dml.replacement import write_new_rows
@@ -55,6 +56,7 @@ class MatchedFile(NamedTuple):
         path: of the data file.
         n_updated, n_unchanged, n_deleted: numbers of given rows.
         several: keys that several rows of the table have and that were not counted: whether a row here is updated.
+        duplicates: keys of which one given row replaces several rows, the first of them here.
     """
 
     path: str
@@ -62,6 +64,7 @@ class MatchedFile(NamedTuple):
     n_unchanged: int = 0
     n_deleted: int = 0
     several: Mapping[int, bool] = {}
+    duplicates: DuplicateKeys = DuplicateKeys()
 
 
 class _Given:
@@ -240,6 +243,7 @@ def _changes(
         changed |= ~single
         written = changed & (own["first"].to_numpy() == 1)
         counts: dict[str, Any] = {"n_updated": int(written.sum()), "n_unchanged": int((~changed).sum())}
+        counts["duplicates"] = DuplicateKeys.of(own["n"].to_numpy()[written])
     else:
         for name in set_columns:
             old = old.set_column(old.column_names.index(name), name, new[name])

@@ -191,6 +191,21 @@ def test_a_key_given_twice_in_two_batches_is_refused(
     assert rows_of(table).num_rows == len(START)
 
 
+def test_the_keys_that_several_rows_have_are_counted_in_all_parts(
+    few: RacingCatalog, n_parts: Callable[[], list[int]]
+) -> None:
+    table = made(few, "n")
+    iceberg.append(table, of([row(8, "else"), row(30, "other"), row(30, "more")]))
+    before = files_of(table)
+    given = of([row(id, "new") for id in range(100)])
+    with pytest.raises(InvalidInputError, match="2 of the given keys have several rows there, 5 in all"):
+        iceberg.upsert(table, stream(given), "id")
+    assert n_parts()[0] > 3
+    assert files_of(table) == before
+    done = iceberg.upsert(table, stream(given), "id", duplicate_keys="replace")
+    assert (done.rows_updated, done.rows_deleted, rows_of(table).num_rows) == (60, 63, 100)
+
+
 def test_a_concurrent_delete_has_the_parts_read_again(
     few: RacingCatalog, n_parts: Callable[[], list[int]], duckdb_iceberg: DuckDBPyConnection
 ) -> None:

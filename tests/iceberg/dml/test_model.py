@@ -268,7 +268,9 @@ class Machine:
         names = self.own(self.table.schema()).values()
         given = [{own: row.get(own) for own in names} for row in {r["id"]: r for r in given}.values()]
         self.say(f"upsert {given} into {branch}")
-        done = self.write(iceberg.upsert, self.arrow(given), [self.name("id")], branch=branch)
+        done = self.write(
+            iceberg.upsert, self.arrow(given), [self.name("id")], branch=branch, duplicate_keys="replace"
+        )
         counts = {"updated": 0, "inserted": 0, "unchanged": 0, "deleted": 0}
         for row in given:
             there = [n for n, old in rows.items() if old["id"] == row["id"]]
@@ -288,7 +290,7 @@ class Machine:
         self.say(f"change feed {given} of {branch}, deleting {gone}")
         order = self.chance.sample(range(len(given)), len(given))
         data = self.arrow(given).append_column("gone", pa.array(gone)).append_column("at", pa.array(order))
-        options = {"delete_column": "gone", "order_column": "at"}
+        options = {"delete_column": "gone", "order_column": "at", "duplicate_keys": "replace"}
         done = self.write(iceberg.upsert, data, [self.name("id")], branch=branch, **options)
         last = {given[at]["id"]: at for at in sorted(range(len(given)), key=order.__getitem__)}
         counts = {"rows_updated": 0, "rows_inserted": 0, "keys_deleted": 0, "rows_deleted": 0}

@@ -104,7 +104,7 @@ def test_rows_deleted_before_are_inserted_and_repeated_ones_become_one(
     delete(table, "id < 10")
     append(table, of([START[30], row(31, "other")]))
     new = [START[5], START[30], START[31], START[40]]
-    done = upsert(table, of(new), ["id"])
+    done = upsert(table, of(new), ["id"], duplicate_keys="replace")
     assert (done.rows_inserted, done.rows_updated, done.rows_unchanged, done.rows_deleted) == (1, 2, 1, 4)
     check(table, duckdb_iceberg, [START[5], *START[10:]])
 
