@@ -29,7 +29,7 @@ POSITION_FIELDS = pa.schema(
     ]
 )
 ENTRY = """
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.iceberg.manifest import ManifestEntry
 
 def entry(path, n_rows, content=1):
@@ -108,7 +108,7 @@ def test_errors_about_positions_name_the_delete_file(
     """The data file has fewer rows than before, and so does its manifest entry."""
     action = """
 from dataclasses import replace
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.loader import DeleteLoader
 (task,) = iceberg.plan_files(StaticTable.from_metadata(metadata)).tasks
 shorter = replace(task, data=replace(task.data, record_count=12))
 error = refuses(errors.CorruptDataError, lambda: DeleteLoader(io).of(shorter), delete_file, data_file)

@@ -16,8 +16,8 @@ from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.spark.worker.keys import up_to
 from tests.iceberg.conftest import files_of, racing, rows_of, rows_of_duckdb
-from tests.iceberg.deletes.test_equality import delete_equal
 from tests.iceberg.dml.test_delete_keys import KEYS, ROWS, left_after, made
+from tests.rows.deletes.test_equality import delete_equal
 from tests.spark.test_convert import copy_of
 
 if TYPE_CHECKING:

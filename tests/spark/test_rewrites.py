@@ -13,7 +13,7 @@ from puffin_fast import spark as ps
 from puffin_fast.errors import ConflictError, CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from tests.iceberg.conftest import files_of, racing, rows_of_duckdb
-from tests.iceberg.deletes.test_equality import delete_equal
+from tests.rows.deletes.test_equality import delete_equal
 from tests.spark.test_convert import copy_of
 
 if TYPE_CHECKING:

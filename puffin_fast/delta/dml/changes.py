@@ -23,7 +23,7 @@ from puffin_fast.delta.read.descriptors import descriptor_of, file_name
 from puffin_fast.delta.read.tasks import DeltaTask
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.rows.deletes.outcome import NewDeletes
 
 __all__ = ["TARGET_FILE_SIZE", "Written", "actions_of", "allowed", "remove_action", "write_vectors"]
 

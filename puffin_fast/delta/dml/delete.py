@@ -20,12 +20,12 @@ from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.dml.delete import group_positions
-from puffin_fast.iceberg.dml.key_parts import KeyParts, key_parts, search_parts
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.keys.keys import Keys
+from puffin_fast.rows.match.key_parts import KeyParts, key_parts, search_parts
 
 __all__ = ["delete", "delete_keys", "delete_positions"]
 

@@ -15,7 +15,7 @@ from puffin_fast.delta.log.protocol import MAPPING_MODE, is_set
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.read.plan import DeltaTable
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
+from puffin_fast.rows.deletes.outcome import NewDeletes
 
 __all__ = ["Replacement", "Replaced", "row_tracking_columns"]
 

@@ -19,10 +19,10 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows
-from puffin_fast.iceberg.dml.assignments import Assignments
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import merge_rows
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.match.assignments import Assignments
 
 __all__ = ["UpdateResult", "update"]
 

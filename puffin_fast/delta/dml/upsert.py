@@ -23,10 +23,10 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaPlan, DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows
-from puffin_fast.iceberg.dml.duplicate_keys import OnDuplicateKeys, refuses_duplicates
-from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import merge_rows
+from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys, refuses_duplicates
+from puffin_fast.rows.match.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 
 if TYPE_CHECKING:
     pass

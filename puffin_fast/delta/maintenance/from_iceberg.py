@@ -55,9 +55,9 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import storage_type
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.tasks import Task
 
 __all__ = ["PurgeResult", "purge"]
 
@@ -162,7 +162,7 @@ class _Planned:
     changes: Changes | None = None
 
 
-def _deleted(task: FileTask) -> float:
+def _deleted(task: Task) -> float:
     """Returns the share of a file's rows that its vector deletes."""
     return 0.0 if task.vector is None else task.vector.record_count / max(task.data.record_count, 1)
 

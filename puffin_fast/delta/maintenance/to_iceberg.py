@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.schema import NAME_MAPPING, ROW_TRACKING
+from puffin_fast.delta.read.tasks import DeltaFile, DeltaTask
 from puffin_fast.dv import iceberg
 from puffin_fast.dv.convert import convert
 from puffin_fast.errors import UnsupportedError
@@ -38,10 +39,9 @@ from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
-from puffin_fast.iceberg.deletes.loader import ReadAhead, within
 from puffin_fast.iceberg.dml.tables import create_table
-from puffin_fast.iceberg.manifest import ManifestEntry
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
+from puffin_fast.rows.deletes.loader import ReadAhead, within
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class _Registered:
     changes: Changes
 
     @classmethod
-    def of(cls, table: WorkingTable, tasks: Sequence[FileTask], base: Snapshot) -> _Registered:
+    def of(cls, table: WorkingTable, tasks: Sequence[DeltaTask], base: Snapshot) -> _Registered:
         spec_id = table.metadata.default_spec_id
         data = {task.data.file_path: _data_entry(task.data, spec_id) for task in tasks}
         by_path = {entry.file_path: entry for entry in data.values()}
@@ -177,19 +177,28 @@ class _Registered:
         return cls(Changes(added=tuple(added), new_files=tuple(files), operation="append"))
 
 
-def _data_entry(data: ManifestEntry, spec_id: int) -> ManifestEntry:
+def _data_entry(data: DeltaFile, spec_id: int) -> ManifestEntry:
     path = data.file_path
-    return replace(
-        data,
-        sequence_number=None,
-        file_sequence_number=None,
-        first_row_id=None,
-        spec_id=spec_id,
-        file_path=f"file://{path}" if path.startswith("/") else path,
+    return ManifestEntry(
+        ADDED,
+        None,
+        None,
+        None,
+        DATA,
+        f"file://{path}" if path.startswith("/") else path,
+        data.file_format,
+        spec_id,
+        data.partition,
+        data.record_count,
+        data.file_size_in_bytes,
+        value_counts=data.value_counts,
+        null_value_counts=data.null_value_counts,
+        lower_bounds=data.lower_bounds,
+        upper_bounds=data.upper_bounds,
     )
 
 
-def _records(tasks: Sequence[FileTask], base: Snapshot) -> Iterator[tuple[str, bytes]]:
+def _records(tasks: Sequence[DeltaTask], base: Snapshot) -> Iterator[tuple[str, bytes]]:
     """Yields the location of each data file with a vector, and the bytes of the checked record."""
     entries = [task.vector for task in tasks if task.vector is not None]
     verbatim: Any = partial(convert, source="delta", target="iceberg")

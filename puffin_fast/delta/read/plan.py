@@ -26,12 +26,12 @@ from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.dml.row_search import Finder
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.file_reader import FileReader, ReaderFactory
-from puffin_fast.iceberg.scan.located_rows import LocatedRows
 from puffin_fast.rows.files.metadata_columns import MetadataColumn
 from puffin_fast.rows.filters.filters import Matcher, RowFilter
+from puffin_fast.rows.scan.file_reader import FileReader, ReaderFactory
+from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.rows.tasks import Task
 
 __all__ = ["DeltaPlan", "DeltaTable", "partition_values", "plan_files"]
 
@@ -93,7 +93,7 @@ class DeltaTable:
 
     def rows(
         self,
-        tasks: Sequence[FileTask],
+        tasks: Sequence[Task],
         matcher: Matcher,
         *,
         case_sensitive: bool = True,

@@ -14,10 +14,10 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.file_reader import FileReader
 from puffin_fast.iceberg.scan.scan import RowScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -68,7 +68,7 @@ class DeltaScan(RowScan):
     def _tasks(self) -> DeltaTasks:
         return plan_files(self._table, self._row_filter, case_sensitive=self._case_sensitive).tasks
 
-    def tasks(self) -> Sequence[FileTask]:
+    def tasks(self) -> Sequence[Task]:
         """Returns the data files to read, each with its deletion vector; the objects are made when requested."""
         return self._tasks
 

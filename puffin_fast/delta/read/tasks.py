@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,9 @@ from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.read.vector_columns import VectorColumns
-from puffin_fast.iceberg.manifest import ADDED, DATA, POSITION_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
+from puffin_fast.rows.tasks import DeleteFile, TaskOf
 
 __all__ = ["FILES", "DeltaTask", "DeltaTasks"]
 
@@ -51,7 +50,44 @@ _READERS = 8
 
 
 @dataclass(slots=True)
-class DeltaTask(FileTask):
+class DeltaFile:
+    """A data file, with the attributes of `puffin_fast.rows.tasks.DataFile`.
+
+    Attributes:
+        first_row_id: ``baseRowId``.
+        file_sequence_number: ``defaultRowCommitVersion``.
+    """
+
+    file_format: ClassVar = "PARQUET"
+    spec_id: ClassVar = 0
+    key_metadata: ClassVar = None
+    split_offsets: ClassVar = None
+
+    file_path: str
+    file_size_in_bytes: int
+    record_count: int
+    partition: tuple[Any, ...]
+    first_row_id: int | None
+    file_sequence_number: int | None
+    lower_bounds: dict[int, bytes] | None = None
+    upper_bounds: dict[int, bytes] | None = None
+    value_counts: dict[int, int] | None = None
+    null_value_counts: dict[int, int] | None = None
+    nan_value_counts: dict[int, int] | None = None
+
+
+@dataclass(slots=True)
+class DeltaVector:
+    """A deletion vector: a range of a `.bin` file, or of the log itself."""
+
+    file_path: str
+    content_offset: int | None
+    content_size_in_bytes: int | None
+    record_count: int
+
+
+@dataclass(slots=True)
+class DeltaTask(TaskOf[DeltaFile, DeltaVector, DeleteFile]):
     """A data file with its vector.
 
     Attributes:
@@ -209,18 +245,9 @@ class DeltaTasks(Sequence[DeltaTask]):
             n_rows,
             strict=True,
         ):
-            data = ManifestEntry(
-                ADDED, None, 0, version, DATA, path, "PARQUET", 0, partition, count, size or 0
-            )
-            data.first_row_id = row_id
-            deletes = None
-            if vector is not None:
-                deletes = ManifestEntry(
-                    ADDED, None, 0, 0, POSITION_DELETES, vector, "PUFFIN", 0, partition, cardinality, 0
-                )
-                deletes.referenced_data_file, deletes.content_offset = path, offset
-                deletes.content_size_in_bytes = length
-            tasks.append(DeltaTask(data, deletes, (), (), row))
+            data = DeltaFile(path, size or 0, count, partition, row_id, version)
+            deletes = None if vector is None else DeltaVector(vector, offset, length, cardinality)
+            tasks.append(DeltaTask(data, deletes, row=row))
         if self._fields:
             bounds = _bounds(self._statistics, self._partitions, self._fields, chosen, n_rows)
             for task, bound in zip(tasks, bounds, strict=True):

@@ -12,7 +12,7 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.files import read_ranges
-from puffin_fast.iceberg.deletes.loader import within
+from puffin_fast.rows.deletes.loader import within
 
 __all__ = ["VECTORS", "vectors"]
 

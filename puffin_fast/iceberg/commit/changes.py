@@ -15,7 +15,7 @@ from puffin_fast.iceberg.manifest import (
     ManifestEntry,
     key_of,
 )
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID
+from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from puffin_fast.files import DeletionVectorLocation

@@ -15,7 +15,7 @@ from puffin_fast.iceberg.manifest import (
     manifests_of,
     read_manifests,
 )
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID
+from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

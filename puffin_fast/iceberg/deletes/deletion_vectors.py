@@ -20,7 +20,7 @@ from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.dv.iceberg import FRAME_BYTES
 from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.compat.table_properties import integer_property
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
+from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.compat.table_properties import choice_property
-from puffin_fast.iceberg.deletes.loader import POS_FIELD
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID
+from puffin_fast.rows.deletes.loader import POS_FIELD
+from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.files.projection import FIELD_ID
+from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -7,18 +7,21 @@ returns the changes to commit. Both engines use it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size, write_deletion_vectors
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome, replaced
 from puffin_fast.iceberg.deletes.position_files import FILE, PositionFiles, granularity_of
 from puffin_fast.iceberg.manifest import Key, ManifestEntry, key_of
+from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
+from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.plan.files import FileTask
 
 __all__ = ["ChangeTerms", "DeleteFiles", "WrittenDeletes", "write_deletes"]
 
@@ -106,7 +109,7 @@ class WrittenDeletes:
         sizes = {entry.file_path: entry.file_size_in_bytes for entry in files.entries}
         rows = merged = 0
         for outcome in files.outcomes:
-            task, vector = outcome.task, outcome.vector
+            task, vector = cast("FileTask", outcome.task), outcome.vector
             rows += outcome.n_new
             if outcome.drops:
                 removed[key_of(task.data)] = task.data
@@ -162,3 +165,12 @@ def write_deletes(table: Table, deletes: Iterable[NewDeletes]) -> DeleteFiles:
     files = PositionFiles(table.io, table.properties, target_file_size(table), path_of)
     outcomes = tuple(files.write(deletes))
     return DeleteFiles(outcomes, tuple(files.entries))
+
+
+def replaced(task: FileTask) -> Iterator[ManifestEntry]:
+    """Yields the delete files that apply to this data file alone: its new vector or its removal replaces them."""
+    if task.vector is not None:
+        yield task.vector
+    for entry in task.position_deletes:
+        if single_data_file(entry) == task.data.file_path:
+            yield entry

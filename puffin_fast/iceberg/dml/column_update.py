@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.columns.plain_types import one_array
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.matching import Counts, Source
 from puffin_fast.iceberg.dml.replacement import Replacement
-from puffin_fast.iceberg.dml.same_values import same_values
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
-from puffin_fast.iceberg.scan.file_reader import reader_factory
-from puffin_fast.iceberg.scan.located_rows import LocatedRows
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.keys.key_columns import column_of, to_key_type
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.match.matching import Counts, Source
+from puffin_fast.rows.match.same_values import same_values
+from puffin_fast.rows.scan.file_reader import reader_factory
+from puffin_fast.rows.scan.located_rows import LocatedRows
 
 if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot

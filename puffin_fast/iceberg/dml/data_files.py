@@ -35,10 +35,10 @@ from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.deletes.position_files import CODECS
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import partition_values
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry, check_transforms
 from puffin_fast.rows.keys.key_columns import column_of
+from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec

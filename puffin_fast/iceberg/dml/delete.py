@@ -17,13 +17,13 @@ from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteJob, DeleteResult, OnConflict, start
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.scan.finder import Finder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -13,11 +13,11 @@ from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
 from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.scan.finder import Finder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

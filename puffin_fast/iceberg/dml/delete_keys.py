@@ -18,8 +18,8 @@ from puffin_fast.iceberg.dml.delete_job import (
     check_on_conflict,
     start,
 )
-from puffin_fast.iceberg.dml.key_parts import key_parts, search_parts
 from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.match.key_parts import key_parts, search_parts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

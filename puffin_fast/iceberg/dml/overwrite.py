@@ -24,12 +24,12 @@ from puffin_fast.iceberg.dml.delete_job import (
     check_on_conflict,
     start,
 )
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
-from puffin_fast.iceberg.dml.row_search import Finder
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
 from puffin_fast.rows.keys.keys import Keys
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.scan.finder import Finder
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

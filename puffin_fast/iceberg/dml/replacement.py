@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyiceberg.types import LongType, NestedField
 
 from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.dml.data_files import write_data_files
 from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteResult
+from puffin_fast.rows.deletes.outcome import NewDeletes, united
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from puffin_fast.iceberg.compat.new_table import create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

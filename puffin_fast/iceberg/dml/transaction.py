@@ -43,13 +43,13 @@ from puffin_fast.iceberg.commit.staging import StagingTable
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.delete_job import DeleteResult, OnConflict, check_on_conflict
 from puffin_fast.iceberg.dml.delete_keys import delete_keys
-from puffin_fast.iceberg.dml.duplicate_keys import OnDuplicateKeys
 from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.dml.update import UpdateResult, update
 from puffin_fast.iceberg.dml.upsert import UpsertResult, upsert
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

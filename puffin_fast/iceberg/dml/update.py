@@ -14,15 +14,15 @@ from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
-from puffin_fast.iceberg.dml.assignments import Assignments
 from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict, start
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.scan.file_reader import reader_factory
-from puffin_fast.iceberg.scan.located_rows import LocatedRows
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.match.assignments import Assignments
+from puffin_fast.rows.scan.file_reader import reader_factory
+from puffin_fast.rows.scan.located_rows import LocatedRows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

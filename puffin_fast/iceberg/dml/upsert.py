@@ -16,19 +16,19 @@ from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import merge_rows, paths_of_rows
-from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
 from puffin_fast.iceberg.dml.delete_job import OnConflict, check_on_conflict, start
-from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
-from puffin_fast.iceberg.dml.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
 from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
-from puffin_fast.iceberg.dml.source_parts import source_parts
 from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.iceberg.scan.file_reader import reader_factory
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.keys.key_columns import key_fields
+from puffin_fast.rows.match.change_feed import ChangeFeed
+from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
+from puffin_fast.rows.match.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
+from puffin_fast.rows.match.source_parts import source_parts
+from puffin_fast.rows.scan.file_reader import reader_factory
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -18,11 +18,11 @@ from puffin_fast.files import read_ranges
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.loader import within
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.rows.deletes.loader import within
+from puffin_fast.rows.deletes.outcome import NewDeletes
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -17,12 +17,12 @@ from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.equality import EqualityDeletes
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, within
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, older_than, rewrite
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, Key, ManifestEntry, key_of
+from puffin_fast.rows.deletes.equality import EqualityDeletes
+from puffin_fast.rows.deletes.loader import DeleteLoader, within
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.reader import DataFiles
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from pyiceberg.table import TableProperties
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.iceberg.compat.table_properties import integer_property
-from puffin_fast.iceberg.plan.files import FileTask, single_data_file
+from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
+from puffin_fast.iceberg.plan.files import metadata_of, resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
+from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -22,14 +22,14 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.files import read_vectors
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import write_deletion_vectors
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, within
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms
 from puffin_fast.iceberg.maintenance.puffin_checks import check_frame
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE, RewriteResult, Rewritten, rewrite
 from puffin_fast.iceberg.manifest import Key, key_of
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
+from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.rows.deletes.outcome import NewDeletes
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -13,10 +13,10 @@ from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of, repeated
-from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest import DATA, EQUALITY_DELETES
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, take_inventory
+from puffin_fast.rows.deletes.outcome import Outcome
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -27,8 +27,6 @@ from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, WrittenDeletes, write_deletes
 from puffin_fast.iceberg.maintenance.data_file_groups import (
     MIN_DELETED,
@@ -41,8 +39,11 @@ from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenG
 from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.delete_index import unused
-from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, single_data_file
+from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,
@@ -26,8 +25,10 @@ from puffin_fast.iceberg.maintenance.finding import (
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
-from puffin_fast.iceberg.plan.files import metadata_of, resolve, single_data_file
+from puffin_fast.iceberg.plan.files import metadata_of, resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
+from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
+from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -18,26 +18,19 @@ from pyiceberg.types import DoubleType, FloatType
 
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry, partition_type
+from puffin_fast.rows.tasks import FILE_PATH_ID, TaskOf, single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["FILE_PATH_ID", "DeleteIndex", "FileTask", "single_data_file", "unused"]
-
-FILE_PATH_ID = 2147483546
-"""Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""
+__all__ = ["DeleteIndex", "FileTask", "unused"]
 
 _NAN = object()  # replaces NaN in partition values, so that NaN equals NaN
 
 
 @dataclass(slots=True)
-class FileTask:
+class FileTask(TaskOf[ManifestEntry, ManifestEntry, ManifestEntry]):
     """A data file and the delete files that apply to it; their entries include inherited values."""
-
-    data: ManifestEntry
-    vector: ManifestEntry | None = None
-    position_deletes: tuple[ManifestEntry, ...] = ()
-    equality_deletes: tuple[ManifestEntry, ...] = ()
 
     @property
     def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
@@ -267,14 +260,6 @@ def unused(
 
 def _where(vector: ManifestEntry) -> str:
     return f"{vector.file_path} offset {vector.content_offset}"
-
-
-def single_data_file(entry: ManifestEntry) -> str | None:
-    """The data file that a position-delete file is limited to by its entry; None if it may have several."""
-    if entry.referenced_data_file is not None:
-        return entry.referenced_data_file
-    lower, upper = _path_bounds(entry)
-    return lower.decode(errors="surrogateescape") if lower is not None and lower == upper else None
 
 
 def _path_bounds(entry: ManifestEntry) -> tuple[bytes | None, bytes | None]:

@@ -30,10 +30,8 @@ from puffin_fast.iceberg.manifest import (
 )
 from puffin_fast.iceberg.manifest.reader import Columns, EntrySelector
 from puffin_fast.iceberg.plan.delete_index import (
-    FILE_PATH_ID,
     DeleteIndex,
     FileTask,
-    single_data_file,
     unused,
 )
 from puffin_fast.iceberg.plan.snapshot_pruning import SnapshotPruning
@@ -48,10 +46,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 __all__ = [
-    "FILE_PATH_ID",
     "FileTask",
     "Plan",
-    "single_data_file",
     "plan_files",
     "plan_snapshot",
     "resolve",

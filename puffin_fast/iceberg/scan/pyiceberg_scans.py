@@ -49,8 +49,8 @@ from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.files import REFERENCED_DATA_FILE, read_ranges
 from puffin_fast.iceberg import manifest
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_entry, within
 from puffin_fast.puffin import PuffinReader
+from puffin_fast.rows.deletes.loader import DeleteLoader, read_entry, within
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -22,11 +22,12 @@ from puffin_fast._runtime.threads import check_threads
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
-from puffin_fast.iceberg.scan.file_reader import FileReader
-from puffin_fast.iceberg.scan.splits import jobs_of
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.filters.rewriters import check_names
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import jobs_of
+from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
     import duckdb
@@ -79,7 +80,7 @@ class RowScan:
         self._string_views = string_views
         self.schema = pa.schema(map(_with_views, arrow), arrow.metadata) if string_views else arrow
 
-    def tasks(self) -> Sequence[FileTask]:
+    def tasks(self) -> Sequence[Task]:
         """Returns the data files to read, each with its deletes."""
         raise NotImplementedError
 
@@ -149,7 +150,7 @@ class RowScan:
         return n_rows if self._limit is None else min(n_rows, self._limit)
 
     def _batches(
-        self, file_reader: Callable[[], FileReader], some: list[FileTask] | None = None, shown: bool = False
+        self, file_reader: Callable[[], FileReader], some: list[Task] | None = None, shown: bool = False
     ) -> Iterator[pa.RecordBatch]:
         left = self._limit
         if left == 0:

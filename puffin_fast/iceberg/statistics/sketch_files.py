@@ -20,12 +20,12 @@ from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError
-from puffin_fast.iceberg.scan.splits import Split, parts_of
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
 from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.parquet import dictionary_columns, open_parquet
 from puffin_fast.rows.files.projection import FileSchema
+from puffin_fast.rows.scan.splits import Split, parts_of
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.iceberg.plan.files import FileTask
-    from puffin_fast.iceberg.scan.file_reader import FileReader
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
+    from puffin_fast.rows.scan.file_reader import FileReader
 
 __all__ = ["SketchReader"]
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from puffin_fast.dv.iceberg import ROW_POSITION_FIELD_ID
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.rows.tasks import DataFile
 
 __all__ = ["METADATA_COLUMNS", "Metadata", "MetadataColumn"]
 
@@ -23,12 +23,12 @@ class Metadata:
     """The rows of a batch that are selected.
 
     Attributes:
-        data: the entry of their data file.
+        data: their data file.
         n_rows: their number.
         positions: int64; None if no requested column needs them.
     """
 
-    data: ManifestEntry
+    data: DataFile
     n_rows: int
     positions: pa.Array | None
 

@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.parquet.column_pages import Rows
     from puffin_fast.rows.files.conversion import Cast, Convert
+    from puffin_fast.rows.tasks import DataFile, StoredFile
 
 __all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "open_format"]
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
 
 
-def open_format(io: FileIO, entry: ManifestEntry) -> FormatReader:
+def open_format(io: FileIO, entry: StoredFile) -> FormatReader:
     """Opens a data or delete file with the reader of its format.
 
     Raises:
@@ -275,7 +275,7 @@ class DataFiles:
 
     def open(
         self,
-        entry: ManifestEntry,
+        entry: DataFile,
         fields: Iterable[NestedField] = (),
         live: LiveRows | None = None,
     ) -> OpenedFile:
@@ -331,7 +331,7 @@ class DataFiles:
                 yield number, first, n_rows
             first += n_rows
 
-    def _constants(self, entry: ManifestEntry) -> dict[int, Any]:
+    def _constants(self, entry: DataFile) -> dict[int, Any]:
         spec = self._specs[entry.spec_id]
         return {
             field.source_id: value

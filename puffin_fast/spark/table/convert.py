@@ -16,7 +16,7 @@ from puffin_fast.iceberg.maintenance.convert import (
     equality_conversion,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
-from puffin_fast.iceberg.plan.files import single_data_file
+from puffin_fast.rows.tasks import single_data_file
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of

@@ -14,10 +14,10 @@ from pyiceberg.types import UUIDType
 from puffin_fast._runtime.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
 from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, OnConflict
 from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory

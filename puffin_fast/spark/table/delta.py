@@ -26,9 +26,9 @@ from puffin_fast.delta.read.widening import widened
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, Outcome
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
 from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
+from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import run_name
 from puffin_fast.spark.table.job import MAIN, Job, without_history
 from puffin_fast.spark.table.scan import refuse, scan
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.dml.row_search import Finder
+    from puffin_fast.rows.scan.finder import Finder
 
 __all__ = ["DeltaDelete", "DeltaDeleteResult", "DeltaJob"]
 
@@ -72,7 +72,7 @@ class DeltaDelete:
         self.storage = storage_of(table)
         self.base = DeltaTable.of(snapshot(self.storage))
         self._job = DeleteId(request.verb, request.job_id)
-        self._tasks: Sequence[FileTask] = ()
+        self._tasks: Sequence[Task] = ()
         self.predicate: str | None = None
 
     @property
@@ -101,7 +101,7 @@ class DeltaDelete:
         """Returns one run of the job."""
         return DeltaJob(self, dry_run=dry_run)
 
-    def tasks(self, base: object) -> list[FileTask]:
+    def tasks(self, base: object) -> list[Task]:
         """The data files of the current attempt."""
         self._tasks = plan_files(self.base).tasks
         return list(self._tasks)
@@ -144,7 +144,7 @@ class DeltaDelete:
         bound = RowFilter.bind(row_filter, self.schema(), case_sensitive=case_sensitive)
         self.predicate = str(row_filter)
 
-        def search(tasks: list[FileTask], conflict_filter: Any) -> DeletePlan:
+        def search(tasks: list[Task], conflict_filter: Any) -> DeletePlan:
             finder = self.finder(bound, case_sensitive=case_sensitive)
             return work(tasks, finder, conflict_filter)  # type: ignore[no-any-return]
 
@@ -175,7 +175,7 @@ class DeltaDelete:
 
         return self.run(plan, on_conflict)
 
-    def task_of(self) -> dict[str, FileTask]:
+    def task_of(self) -> dict[str, Task]:
         """The data files of the current attempt by path."""
         return {task.data.file_path: task for task in self._tasks}
 

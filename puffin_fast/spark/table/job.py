@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,11 +12,11 @@ from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.files import DeletionVectorLocation
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as size_of
-from puffin_fast.iceberg.deletes.outcome import Outcome
 from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes
 from puffin_fast.iceberg.manifest.entries import METRICS
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.splits import row_groups_of
+from puffin_fast.rows.deletes.outcome import Outcome
+from puffin_fast.rows.scan.splits import row_groups_of
+from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
 from puffin_fast.spark.dataframe.write import collect_written
 from puffin_fast.spark.session.batches import rows_per_batch
@@ -73,8 +74,9 @@ OPEN_BYTES = 512 << 10
 """Cost of opening a data file, expressed in bytes of reading."""
 
 Item = TypeVar("Item")
+AnyTask = TypeVar("AnyTask", bound=Task)
 
-Share = tuple[FileTask, int, int]
+Share = tuple[Task, int, int]
 """A data file, the number of one share of its row groups, and the number of shares."""
 
 
@@ -138,7 +140,7 @@ class Job:
         """The filesystem that lists the folder of its files."""
         return filesystem(self.table.io, self.place.location)[0]
 
-    def run(self, report: DataFrame, tasks: Mapping[str, FileTask]) -> list[Outcome]:
+    def run(self, report: DataFrame, tasks: Mapping[str, Task]) -> list[Outcome]:
         """Runs the Spark job once and reads its report."""
         listing = self.listing()
         with tagged(report.sparkSession, self.name):
@@ -188,14 +190,16 @@ def without_history(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=history)
 
 
-def without_metrics(task: FileTask) -> FileTask:
+def without_metrics(task: AnyTask) -> AnyTask:
     """A task without the metrics of its data file, which executors do not need."""
-    nothing: dict[str, Any] = dict.fromkeys(METRICS)
-    data: ManifestEntry = replace(task.data, **nothing)
+    data: Any = copy(task.data)
+    for name in METRICS:
+        if getattr(data, name, None) is not None:
+            setattr(data, name, None)
     return replace(task, data=data)
 
 
-def shares_of(task: FileTask) -> list[Share]:
+def shares_of(task: Task) -> list[Share]:
     """Splits a data file into shares of about `TASK_BYTES`, at row groups."""
     count = max(1, min(row_groups_of(task), -(-task.data.file_size_in_bytes // TASK_BYTES)))
     return [(task, number, count) for number in range(count)]

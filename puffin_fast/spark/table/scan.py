@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from puffin_fast.iceberg.scan.file_reader import FileReader
+    from puffin_fast.rows.scan.file_reader import FileReader
 
 __all__ = ["is_delta", "refuse", "scan"]
 

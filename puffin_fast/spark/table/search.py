@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from puffin_fast.iceberg.deletes.outcome import Outcome
-from puffin_fast.iceberg.plan.files import FileTask
+from puffin_fast.rows.deletes.outcome import Outcome
+from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
@@ -22,7 +22,7 @@ __all__ = ["bins_to_search", "searched"]
 
 
 def searched(
-    session: SparkSession, job: Job, tasks: Iterable[FileTask], finder: Finder, *, case_sensitive: bool = True
+    session: SparkSession, job: Job, tasks: Iterable[Task], finder: Finder, *, case_sensitive: bool = True
 ) -> list[Outcome]:
     """Searches data files on executors, which write the deletes; files decided by metadata alone are not read.
 
@@ -47,13 +47,13 @@ def searched(
     return known + job.run(report, others)
 
 
-def bins_to_search(tasks: Iterable[FileTask]) -> list[list[FileTask]]:
+def bins_to_search(tasks: Iterable[Task]) -> list[list[Task]]:
     """Groups data files into tasks; each file is read once, by one task."""
     by_spec = sorted(tasks, key=lambda task: task.data.spec_id)
     return bins_of(by_spec, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
 
 
-def _settled(tasks: Iterable[FileTask], finder: Finder) -> tuple[list[Outcome], dict[str, FileTask]]:
+def _settled(tasks: Iterable[Task], finder: Finder) -> tuple[list[Outcome], dict[str, Task]]:
     """Outcomes that metadata alone decides, and the remaining tasks by path."""
     known, others = [], {}
     for task in tasks:

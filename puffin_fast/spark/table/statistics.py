@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.plan.files import FileTask
     from puffin_fast.iceberg.statistics.columns import SketchedColumn
+    from puffin_fast.rows.tasks import Task
 
 __all__ = ["collect_ndv"]
 
@@ -76,7 +76,7 @@ def collect_ndv(
         case_sensitive=case_sensitive,
     )
 
-    def sketch(some: Sequence[SketchedColumn], tasks: Sequence[FileTask]) -> Mapping[int, ThetaSketch]:
+    def sketch(some: Sequence[SketchedColumn], tasks: Sequence[Task]) -> Mapping[int, ThetaSketch]:
         reader = selection.reader(some, without_history(selection.table.metadata))
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
         bins = bins_of(shares, share_bytes)

@@ -10,12 +10,12 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.assignments import Assignments
 from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.update import PlanUpdate, UpdateResult, run_update
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.match.assignments import Assignments
 from puffin_fast.spark.dataframe.transforms import by_file
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of

@@ -11,15 +11,15 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.change_feed import ChangeFeed
 from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
-from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
-from puffin_fast.iceberg.dml.matching import check_clauses, fit, written_schema
 from puffin_fast.iceberg.dml.replacement import Replaced
 from puffin_fast.iceberg.dml.upsert import UpsertResult, columns_to_set
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.keys.keys import KeyBounds
+from puffin_fast.rows.match.change_feed import ChangeFeed
+from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
+from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import check_dataframe

@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.loader import DeleteLoader, read_position_deletes
 from puffin_fast.iceberg.maintenance.compact import read_puffin_vectors
 from puffin_fast.iceberg.maintenance.convert import EqualityConverter, SupersededPositions, convert_positions
+from puffin_fast.rows.deletes.loader import DeleteLoader, read_position_deletes
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
 from puffin_fast.spark.worker.tasks import Marked, Target, by_spec, items_of, unpack, written
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.deletes.outcome import NewDeletes
     from puffin_fast.iceberg.plan.inventory import FileDeletes
+    from puffin_fast.rows.deletes.outcome import NewDeletes
 
 __all__ = ["equality", "move", "positions", "read", "unite"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.keys.key_columns import keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows

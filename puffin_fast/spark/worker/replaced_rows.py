@@ -12,15 +12,15 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.dml.replacement import write_new_rows
-from puffin_fast.iceberg.scan.file_reader import reader_factory
-from puffin_fast.iceberg.scan.located_rows import located_batches
 from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.scan.file_reader import reader_factory
+from puffin_fast.rows.scan.located_rows import located_batches
 from puffin_fast.spark.worker.data_files import data_file_rows
 from puffin_fast.spark.worker.tasks import deleted
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.deletes.outcome import NewDeletes
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.rows.deletes.outcome import NewDeletes
+    from puffin_fast.rows.tasks import Task
     from puffin_fast.spark.worker.data_files import TaskTable
     from puffin_fast.spark.worker.tasks import Target
 
@@ -48,7 +48,7 @@ def by_places(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, pa.Table
         yield files[start], rows.slice(start, stop - start)
 
 
-def rows_at(table: TaskTable, task: FileTask, positions: np.ndarray) -> tuple[pa.Table, pa.Array]:
+def rows_at(table: TaskTable, task: Task, positions: np.ndarray) -> tuple[pa.Table, pa.Array]:
     """Returns the live rows of a data file at some positions, which ascend, and their row ids.
 
     Raises:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from puffin_fast.iceberg.scan.splits import Split
+from puffin_fast.rows.scan.splits import Split
 from puffin_fast.spark.worker.column_types import converter
 from puffin_fast.spark.worker.tasks import items_of, unpack
 
 if TYPE_CHECKING:
-    from puffin_fast.iceberg.scan.file_reader import FileReader
+    from puffin_fast.rows.scan.file_reader import FileReader
 
 __all__ = ["ROW", "rows"]
 

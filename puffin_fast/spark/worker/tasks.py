@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
 from puffin_fast.iceberg.deletes.position_files import PositionFiles
-from puffin_fast.iceberg.dml.row_search import Finder
+from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
+from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.pack import Place, write_files
 from puffin_fast.spark.worker.rows import (

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, merge_rows
-from puffin_fast.iceberg.dml.assignments import Assignments, NewColumn
-from puffin_fast.iceberg.scan.file_reader import reader_factory
-from puffin_fast.iceberg.scan.located_rows import LocatedRows
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows
+from puffin_fast.rows.match.assignments import Assignments, NewColumn
+from puffin_fast.rows.scan.file_reader import reader_factory
+from puffin_fast.rows.scan.located_rows import LocatedRows
 from puffin_fast.spark.worker.data_files import TaskTable
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack

@@ -14,14 +14,14 @@ from pyiceberg.schema import Schema
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.deletes.loader import DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
-from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.matching import written_schema
 from puffin_fast.iceberg.dml.replacement import write_new_rows
-from puffin_fast.iceberg.dml.same_values import same_values
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch
+from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.match.matching import written_schema
+from puffin_fast.rows.match.same_values import same_values
 from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
 from puffin_fast.spark.worker.keys import for_spark
 from puffin_fast.spark.worker.replaced_rows import by_places, rows_at, write_replaced
@@ -31,8 +31,8 @@ from puffin_fast.spark.worker.tasks import Target, deleted, unpack
 if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.dml.change_feed import ChangeFeed
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.rows.match.change_feed import ChangeFeed
+    from puffin_fast.rows.tasks import Task
 
 __all__ = ["DELETES", "MATCH", "ORDER", "MatchedFile", "checked", "insert", "keyed", "replace"]
 
@@ -167,7 +167,7 @@ def replace(
         batches: the columns of `MATCH`, `DELETES`, then the columns of the table that given rows have.
         target: packed `Target`.
         columns: names of these.
-        tasks: packed list of `FileTask`, by number.
+        tasks: packed list of `Task`, by number.
         update: whether rows are replaced; otherwise they are only counted.
         compared: whether a row that equals the given one stays.
         set_columns: only these columns are set, of all rows that have the key; None for whole rows.
@@ -176,7 +176,7 @@ def replace(
         rows of `REPORT`.
     """
     part: Target = unpack(target)
-    known: list[FileTask] = unpack(tasks)
+    known: list[Task] = unpack(tasks)
     table, given = TaskTable(part), _Given(part, columns, first=len(MATCH) + 1)
     loader = DeleteLoader(part.io)
     matched: list[MatchedFile] = []
@@ -225,7 +225,7 @@ class _Changes(NamedTuple):
 
 def _changes(
     table: TaskTable,
-    task: FileTask,
+    task: Task,
     own: pa.Table,
     given: _Given,
     *,

@@ -28,8 +28,8 @@ from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.plan.files import resolve
 from tests.iceberg.conftest import rows_of_duckdb
-from tests.iceberg.deletes.test_equality import delete_equal
 from tests.iceberg.maintenance.test_convert import delete_by_file
+from tests.rows.deletes.test_equality import delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -16,8 +16,8 @@ from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
 from tests.iceberg.conftest import files_of, local, rows_of_duckdb
-from tests.iceberg.deletes.test_equality import SCHEMA, delete_equal
 from tests.iceberg.maintenance.java_writer import delete_equal as java_delete_equal
+from tests.rows.deletes.test_equality import SCHEMA, delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -18,9 +18,9 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, 
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
-from tests.iceberg.deletes.test_equality import delete_equal
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.test_convert import delete_by_file
+from tests.rows.deletes.test_equality import delete_equal
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

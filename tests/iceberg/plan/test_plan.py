@@ -34,8 +34,9 @@ from puffin_fast.iceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID, plan_files
+from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.rows.tasks import FILE_PATH_ID
 
 IO = PyArrowFileIO()
 SNAPSHOT = 1

@@ -33,8 +33,8 @@ from puffin_fast.iceberg.scan.accelerate import accelerate
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import local
-from tests.iceberg.deletes.test_equality import SCHEMA as EQUALITY_SCHEMA
-from tests.iceberg.deletes.test_equality import delete_equal
+from tests.rows.deletes.test_equality import SCHEMA as EQUALITY_SCHEMA
+from tests.rows.deletes.test_equality import delete_equal
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

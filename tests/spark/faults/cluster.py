@@ -30,7 +30,7 @@ from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.plan.files import plan_files
 from tests.conftest import JVM
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
-from tests.iceberg.deletes.test_equality import delete_equal
+from tests.rows.deletes.test_equality import delete_equal
 from tests.spark.faults import injection
 from tests.spark.faults.killing_file_io import KillingFileIO
 from tests.spark.laws import expected, frame, some_deletes

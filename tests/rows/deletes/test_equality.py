@@ -19,11 +19,11 @@ from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.catalog_commit import commit_upgrade
-from puffin_fast.iceberg.deletes.equality import KeySet
 from puffin_fast.iceberg.dml.tables import append
 from puffin_fast.iceberg.manifest import ADDED, EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan.scan import scan
+from puffin_fast.rows.deletes.equality import KeySet
 from puffin_fast.rows.files.conversion import storage_type
 
 if TYPE_CHECKING:

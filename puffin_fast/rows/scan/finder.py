@@ -13,14 +13,14 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.equality import EqualityDeletes, live_matches
-from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader
-from puffin_fast.iceberg.deletes.outcome import NewDeletes
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.deletes.equality import EqualityDeletes, live_matches
+from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,16 +62,16 @@ class Finder:
         self._metrics_prove_all = proves_all_rows(schema, row_filter.strict_expression(), case_sensitive)
         self._current = DeleteLoader(io, decode)
 
-    def proves(self, task: FileTask) -> bool:
+    def proves(self, task: Task) -> bool:
         """Returns whether the metrics of a data file prove that all its rows match."""
         return self.matcher.always_true or self._metrics_prove_all(task.data)
 
-    def deletes(self, task: FileTask) -> NewDeletes:
+    def deletes(self, task: Task) -> NewDeletes:
         """Returns the deletes of one data file; it is read unless `proves` is true for it."""
         (found,) = _Search(self, task, 1).part(0)
         return found
 
-    def matches(self, task: FileTask) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
+    def matches(self, task: Task) -> Iterator[tuple[int, np.ndarray, Mapping[int, pa.Array]]]:
         """Yields the batches of a data file, for a matcher that does not fail.
 
         Yields:
@@ -82,7 +82,7 @@ class Finder:
         for batch, found in _Search(self, task, 1).batches(0):
             yield batch.first, found, batch.filter_values
 
-    def search(self, tasks: Sequence[FileTask], threads: int | None = None) -> Iterator[NewDeletes]:
+    def search(self, tasks: Sequence[Task], threads: int | None = None) -> Iterator[NewDeletes]:
         """Yields the deletes of data files, in their order; large files are searched by several threads.
 
         Memory holds bitmaps, and one bool per row of the files being searched.
@@ -102,7 +102,7 @@ class Finder:
         for found in in_order(jobs, work, workers, label="searching data files"):
             yield from found
 
-    def _all_rows(self, task: FileTask) -> NewDeletes:
+    def _all_rows(self, task: Task) -> NewDeletes:
         """The deletes of a data file whose rows all match; the file is not read."""
         if task.vector is None and task.position_deletes:
             before = len(self._current.of(task))
@@ -118,7 +118,7 @@ class _Search:
     fail for their values.
     """
 
-    def __init__(self, finder: Finder, task: FileTask, n_parts: int) -> None:
+    def __init__(self, finder: Finder, task: Task, n_parts: int) -> None:
         self._finder, self._task, self._n_parts = finder, task, n_parts
         self._left = n_parts
         self._lock = threading.Lock()

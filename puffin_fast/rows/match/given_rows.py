@@ -21,9 +21,9 @@ from puffin_fast._pyiceberg.v3_types import VariantType
 from puffin_fast.columns.plain_types import list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.null_structs import with_null_fields, with_required_fields
 from puffin_fast.rows.files.conversion import Convert, ProjectionError
 from puffin_fast.rows.files.projection import FileSchema, Projection
+from puffin_fast.rows.match.null_structs import with_null_fields, with_required_fields
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

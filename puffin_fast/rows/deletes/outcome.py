@@ -11,18 +11,16 @@ import numpy.typing as npt
 
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.iceberg.plan.files import single_data_file
 
 if TYPE_CHECKING:
     from puffin_fast.files import DeletionVectorLocation
-    from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.rows.tasks import Task
 
-__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "replaced", "united"]
+__all__ = ["NewDeletes", "Outcome", "merge_rows", "paths_of_rows", "united"]
 
 
 class _Loader(Protocol):
-    def of(self, task: FileTask) -> PositionBitmap: ...
+    def of(self, task: Task) -> PositionBitmap: ...
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,13 @@ class NewDeletes:
         before: the positions that were deleted before; None when there were none.
     """
 
-    task: FileTask
+    task: Task
     positions: PositionBitmap | None
     n_new: int
     before: PositionBitmap | None = None
 
     @classmethod
-    def merge(cls, task: FileTask, positions: PositionBitmap, current: _Loader) -> NewDeletes:
+    def merge(cls, task: Task, positions: PositionBitmap, current: _Loader) -> NewDeletes:
         """Returns the union of new positions and of those that are deleted already.
 
         Args:
@@ -55,7 +53,7 @@ class NewDeletes:
         return cls.added(task, positions, current.of(task))
 
     @classmethod
-    def added(cls, task: FileTask, positions: PositionBitmap, before: PositionBitmap) -> NewDeletes:
+    def added(cls, task: Task, positions: PositionBitmap, before: PositionBitmap) -> NewDeletes:
         """Returns the union of new positions and of those that were deleted before."""
         after = before | positions
         return cls(task, after, len(after) - len(before), before)
@@ -84,7 +82,7 @@ def united(parts: Iterable[Iterable[NewDeletes]]) -> Iterator[NewDeletes]:
 
 
 def merge_rows(
-    tasks: Sequence[FileTask],
+    tasks: Sequence[Task],
     file: npt.NDArray[np.signedinteger],
     position: npt.NDArray[np.int64],
     current: _Loader,
@@ -114,7 +112,7 @@ def merge_rows(
     return on_threads(merge, list(parts), threads)
 
 
-def paths_of_rows(tasks: Sequence[FileTask], file: npt.NDArray[np.signedinteger]) -> frozenset[str]:
+def paths_of_rows(tasks: Sequence[Task], file: npt.NDArray[np.signedinteger]) -> frozenset[str]:
     """Returns the paths of the data files of some rows; arguments as `merge_rows`."""
     return frozenset(tasks[number].data.file_path for number in np.flatnonzero(np.bincount(file)).tolist())
 
@@ -130,7 +128,7 @@ class Outcome:
         by_files: True when position-delete files hold its deletes, in a table of format version 2.
     """
 
-    task: FileTask
+    task: Task
     n_new: int
     vector: DeletionVectorLocation | None = None
     by_files: bool = False
@@ -139,12 +137,3 @@ class Outcome:
     def drops(self) -> bool:
         """Whether all rows of the data file are deleted."""
         return self.vector is None and not self.by_files
-
-
-def replaced(task: FileTask) -> Iterator[ManifestEntry]:
-    """Yields the delete files that apply to this data file alone: its new vector or its removal replaces them."""
-    if task.vector is not None:
-        yield task.vector
-    for entry in task.position_deletes:
-        if single_data_file(entry) == task.data.file_path:
-            yield entry

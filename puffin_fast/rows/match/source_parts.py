@@ -12,11 +12,11 @@ import pyarrow as pa
 from puffin_fast._runtime.even_tables import even_tables
 from puffin_fast._runtime.row_parts import Division, in_parts
 from puffin_fast.columns.plain_types import decoder, plain_rows
-from puffin_fast.iceberg.dml.change_feed import ChangeFeed
-from puffin_fast.iceberg.dml.key_parts import KeyHashes, KeyParts
-from puffin_fast.iceberg.dml.matching import Source, given_keys
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.keys.key_columns import key_fields
+from puffin_fast.rows.match.change_feed import ChangeFeed
+from puffin_fast.rows.match.key_parts import KeyHashes, KeyParts
+from puffin_fast.rows.match.matching import Source, given_keys
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -21,9 +21,9 @@ from pyiceberg.table import Table
 
 from puffin_fast import delta, iceberg
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
-from puffin_fast.iceberg.dml import key_parts
 from puffin_fast.limits import Limit
 from puffin_fast.rows.keys.key_set import KeySet
+from puffin_fast.rows.match import key_parts
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 

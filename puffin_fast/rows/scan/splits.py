@@ -14,8 +14,8 @@ from puffin_fast._runtime import is_remote
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from puffin_fast.iceberg.plan.files import FileTask
-    from puffin_fast.iceberg.scan.file_reader import OpenedDataFile
+    from puffin_fast.rows.scan.file_reader import OpenedDataFile
+    from puffin_fast.rows.tasks import Task
 
 __all__ = ["Split", "jobs_of", "parts_of", "row_groups_of", "threads_of"]
 
@@ -39,7 +39,7 @@ REMOTE_BYTES = 256 << 20
 """Fewer are read at a time if that many row groups of the largest file would have more bytes."""
 
 
-def threads_of(io: FileIO, tasks: Sequence[FileTask], threads: int | None = None) -> int:
+def threads_of(io: FileIO, tasks: Sequence[Task], threads: int | None = None) -> int:
     """Returns how many data files are read at a time.
 
     Args:
@@ -64,14 +64,14 @@ class _Shared:
         count: number of splits.
     """
 
-    def __init__(self, task: FileTask, count: int) -> None:
+    def __init__(self, task: Task, count: int) -> None:
         self.task = task
         self._lock = threading.Lock()
         self._opened: OpenedDataFile | None = None
         self._is_opened = False
         self._left = count
 
-    def opened(self, make: Callable[[FileTask], OpenedDataFile | None]) -> OpenedDataFile | None:
+    def opened(self, make: Callable[[Task], OpenedDataFile | None]) -> OpenedDataFile | None:
         with self._lock:
             if not self._is_opened:
                 self._opened = make(self.task)
@@ -97,22 +97,22 @@ class Split:
     alone: bool
 
     @classmethod
-    def of(cls, task: FileTask, number: int, count: int) -> Split:
+    def of(cls, task: Task, number: int, count: int) -> Split:
         """Returns a split that shares no opened data file with others of this process."""
         return cls(_Shared(task, count), number, count, False)
 
     @property
-    def task(self) -> FileTask:
+    def task(self) -> Task:
         return self.shared.task
 
 
-def row_groups_of(task: FileTask) -> int:
+def row_groups_of(task: Task) -> int:
     """The number of row groups by split offsets, else estimated from the file size (the estimate may be too high)."""
     data = task.data
     return len(data.split_offsets or ()) or data.file_size_in_bytes // SMALL_ROW_GROUP
 
 
-def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
+def parts_of(task: Task, n_tasks: int, threads: int) -> int:
     """Returns into how many splits a data file is divided, by the split offsets of its manifest entry.
 
     Args:
@@ -126,14 +126,14 @@ def parts_of(task: FileTask, n_tasks: int, threads: int) -> int:
     return max(1, min(4 * threads, row_groups_of(task)))
 
 
-def _splits_of(task: FileTask, n_tasks: int, threads: int) -> list[Split]:
+def _splits_of(task: Task, n_tasks: int, threads: int) -> list[Split]:
     """Returns the splits of a data file; their number is that of `parts_of`."""
     count = parts_of(task, n_tasks, threads)
     shared = _Shared(task, count)
     return [Split(shared, number, count, n_tasks == 1 and count == 1) for number in range(count)]
 
 
-def jobs_of(tasks: Sequence[FileTask], threads: int, *, together: bool = True) -> Iterator[list[Split]]:
+def jobs_of(tasks: Sequence[Task], threads: int, *, together: bool = True) -> Iterator[list[Split]]:
     """Yields the splits of a scan in order, grouped to jobs; small splits share a job if enough jobs remain.
 
     Threads and the consumer then synchronize once per job or batch, not once per small data file, and the
@@ -159,5 +159,5 @@ def jobs_of(tasks: Sequence[FileTask], threads: int, *, together: bool = True) -
         yield job
 
 
-def _vector_bytes(task: FileTask) -> int:
+def _vector_bytes(task: Task) -> int:
     return 0 if task.vector is None else task.vector.content_size_in_bytes or 0

@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from puffin_fast import iceberg
-from puffin_fast.iceberg.dml.same_values import same_values
+from puffin_fast.rows.match.same_values import same_values
 from tests.conftest import readable
 
 ITEM = pa.struct([("x", pa.float64()), ("t", pa.string())])

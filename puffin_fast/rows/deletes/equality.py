@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.tasks import DeleteFile
 
 __all__ = ["EqualityDeletes", "KeySet", "field_of", "live_matches"]
 
@@ -88,7 +88,7 @@ class EqualityDeletes:
         self._files: dict[str, list[pa.ChunkedArray]] = {}
         self._sets: dict[tuple[str, ...], KeySet] = {}
 
-    def of(self, entries: Sequence[ManifestEntry]) -> list[KeySet]:
+    def of(self, entries: Sequence[DeleteFile]) -> list[KeySet]:
         """Returns the key sets of equality-delete files, one per set of columns.
 
         Args:
@@ -99,13 +99,13 @@ class EqualityDeletes:
             UnsupportedError: the format of a delete file is not supported.
             NotFoundError: a delete file does not exist.
         """
-        by_ids: dict[tuple[int, ...], list[ManifestEntry]] = {}
+        by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
         for entry in entries:
             by_ids.setdefault(tuple(sorted(set(entry.equality_ids or ()))), []).append(entry)
         with self._lock:
             return [self._set(ids, files) for ids, files in by_ids.items()]
 
-    def _set(self, ids: tuple[int, ...], entries: Sequence[ManifestEntry]) -> KeySet:
+    def _set(self, ids: tuple[int, ...], entries: Sequence[DeleteFile]) -> KeySet:
         paths = tuple(sorted(entry.file_path for entry in entries))
         found = self._sets.get(paths)
         if found is None:
@@ -120,7 +120,7 @@ class EqualityDeletes:
             found = self._sets[paths] = KeySet.of(fields, chunks)
         return found
 
-    def _read(self, entry: ManifestEntry, fields: Sequence[NestedField]) -> list[pa.ChunkedArray]:
+    def _read(self, entry: DeleteFile, fields: Sequence[NestedField]) -> list[pa.ChunkedArray]:
         known = self._files.get(entry.file_path)
         if known is not None:
             return known

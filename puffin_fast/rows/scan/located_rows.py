@@ -13,12 +13,12 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import in_order
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.splits import Split, jobs_of, threads_of
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.files import BATCH_ROWS, size_in_rows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.scan.file_reader import ReaderFactory
+from puffin_fast.rows.scan.splits import Split, jobs_of, threads_of
+from puffin_fast.rows.tasks import Task
 
 __all__ = ["LocatedRows", "joined", "located_batches", "located_groups"]
 
@@ -46,7 +46,7 @@ class LocatedRows:
         cls,
         open_reader: ReaderFactory,
         fields: Sequence[NestedField],
-        tasks: Sequence[FileTask],
+        tasks: Sequence[Task],
         metadata: Sequence[str] = (),
         *,
         threads: int | None = None,
@@ -82,7 +82,7 @@ class LocatedRows:
 def located_batches(
     open_reader: ReaderFactory,
     fields: Sequence[NestedField],
-    tasks: Sequence[FileTask],
+    tasks: Sequence[Task],
     metadata: Sequence[str] = (),
     *,
     threads: int | None = None,
@@ -100,7 +100,7 @@ def located_groups(
     make: Callable[[list[tuple[int, pa.RecordBatch]]], Made],
     open_reader: ReaderFactory,
     fields: Sequence[NestedField],
-    tasks: Sequence[FileTask],
+    tasks: Sequence[Task],
     metadata: Sequence[str] = (),
     *,
     threads: int | None = None,

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._runtime.row_parts import Division, RowParts, in_parts
-from puffin_fast.iceberg.deletes.outcome import NewDeletes, united
-from puffin_fast.iceberg.dml.row_search import Finder
-from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.limits import KEY_BYTES
+from puffin_fast.rows.deletes.outcome import NewDeletes, united
 from puffin_fast.rows.keys.integers import is_integral
 from puffin_fast.rows.keys.key_columns import distinct_rows, key_fields, key_tables
 from puffin_fast.rows.keys.key_hash import key_hashes
 from puffin_fast.rows.keys.keys import KeyBounds, KeyEnds, Keys
+from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -73,7 +73,7 @@ class KeyHashes:
 
 
 def search_parts(
-    parts: RowParts[Keys], tasks: Sequence[FileTask], finder: Callable[[Keys], Finder], threads: int | None
+    parts: RowParts[Keys], tasks: Sequence[Task], finder: Callable[[Keys], Finder], threads: int | None
 ) -> Iterator[NewDeletes]:
     """Yields the deletes of data files, each file once. With several parts, the files are read once for each.
 

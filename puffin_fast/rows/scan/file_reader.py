@@ -14,14 +14,14 @@ from puffin_fast._runtime.streams import CAPACITY
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.iceberg.deletes.equality import EqualityDeletes, KeySet, live_matches
-from puffin_fast.iceberg.deletes.loader import Decode, DeleteLoader, ReadAhead
-from puffin_fast.iceberg.scan.splits import threads_of
+from puffin_fast.rows.deletes.equality import EqualityDeletes, KeySet, live_matches
+from puffin_fast.rows.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
 from puffin_fast.rows.files.metadata_columns import Metadata, MetadataColumn
 from puffin_fast.rows.files.projection import FileSchema, Projection
 from puffin_fast.rows.files.reader import Batch, DataFiles, OpenedFile
+from puffin_fast.rows.scan.splits import threads_of
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import NestedField
 
-    from puffin_fast.iceberg.plan.files import FileTask
-    from puffin_fast.iceberg.scan.splits import Split
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.scan.splits import Split
+    from puffin_fast.rows.tasks import Task
 
 __all__ = ["FileReader", "ReaderFactory", "reader_factory"]
 
@@ -146,7 +146,7 @@ class FileReader:
         self._vectors: ReadAhead | None = None
 
     def prepare(
-        self, tasks: Sequence[FileTask], threads: int | None, *, is_limited: bool = False
+        self, tasks: Sequence[Task], threads: int | None, *, is_limited: bool = False
     ) -> tuple[int, int]:
         """Prefetches the deletion vectors of data files on an object store: a request takes longer than their bytes.
 
@@ -167,7 +167,7 @@ class FileReader:
             self._prefetch(tasks, workers)
         return workers, CAPACITY if threads or workers <= pa.cpu_count() else 1
 
-    def _prefetch(self, tasks: Sequence[FileTask], threads: int) -> None:
+    def _prefetch(self, tasks: Sequence[Task], threads: int) -> None:
         vectors = [task.vector for task in tasks if task.vector]
         n_bytes = sum(vector.content_size_in_bytes or 0 for vector in vectors)
         if vectors and n_bytes <= PREFETCH_BYTES:
@@ -211,14 +211,14 @@ class FileReader:
             if selected is not None:
                 yield selected
 
-    def _is_deleted(self, task: FileTask, vectors: ReadAhead | None) -> bool:
+    def _is_deleted(self, task: Task, vectors: ReadAhead | None) -> bool:
         """Whether the deletion vector deletes all rows; the vector is read, so that the data file is not."""
         vector = task.vector
         if vector is None or vector.record_count < task.data.record_count or not task.data.record_count:
             return False
         return len(self._deletes.of(task, vectors)) == task.data.record_count
 
-    def _open(self, task: FileTask, vectors: ReadAhead | None) -> OpenedDataFile | None:
+    def _open(self, task: Task, vectors: ReadAhead | None) -> OpenedDataFile | None:
         data = task.data
         if self._is_deleted(task, vectors):
             return None
@@ -233,7 +233,7 @@ class FileReader:
                 )
         return OpenedDataFile(file, output, keys)
 
-    def _live(self, task: FileTask, vectors: ReadAhead | None) -> LiveRows | None:
+    def _live(self, task: Task, vectors: ReadAhead | None) -> LiveRows | None:
         """The rows that are not deleted by position; None if no row is."""
         if task.vector is None and not task.position_deletes:
             return None
@@ -242,7 +242,7 @@ class FileReader:
             return None
         return LiveRows(deleted, task.data.record_count)
 
-    def _select(self, task: FileTask, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
+    def _select(self, task: Task, opened: OpenedDataFile, batch: Batch) -> pa.RecordBatch | None:
         """The selected rows of a batch in the schema of the result; None if there are none."""
         output, wanted = opened.output, live_matches(self._row_filter, opened.keys, batch)
         rows = batch.select(None if wanted is None else mask_of(wanted))

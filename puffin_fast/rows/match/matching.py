@@ -15,15 +15,15 @@ from pyiceberg.types import DoubleType, FloatType, NestedField
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.columns.plain_types import one_array, plain_rows
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.change_feed import ChangeFeed
-from puffin_fast.iceberg.dml.duplicate_keys import DuplicateKeys
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
-from puffin_fast.iceberg.dml.same_values import same_values
-from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.iceberg.scan.file_reader import ReaderFactory
-from puffin_fast.iceberg.scan.located_rows import joined, located_groups
 from puffin_fast.rows.keys.key_columns import column_of, key_fields, to_key_type
 from puffin_fast.rows.keys.keys import Keys
+from puffin_fast.rows.match.change_feed import ChangeFeed
+from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.match.same_values import same_values
+from puffin_fast.rows.scan.file_reader import ReaderFactory
+from puffin_fast.rows.scan.located_rows import joined, located_groups
+from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -223,7 +223,7 @@ class Matches:
         row_id: -1 if it has none.
     """
 
-    tasks: Sequence[FileTask] = ()
+    tasks: Sequence[Task] = ()
     file: Any = field(default_factory=lambda: np.empty(0, np.int32))
     position: Any = field(default_factory=lambda: np.empty(0, np.int64))
     source: Any = field(default_factory=lambda: np.empty(0, np.int32))
@@ -232,7 +232,7 @@ class Matches:
 
 
 def find_matches(
-    tasks: Sequence[FileTask],
+    tasks: Sequence[Task],
     source: Source,
     fields: Sequence[NestedField],
     open_reader: ReaderFactory,

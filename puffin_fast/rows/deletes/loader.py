@@ -21,17 +21,16 @@ from puffin_fast.errors import (
     PuffinFastError,
 )
 from puffin_fast.files import read_ranges, read_vector
-from puffin_fast.iceberg.plan.files import FILE_PATH_ID, single_data_file
 from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FIELD_ID
 from puffin_fast.rows.files.reader import open_format
+from puffin_fast.rows.tasks import FILE_PATH_ID, single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
 
-    from puffin_fast.iceberg.manifest import ManifestEntry
-    from puffin_fast.iceberg.plan.files import FileTask
+    from puffin_fast.rows.tasks import DataFile, DeleteFile, Task, Vector
 
 __all__ = [
     "Decode",
@@ -66,7 +65,7 @@ class DeleteLoader:
         self._lock = threading.Lock()
         self._shared: dict[str, _LoadOnce] = {}
 
-    def of(self, task: FileTask, vectors: ReadAhead | None = None) -> PositionBitmap:
+    def of(self, task: Task, vectors: ReadAhead | None = None) -> PositionBitmap:
         """Returns the positions deleted by the deletion vector or the position-delete files of a data file.
 
         Args:
@@ -84,7 +83,7 @@ class DeleteLoader:
         path, entries = task.data.file_path, task.position_deletes
         return PositionBitmap.union(within(self.by_files(path, [one]), task.data, one) for one in entries)
 
-    def by_files(self, path: str, entries: Iterable[ManifestEntry]) -> PositionBitmap:
+    def by_files(self, path: str, entries: Iterable[DeleteFile]) -> PositionBitmap:
         """Returns the positions of a data file in some position-delete files.
 
         Args:
@@ -95,7 +94,7 @@ class DeleteLoader:
         found = [part for part in parts if part is not None]
         return found[0] if len(found) == 1 else PositionBitmap.union(found)
 
-    def _file(self, entry: ManifestEntry) -> Mapping[str, PositionBitmap]:
+    def _file(self, entry: DeleteFile) -> Mapping[str, PositionBitmap]:
         if single_data_file(entry) is not None:
             return _position_deletes(self._io, entry)
         with self._lock:
@@ -117,7 +116,7 @@ class _LoadOnce:
             return self._made
 
 
-def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEntry) -> PositionBitmap:
+def within(positions: PositionBitmap, data: DataFile, *deletes: DeleteFile | Vector) -> PositionBitmap:
     """Checks that positions are inside of a data file, and returns them.
 
     Args:
@@ -132,7 +131,7 @@ def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEnt
         raise CorruptDataError(
             f"deleted position of {data.file_path}",
             path=", ".join(entry.file_path for entry in deletes) or None,
-            offset=deletes[0].content_offset if len(deletes) == 1 else None,
+            offset=getattr(deletes[0], "content_offset", None) if len(deletes) == 1 else None,
             expected=f"less than {data.record_count} rows",
             found=positions.max(),
         )
@@ -140,7 +139,7 @@ def within(positions: PositionBitmap, data: ManifestEntry, *deletes: ManifestEnt
 
 
 def read_entry(
-    io: FileIO, entry: ManifestEntry, *, counted: bool = True, decode: Decode = codec.decode
+    io: FileIO, entry: Vector, *, counted: bool = True, decode: Decode = codec.decode
 ) -> PositionBitmap:
     """Reads the deletion vector of a manifest entry.
 
@@ -184,7 +183,7 @@ class ReadAhead:
     def __init__(
         self,
         io: FileIO,
-        entries: Iterable[ManifestEntry],
+        entries: Iterable[Vector],
         *,
         counted: bool = False,
         decode: Decode = codec.decode,
@@ -192,12 +191,12 @@ class ReadAhead:
     ) -> None:
         self._io, self._counted, self._decode = io, counted, decode
         self._found: dict[int, PositionBitmap] = {}
-        by_file: dict[str, list[ManifestEntry]] = {}
+        by_file: dict[str, list[Vector]] = {}
         for entry in entries:
             if None not in (entry.content_offset, entry.content_size_in_bytes):
                 by_file.setdefault(entry.file_path, []).append(entry)
 
-        def read(file: tuple[str, list[ManifestEntry]]) -> None:
+        def read(file: tuple[str, list[Vector]]) -> None:
             path, known = file
             ranges = [
                 (
@@ -215,7 +214,7 @@ class ReadAhead:
 
         deque(on_threads(read, [*by_file.items()], threads), maxlen=0)
 
-    def take(self, entry: ManifestEntry) -> PositionBitmap:
+    def take(self, entry: Vector) -> PositionBitmap:
         """Returns the deletion vector of an entry, prefetched or not; a prefetched vector is returned once.
 
         Raises:
@@ -227,7 +226,7 @@ class ReadAhead:
         return read_entry(self._io, entry, counted=self._counted, decode=self._decode)
 
 
-def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.RecordBatch]:
+def read_position_deletes(io: FileIO, entry: DeleteFile) -> Iterator[pa.RecordBatch]:
     """Reads a position-delete file in batches of at most `BATCH_ROWS` rows.
 
     Yields:
@@ -269,7 +268,7 @@ def read_position_deletes(io: FileIO, entry: ManifestEntry) -> Iterator[pa.Recor
             )
 
 
-def _position_deletes(io: FileIO, entry: ManifestEntry) -> dict[str, PositionBitmap]:
+def _position_deletes(io: FileIO, entry: DeleteFile) -> dict[str, PositionBitmap]:
     """The deleted positions in one position-delete file, by data file."""
     limit = limits.POSITION_DELETE_BYTES.of(io)
     bitmaps: dict[str, list[PositionBitmap]] = {}

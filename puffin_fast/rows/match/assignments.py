@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.dml.given_rows import RowWriterSchema
+from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 __all__ = ["Assignments", "NewColumn"]
 

@@ -1,0 +1,5 @@
+"""Live rows of data files: read, found by a filter or keys, located."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

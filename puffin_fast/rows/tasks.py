@@ -1,0 +1,112 @@
+"""A task: a data file with the deletes that apply to it, whatever the format of its table.
+
+Attributes have the names of Iceberg's manifests. Each format has classes of its own with these attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+__all__ = [
+    "FILE_PATH_ID",
+    "DataFile",
+    "DeleteFile",
+    "StoredFile",
+    "Task",
+    "TaskOf",
+    "Vector",
+    "single_data_file",
+]
+
+FILE_PATH_ID = 2147483546
+"""Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""
+
+
+class StoredFile(Protocol):
+    """A file of rows."""
+
+    @property
+    def file_path(self) -> str: ...
+    @property
+    def file_format(self) -> str: ...
+    @property
+    def file_size_in_bytes(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def key_metadata(self) -> bytes | None: ...
+    @property
+    def lower_bounds(self) -> dict[int, bytes] | None: ...
+    @property
+    def upper_bounds(self) -> dict[int, bytes] | None: ...
+
+
+class DataFile(StoredFile, Protocol):
+    """A data file; `partition` has the values of the partition spec `spec_id`, without logical types."""
+
+    @property
+    def spec_id(self) -> int: ...
+    @property
+    def partition(self) -> tuple[Any, ...]: ...
+    @property
+    def first_row_id(self) -> int | None: ...
+    @property
+    def file_sequence_number(self) -> int | None: ...
+    @property
+    def split_offsets(self) -> list[int] | None: ...
+
+
+class DeleteFile(StoredFile, Protocol):
+    """A file of position deletes or of equality deletes."""
+
+    @property
+    def equality_ids(self) -> list[int] | None: ...
+    @property
+    def referenced_data_file(self) -> str | None: ...
+
+
+class Vector(Protocol):
+    """A deletion vector: a range of a file, and its cardinality."""
+
+    @property
+    def file_path(self) -> str: ...
+    @property
+    def content_offset(self) -> int | None: ...
+    @property
+    def content_size_in_bytes(self) -> int | None: ...
+    @property
+    def record_count(self) -> int: ...
+
+
+File = TypeVar("File", bound=DataFile, covariant=True)
+Blob = TypeVar("Blob", bound=Vector, covariant=True)
+Other = TypeVar("Other", bound=DeleteFile, covariant=True)
+
+
+@dataclass(slots=True)
+class TaskOf(Generic[File, Blob, Other]):
+    """A data file and the deletes that apply to it.
+
+    Attributes:
+        data: the data file.
+        vector: its deletion vector, if it has one.
+        position_deletes: the position-delete files; none if there is a vector, which supersedes them.
+        equality_deletes: the equality-delete files.
+    """
+
+    data: File
+    vector: Blob | None = None
+    position_deletes: tuple[Other, ...] = ()
+    equality_deletes: tuple[Other, ...] = ()
+
+
+Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]
+
+
+def single_data_file(file: DeleteFile) -> str | None:
+    """The data file that a position-delete file is limited to by its bounds; None if it may have several."""
+    if file.referenced_data_file is not None:
+        return file.referenced_data_file
+    lower, upper = ((bounds or {}).get(FILE_PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
+    return lower.decode(errors="surrogateescape") if lower is not None and lower == upper else None
