@@ -151,7 +151,9 @@ def test_partition_values_that_no_scan_can_read_are_reported(tmp_path: Path) -> 
         text.replace('"day":"2020-01-01"', '"day":"+10000-01-01"').replace('"day":"2020-01-03"', '"day":"x"')
     )
     assert commit.read_text() != text
-    with pytest.raises(errors.CorruptDataError, match=r"partition value of day.*\+10000-01-01"):
+    with pytest.raises(
+        errors.CorruptDataError, match=r"partition value of day.*(\+10000-01-01|'x')"
+    ):  # the first in the log
         delta.scan(table).to_arrow()
     problems = {problem.message: problem.path for problem in delta.verify(table)}
     assert len(problems) == 2
