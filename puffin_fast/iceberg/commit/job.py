@@ -94,7 +94,7 @@ def run_job(
     """
     if isinstance(table, StagingTable):
         return (None, table.repeated) if table.repeated else (table.stage(plan), None)
-    done = committed_before(table.metadata, request)
+    done = committed_before(table, request)
     if done is not None:
         return None, done
     planned: Plan | None = None

@@ -21,10 +21,11 @@ written  the request is complete                             sent
 sent     the catalog agrees                                  committed
 sent     LostRaceError, BusyError                            lost
 sent     CommitUnknownError, interrupt                       unknown
-lost     the snapshot is in the table after all              committed
+lost     the snapshot is, or was, in the table after all     committed
 lost     it is not, and another attempt is allowed           planned; the metadata of the attempt is removed,
                                                              except for merged manifests that may be reused
 lost     it is not, and no other attempt is allowed          LostRaceError
+lost     the table does not show it                          unknown
 lost     the catalog's database is locked                    lost; LostRaceError after the last attempt
 lost     the catalog does not answer                         unknown; LostRaceError if nothing was sent
 any      another error                                       the error
@@ -47,14 +48,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.location import is_of_storage
-from puffin_fast.errors import (
-    CommitUnknownError,
-    ConflictError,
-    PuffinFastError,
-    UnsupportedError,
-)
+from puffin_fast.errors import CommitUnknownError, ConflictError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, summarise
 from puffin_fast.iceberg.commit.conflicts import concurrent_changes
+from puffin_fast.iceberg.commit.lost_attempt import has_landed
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
 from puffin_fast.iceberg.commit.snapshot_manifests import Merges, SnapshotManifests
 from puffin_fast.iceberg.compat.catalog_commit import (
@@ -95,6 +92,8 @@ class _Written:
 
     planned: _Planned
     snapshot: Snapshot
+    base: str
+    """The metadata file on top of which it was written."""
     n_earlier: int
     """The number of files that the job had created before this attempt."""
 
@@ -274,11 +273,11 @@ class _Commit:
 
     def place(self, planned: _Planned, number: int) -> _Planned | Committed | None:
         """Planned on an older head to planned on the current one, or None if there is nothing to change."""
-        metadata = self.table.metadata
-        done = repeated(metadata, self.request)
+        done = repeated(self.table, self.request)
         if done is not None:
             self.table.remove_created()
             return replace(_committed(done, number, planned.changes), repeated=True)
+        metadata = self.table.metadata
         head = head_of(metadata, self.request.branch)
         conflict, may_plan_again = self.conflict(planned, head)
         if conflict is None:
@@ -342,7 +341,7 @@ class _Commit:
         }
         if first_row_id is not None and next_row_id is not None:
             fields |= {"first-row-id": first_row_id, "added-rows": next_row_id - first_row_id}
-        return _Written(planned, Snapshot(**fields), n_earlier)
+        return _Written(planned, Snapshot(**fields), table.metadata_location, n_earlier)
 
     def send(self, written: _Written, number: int) -> Committed | _Lost:
         """Written to committed or lost."""
@@ -358,21 +357,21 @@ class _Commit:
 
     def load(self, lost: _Lost, number: int) -> Committed | _Planned | _Lost:
         """Lost to committed or planned, as the loaded table shows; still lost if its catalog is busy."""
-        created, written = self.table.created, lost.written
+        table, written = self.table, lost.written
         try:
-            self.table.load()
+            table.load()
+            if not lost.is_certain and has_landed(table, written.snapshot, written.base):
+                table.doubtful.clear()
+                return _committed(written.snapshot, number, written.planned.changes)
         except BusyError as error:
             return _Lost(written, error) if lost.is_certain else lost
         except Exception as error:
-            if lost.is_certain:
+            if lost.is_certain or isinstance(error, CommitUnknownError):
                 raise
             raise self.unknown(error) from error
-        if not lost.is_certain and self.table.metadata.snapshot_by_id(written.snapshot.snapshot_id):
-            self.table.doubtful.clear()
-            return _committed(written.snapshot, number, written.planned.changes)
-        self.table.take_back()
+        table.take_back()
         reusable = {manifest.path for manifest in self.merges.values()}
-        self.table.remove(path for path in created[written.n_earlier :] if path not in reusable)
+        table.remove(path for path in table.created[written.n_earlier :] if path not in reusable)
         return written.planned
 
     def give_up(self, lost: _Lost, number: int) -> Committed:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import ancestors_of
 
 from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes, summary_keys
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
+from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -104,15 +106,17 @@ def head_of(metadata: TableMetadata, branch: str = MAIN_BRANCH) -> Snapshot | No
     return snapshot_of(metadata, branch)
 
 
-def repeated(metadata: TableMetadata, request: Request) -> Snapshot | None:
+def repeated(table: Table, request: Request) -> Snapshot | None:
     """Returns the snapshot in a branch's history that has the request's job id, if any.
 
     Raises:
         InvalidInputError: another verb committed that snapshot. A snapshot without a verb is accepted.
+        UnsupportedError: the catalog's answer may lack a part of the history.
     """
     if request.job_id is None:
         return None
-    for snapshot in ancestors_of(head_of(metadata, request.branch), metadata):
+    metadata = with_history(table, head_of(table.metadata, request.branch))
+    for snapshot in ancestors(head_of(metadata, request.branch), by_id(metadata)):
         if snapshot.summary is None or snapshot.summary.get(JOB_ID) != request.job_id:
             continue
         verb = snapshot.summary.get(JOB_VERB)
@@ -125,9 +129,9 @@ def repeated(metadata: TableMetadata, request: Request) -> Snapshot | None:
     return None
 
 
-def committed_before(metadata: TableMetadata, request: Request) -> Committed | None:
+def committed_before(table: Table, request: Request) -> Committed | None:
     """Returns the commit in a branch's history that has the request's job id, if any; raises as `repeated`."""
-    done = repeated(metadata, request)
+    done = repeated(table, request)
     if done is None:
         return None
     summary = {} if done.summary is None else done.summary.additional_properties

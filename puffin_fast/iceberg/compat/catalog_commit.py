@@ -54,6 +54,7 @@ from puffin_fast.errors import (
     PuffinFastError,
     UnsupportedError,
 )
+from puffin_fast.iceberg.compat.complete_metadata import read_complete
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit, writes_metadata
 from puffin_fast.iceberg.compat.table_updates import (
@@ -138,7 +139,7 @@ def commit_snapshot(
         return False if moved else None
 
     requirement = AssertRefSnapshotId(ref=branch, snapshot_id=head)  # type: ignore[call-arg]
-    _commit(table, updates, (requirement,), landed, begun, sent)
+    _commit(table, updates, (requirement,), landed, begun, sent, settle_refusals=False)
 
 
 def commit_upgrade(
@@ -248,7 +249,14 @@ def _commit(
     landed: Callable[[TableMetadata], bool | None],
     begun: Callable[[str], object],
     sent: Callable[[], object],
+    *,
+    settle_refusals: bool = True,
 ) -> None:
+    """Sends one request.
+
+    A server may refuse a request that it has carried out, as its client or a proxy repeats requests. `settle_refusals`
+    says to load the table then; `commit` does that itself for snapshots.
+    """
     catalog, base, name = table.catalog, table.metadata, ".".join(table.name())
     required: list[Any] = [AssertTableUUID(uuid=base.table_uuid), *requirements]
     is_metastore = isinstance(catalog, MetastoreCatalog)
@@ -276,7 +284,9 @@ def _commit(
         with interruptible():
             response = catalog_for_commit(catalog, begun, send).commit_table(table, tuple(required), updates)
     except (CommitFailedException, TooManyRequestsError) as error:
-        raise LostRaceError(f"{name}: {error}") from error
+        if is_metastore or not settle_refusals:
+            raise LostRaceError(f"{name}: {error}") from error
+        _settle(table, error, landed)
     except PuffinFastError:
         raise
     except NoSuchTableError as error:
@@ -299,13 +309,14 @@ def _settle(table: Table, error: Exception, landed: Callable[[TableMetadata], bo
     try:
         with interruptible():
             fresh = table.catalog.load_table(table.name())
+            fresh.metadata = read_complete(fresh)
         verdict = landed(fresh.metadata)
     except Exception:
         raise _unknown(name, error) from error
     if verdict:
         table.metadata, table.metadata_location = fresh.metadata, fresh.metadata_location
         return
-    if verdict is False:
+    if verdict is False or isinstance(error, CommitFailedException | TooManyRequestsError):
         raise LostRaceError(f"{name}: {error}") from error
     refused = (BadRequestError, UnauthorizedError, ForbiddenError, AuthorizationExpiredError)
     reason = getattr(error, "orig", error)

@@ -32,6 +32,7 @@ from puffin_fast.errors import (
     UnsupportedError,
 )
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id, read_complete
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import check_catalog, writes_metadata
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["WorkingTable", "load_table", "refresh", "remove_files"]
+__all__ = ["WorkingTable", "complete_metadata", "load_table", "refresh", "remove_files", "with_history"]
 
 _publishing = lock_across_fork()
 
@@ -65,6 +67,7 @@ class WorkingTable(Table):
         self._shared = shared
         self.created: list[str] = []
         self.doubtful: list[str] = []
+        self._complete: TableMetadata | None = None
 
     @classmethod
     def of(cls, table: Table) -> WorkingTable:
@@ -79,6 +82,22 @@ class WorkingTable(Table):
     def load(self) -> None:
         """Loads the table's newest metadata; raises as `refresh`."""
         refresh(self)
+
+    def complete(self) -> None:
+        """Completes the metadata, which may have the snapshots of branches and tags only; raises as `read_complete`.
+
+        If other commits have removed the metadata file, the newest metadata is loaded.
+        """
+        if self.metadata is self._complete:
+            return
+        try:
+            found = read_complete(self)
+        except UnsupportedError as error:
+            if not isinstance(error.__cause__, NotFoundError):
+                raise
+            self.load()
+            found = read_complete(self)
+        self.metadata = self._complete = found
 
     def publish(self) -> None:
         """Gives the caller's table this metadata, unless another thread gave it newer metadata."""
@@ -127,8 +146,13 @@ class WorkingTable(Table):
             remove_files(self.io, (path for path in dropped if ".metadata.json" in path))
 
     def take_back(self) -> None:
-        """Returns the files of lost attempts to `created`: the metadata that was loaded since does not need them."""
-        needed = {self.metadata_location, *_logged(self.metadata)}
+        """Returns the files of lost attempts to `created`, except those that the metadata loaded since refers to."""
+        if not self.doubtful:
+            return
+        self.complete()
+        metadata = self.metadata
+        needed = {self.metadata_location, *_logged(metadata)}
+        needed.update(file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
         self.created[:0] = [path for path in self.doubtful if path not in needed]
         self.doubtful.clear()
 
@@ -141,6 +165,20 @@ class WorkingTable(Table):
     def remove_created(self) -> None:
         """Removes all files that the job has begun."""
         self.remove(self.created)
+
+
+def complete_metadata(table: Table) -> TableMetadata:
+    """Returns a table's metadata with all snapshots, which the catalog may have left out; raises as `read_complete`."""
+    working = WorkingTable.of(table)
+    working.complete()
+    return working.metadata
+
+
+def with_history(table: Table, snapshot: Snapshot | None) -> TableMetadata:
+    """Returns a table's metadata with all ancestors of a snapshot that have not expired; raises as `read_complete`."""
+    *_, oldest = (None, *ancestors(snapshot, by_id(table.metadata)))
+    is_whole = oldest is None or oldest.parent_snapshot_id is None
+    return table.metadata if is_whole else complete_metadata(table)
 
 
 def refresh(table: Table) -> None:

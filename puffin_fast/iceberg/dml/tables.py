@@ -146,7 +146,7 @@ def append(
     metadata_of(table)
     rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
     working = open_table(table, oldest=2)
-    if dry_run and repeated(working.metadata, request) is None:
+    if dry_run and repeated(working, request) is None:
         head_of(working.metadata, branch)
         schema = working.metadata.schema()
         RowWriterSchema(schema, rows.schema)

@@ -131,7 +131,7 @@ class Transaction:
         if self._table is not None or self._verbs:
             raise InvalidInputError("transaction: expected a new one, found one whose block has begun before")
         table = open_table(self._shared, oldest=2, kind=StagingTable)
-        table.repeated = committed_before(table.metadata, self._request)
+        table.repeated = committed_before(table, self._request)
         table.begin(head_of(table.metadata, self._request.branch))
         self._table = table
         return self

@@ -14,7 +14,7 @@ from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids, check_integer
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_expiry
@@ -93,7 +93,7 @@ def expire_snapshots(
         InvalidInputError: an argument or a property; a branch or tag points to one of `snapshot_ids`.
         NotFoundError: one of `snapshot_ids` or a manifest does not exist.
         CorruptDataError: a manifest cannot be read.
-        UnsupportedError: the property ``gc.enabled`` is false.
+        UnsupportedError: the property ``gc.enabled`` is false, or the catalog's answer may lack snapshots.
         ConflictError: other commits came first in all attempts. Nothing was changed or removed.
         CommitUnknownError: it is unknown whether the commit happened. No file was removed.
     """
@@ -112,6 +112,7 @@ def expire_snapshots(
     check_may_remove(working)
 
     def plan() -> _Plan:
+        working.complete()
         retention = Retention.of(working.properties, older_than=older_than, retain_last=retain_last)
         if ids is None:
             expiry = retention.expired(working.metadata, time.time_ns() // 1_000_000)
@@ -196,6 +197,10 @@ class _Plan:
 
         Files that snapshots need which were committed since the plan (a REST catalog allows that) are left out.
         """
+        try:
+            table.complete()
+        except PuffinFastError as error:
+            return [], [*self.not_listed, *(f"{path}: {error}" for path in self.candidates)]
         new = [s for s in table.metadata.snapshots if s.snapshot_id not in self.known_ids]
         paths = list(self.candidates)
         if new and paths:

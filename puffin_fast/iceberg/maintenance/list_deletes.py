@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, resolve
+from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
 from puffin_fast.rows.tasks import single_data_file
 
@@ -74,7 +74,7 @@ def deletes(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
         CorruptDataError: the metadata cannot be read.
     """
-    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)
     return pa.table(

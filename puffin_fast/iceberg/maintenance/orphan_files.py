@@ -31,7 +31,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
-from puffin_fast.iceberg.compat.working_table import refresh
+from puffin_fast.iceberg.compat.working_table import WorkingTable
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, path_below, remove_all
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
@@ -100,8 +100,8 @@ def orphan_files(
         InvalidInputError: `older_than` is not a timedelta.
         NotFoundError: a snapshot of `keep` or a manifest does not exist.
         CorruptDataError: a manifest cannot be read.
-        UnsupportedError: the FileIO cannot list files, or the metadata of the table, or of another table in the
-            location, cannot be read by PyIceberg.
+        UnsupportedError: the FileIO cannot list files, the metadata of the table, or of another table in the
+            location, cannot be read by PyIceberg, or the catalog's answer may lack snapshots.
         ConflictError: other commits removed metadata files faster than they could be listed.
     """
     check_threads(threads)
@@ -109,11 +109,15 @@ def orphan_files(
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
     keep = check_ids("keep", keep)
-    refresh(table)
+    table = WorkingTable(table)
+    table.load()
+    table.complete()
     now = datetime.now(UTC)
     limit = now - min(older_than, now - datetime.min.replace(tzinfo=UTC))
     listed = _listed(table)
-    refresh(table)  # after the listing: files that were committed since are needed
+    table.load()  # after the listing: files that were committed since are needed
+    table.complete()
+    table.publish()
     needed = FileSet(needed_files(table, _snapshots_to_keep(table, keep), threads))
     unused = [
         (path, size, modified)

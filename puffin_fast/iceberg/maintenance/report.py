@@ -30,7 +30,7 @@ from puffin_fast.iceberg.maintenance.report_tables import (
     over_snapshots,
 )
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
-from puffin_fast.iceberg.plan.files import metadata_of, resolve
+from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 from puffin_fast.iceberg.statistics.read import NDV_SCHEMA, ndv
 
@@ -279,7 +279,7 @@ def report(
     """
     check_share("share", share)
     selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
-    snapshot, _ = resolve(metadata_of(table), **selected)
+    snapshot, _ = resolve(table, **selected)
     found = take_inventory(table, snapshot)
     rewritten = _rewritten(table, found, share)
     rows = [_row(file, rewritten) for file in found.files if _has_deletes(file)]
@@ -297,9 +297,7 @@ def report(
             advice.append(f"collect_ndv: the statistics cannot be read: {error}")
     deleted = {row["data_file"]: row["deleted"] for row in rows}
     partitions = by_partition(table.metadata, found, deleted)
-    return Report(
-        name, files, totals, tuple(advice), counts, partitions, over_snapshots(table.metadata, snapshot)
-    )
+    return Report(name, files, totals, tuple(advice), counts, partitions, over_snapshots(table, snapshot))
 
 
 def _has_deletes(file: FileDeletes) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.table.snapshots import ancestors_of
 
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
+from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
 
@@ -63,13 +65,13 @@ def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mappi
     return pa.Table.from_pylist([dict(zip(PARTITIONS.names, row, strict=True)) for row in rows], PARTITIONS)
 
 
-def over_snapshots(metadata: TableMetadata, snapshot: Snapshot | None) -> pa.Table:
-    """Returns a row for the snapshot and each of its ancestors that the metadata has, the oldest first.
+def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
+    """Returns a row for the snapshot and each of its ancestors that the table has, the oldest first.
 
     ``delete_files`` counts deletion vectors as files. A number that a summary does not have is null.
     """
     rows: list[dict[str, Any]] = []
-    for known in ancestors_of(snapshot, metadata):
+    for known in ancestors(snapshot, by_id(with_history(table, snapshot))):
         summary = known.summary
         stated = {} if summary is None else summary.additional_properties
         rows.append(

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
 
 from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshots_of
 from puffin_fast.iceberg.plan.files import snapshot_of
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["Expiry", "Retention", "chosen"]
 
@@ -87,15 +87,15 @@ class Retention:
         retained: set[int] = set()
         history: set[int] = set()
         references = []
-        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        known = by_id(metadata)
         for name, reference in metadata.refs.items():
-            ancestors = _ancestors(known, snapshot_of(metadata, name))
-            if name != MAIN_BRANCH and self._is_expired(reference, ancestors, now_ms):
+            line = {s.snapshot_id: s.timestamp_ms for s in ancestors(snapshot_of(metadata, name), known)}
+            if name != MAIN_BRANCH and self._is_expired(reference, line, now_ms):
                 references.append(name)
                 continue
-            history.update(ancestors)
+            history.update(line)
             if reference.snapshot_ref_type == SnapshotRefType.BRANCH:
-                retained.update(self._kept(reference, ancestors, now_ms))
+                retained.update(self._kept(reference, line, now_ms))
             else:
                 retained.add(reference.snapshot_id)
         oldest_kept = now_ms - self.max_snapshot_age_ms
@@ -105,15 +105,15 @@ class Retention:
         ids = (snapshot.snapshot_id for snapshot in metadata.snapshots)
         return Expiry(tuple(id for id in ids if id not in retained), tuple(references))
 
-    def _is_expired(self, reference: SnapshotRef, ancestors: Mapping[int, int], now_ms: int) -> bool:
+    def _is_expired(self, reference: SnapshotRef, line: Mapping[int, int], now_ms: int) -> bool:
         longest = reference.max_ref_age_ms or self.max_ref_age_ms
-        return longest is not None and now_ms - ancestors[reference.snapshot_id] > longest
+        return longest is not None and now_ms - line[reference.snapshot_id] > longest
 
-    def _kept(self, reference: SnapshotRef, ancestors: Mapping[int, int], now_ms: int) -> list[int]:
+    def _kept(self, reference: SnapshotRef, line: Mapping[int, int], now_ms: int) -> list[int]:
         oldest = now_ms - (reference.max_snapshot_age_ms or self.max_snapshot_age_ms)
         least = reference.min_snapshots_to_keep or self.min_snapshots_to_keep
         kept: list[int] = []
-        for snapshot_id, timestamp_ms in ancestors.items():
+        for snapshot_id, timestamp_ms in line.items():
             if len(kept) >= least and timestamp_ms < oldest:
                 break
             kept.append(snapshot_id)
@@ -135,13 +135,3 @@ def chosen(metadata: TableMetadata, snapshot_ids: Collection[int]) -> Expiry:
                 "expected snapshots that no branch or tag points to"
             )
     return Expiry(tuple(snapshot.snapshot_id for snapshot in found))
-
-
-def _ancestors(known: Mapping[int, Snapshot], snapshot: Snapshot | None) -> dict[int, int]:
-    """Returns the timestamps of a snapshot and its ancestors, by id, newest first."""
-    found: dict[int, int] = {}
-    while snapshot is not None and snapshot.snapshot_id not in found:
-        found[snapshot.snapshot_id] = snapshot.timestamp_ms
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else known.get(parent)
-    return found

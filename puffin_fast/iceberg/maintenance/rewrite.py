@@ -141,7 +141,7 @@ def rewrite(
         before = Counter(vector.file_path for vector in found.vectors())
         return replace(work(working, found), vectors_before=before)
 
-    if dry_run and repeated(working.metadata, request) is None:
+    if dry_run and repeated(working, request) is None:
         planned: Rewritten | None = plan(head_of(working.metadata, request.branch))
         committed = None
     else:

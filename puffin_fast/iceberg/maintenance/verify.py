@@ -25,7 +25,7 @@ from puffin_fast.iceberg.maintenance.finding import (
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
-from puffin_fast.iceberg.plan.files import metadata_of, resolve
+from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
 from puffin_fast.rows.tasks import single_data_file
@@ -81,7 +81,7 @@ def verify(
     """
     check_threads(threads)
     check_flags(data_files=data_files)
-    snapshot, _ = resolve(metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
+    snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in found.vectors():

@@ -23,6 +23,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_name
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import (
     DATA,
     ManifestEntry,
@@ -93,7 +94,7 @@ def metadata_of(table: Table) -> TableMetadata:
 
 
 def resolve(
-    metadata: TableMetadata,
+    table: Table,
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -103,7 +104,7 @@ def resolve(
     """Finds a snapshot and the schema to read it with. At most one of the four selectors is given.
 
     Args:
-        metadata: the table's metadata.
+        table: a PyIceberg table.
         snapshot_id: selects this snapshot.
         branch: selects the head of this branch.
         tag: selects the snapshot of this tag.
@@ -115,8 +116,9 @@ def resolve(
         InvalidInputError: more than one selector is given, one has another type, `branch` names a tag, `tag`
             names a branch, or a datetime has no time zone.
         CorruptDataError: the metadata does not have the snapshot of a reference.
-        UnsupportedError: a format version above 3.
+        UnsupportedError: a format version above 3; the catalog's answer may lack the snapshot.
     """
+    metadata = metadata_of(table)
     if metadata.format_version > MAX_FORMAT_VERSION:
         raise UnsupportedError(
             f"format version {metadata.format_version}: expected at most {MAX_FORMAT_VERSION}"
@@ -137,10 +139,11 @@ def resolve(
         tagged = snapshot_of(metadata, tag)
         snapshot_id = None if tagged is None else tagged.snapshot_id
     if as_of is not None:
+        metadata = complete_metadata(table)
         snapshot_id = _as_of(metadata, as_of)
     if snapshot_id is None:
         return snapshot_of(metadata), metadata.schema()
-    snapshot = _snapshot(metadata, snapshot_id)
+    snapshot = metadata.snapshot_by_id(snapshot_id) or _snapshot(complete_metadata(table), snapshot_id)
     schemas = {schema.schema_id: schema for schema in metadata.schemas}
     own = None if snapshot.schema_id is None else schemas.get(snapshot.schema_id)
     return snapshot, own or metadata.schema()
@@ -234,9 +237,7 @@ def plan_files(
         UnsupportedError: the format version is above 3.
     """
     check_flags(case_sensitive=case_sensitive, metrics=metrics)
-    snapshot, schema = resolve(
-        metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
-    )
+    snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
     return plan_snapshot(table, snapshot, schema, row_filter, case_sensitive=case_sensitive, metrics=metrics)

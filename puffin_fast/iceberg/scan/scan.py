@@ -21,7 +21,7 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import NotFoundError
-from puffin_fast.iceberg.plan.files import FileTask, Plan, metadata_of, plan_snapshot, resolve
+from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.filters.rewriters import check_names
@@ -243,9 +243,7 @@ class Scan(RowScan):
         string_views: bool,
     ) -> None:
         self._table = table
-        self._snapshot, schema = resolve(
-            metadata_of(table), snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of
-        )
+        self._snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
         super().__init__(
             schema,
             row_filter,

@@ -196,11 +196,10 @@ def select(
     """
     metadata_of(table)
     working = WorkingTable.of(table)
-    metadata = working.metadata
-    found, named = resolve(metadata, **snapshot)
+    found, named = resolve(working, **snapshot)
     if found is None:
         raise NotFoundError("the table has no snapshots: there is nothing to count")
-    schema = resolve(metadata, snapshot_id=found.snapshot_id)[1]
+    schema = resolve(working, snapshot_id=found.snapshot_id)[1]
     chosen = columns_of(named, columns, counted=schema, case_sensitive=case_sensitive, repeated=repeated)
     return Selection(working, found, schema, chosen)
 
@@ -262,6 +261,7 @@ def _commit(selection: Selection, computed: Mapping[int, StoredSketch], history:
     working, snapshot = selection.table, selection.snapshot
 
     def send() -> str:
+        working.complete()
         # includes the columns of a statistics file that was committed concurrently
         if working.metadata.snapshot_by_id(snapshot.snapshot_id) is None:
             raise NotFoundError(f"snapshot {snapshot.snapshot_id} expired; its statistics were not committed")

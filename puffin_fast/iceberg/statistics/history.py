@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.table.snapshots import Operation
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
+from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.statistics.stored import (
     OWN_WRITER,
     StoredSketch,
@@ -38,10 +40,10 @@ class History:
 
     def __init__(self, table: Table, snapshot: Snapshot, schema: Schema) -> None:
         self._table, self._snapshot, self._schema = table, snapshot, schema
-        self._files = list(files_of_history(self._table.metadata, self._snapshot))
-        self._ancestors = {
-            known.snapshot_id: known for known in ancestors_of(self._snapshot, self._table.metadata)
-        }
+        self._metadata = with_history(table, snapshot)
+        self._files = list(files_of_history(self._metadata, snapshot))
+        line = ancestors(snapshot, by_id(self._metadata))
+        self._ancestors = {known.snapshot_id: known for known in line}
         self._loaded: dict[str, dict[int, StoredSketch]] = {}
         self.notes: list[str] = []
 
@@ -73,14 +75,14 @@ class History:
                 continue
             if column.type == "uuid" and not stored.writer.startswith(OWN_WRITER):
                 return None  # Java's job hashes the text of a uuid
-            if hashed_type(self._table.metadata, stored) != column.type:
+            if hashed_type(self._metadata, stored) != column.type:
                 return None
             return snapshot, stored
         return None
 
     def lost_rows_since(self, snapshot_id: int) -> bool:
         """Whether a commit after a snapshot may have deleted rows."""
-        for snapshot in ancestors_of(self._snapshot, self._table.metadata):
+        for snapshot in self._ancestors.values():
             if snapshot.snapshot_id == snapshot_id:
                 return False
             if snapshot.summary is None or snapshot.summary.operation not in _KEEPS_ROWS:

@@ -14,6 +14,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.statistics.collect import select
 from puffin_fast.iceberg.statistics.columns import SketchedColumn
 from puffin_fast.iceberg.statistics.stored import (
@@ -103,7 +104,8 @@ def _stored(
     selection = select(table, names, repeated=True, **selected)
     missing = {column.field_id: column for column in selection.columns}
     chosen, found = dict(missing), {}
-    for _, statistics in files_of_history(selection.table.metadata, selection.snapshot):
+    metadata = with_history(selection.table, selection.snapshot)
+    for _, statistics in files_of_history(metadata, selection.snapshot):
         here = named_fields(statistics) & missing.keys()
         if here:
             found.update(load_sketches(table.io, statistics, here))

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyiceberg.table.snapshots import ancestors_of
-
 from puffin_fast.errors import PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.puffin import BlobMetadata as PuffinBlob
 from puffin_fast.puffin import PuffinReader
 from puffin_fast.puffin.writer import CREATED_BY
@@ -86,7 +85,7 @@ def files_of_history(
     metadata: TableMetadata, snapshot: Snapshot
 ) -> Iterator[tuple[Snapshot, StatisticsFile]]:
     """Yields the statistics files of a snapshot and its ancestors, newest first."""
-    for ancestor in ancestors_of(snapshot, metadata):
+    for ancestor in ancestors(snapshot, by_id(metadata)):
         found = statistics_of(metadata, ancestor.snapshot_id)
         if found is not None:
             yield ancestor, found

@@ -136,7 +136,7 @@ def remove_job_files(
         The paths that were removed.
 
     Raises:
-        PuffinFastError: the table could not be loaded; nothing was removed.
+        PuffinFastError: the table could not be loaded with all its snapshots; nothing was removed.
     """
     found = list(_found(where, job_id, filesystem))
     stays = list(keep)
@@ -152,11 +152,14 @@ def remove_job_files(
 def _needed(where: Any, filesystem: Any) -> set[str]:
     """The files that the snapshots or versions of a table need, as they are now."""
     if _is_table(where):
-        from puffin_fast.iceberg.compat.working_table import refresh
+        from puffin_fast.iceberg.compat.working_table import WorkingTable
         from puffin_fast.iceberg.maintenance.orphan_files import needed_files
 
-        refresh(where)
-        return needed_files(where, where.metadata.snapshots)
+        table = WorkingTable(where)
+        table.load()
+        table.complete()
+        table.publish()
+        return needed_files(table, table.metadata.snapshots)
     storage = _delta(where, filesystem)
     if storage is None:
         return set()

@@ -46,7 +46,7 @@ class IcebergDelete(DeleteJob):
 
     def is_done(self) -> bool:
         """Whether the branch's history has the job id."""
-        return repeated(self.table.metadata, self.request) is not None
+        return repeated(self.table, self.request) is not None
 
     def part(self, *, dry_run: bool) -> Job:
         """Returns one run of the job."""
