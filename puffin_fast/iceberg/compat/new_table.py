@@ -83,7 +83,8 @@ def _settle(
     except Exception:
         pass
     else:
-        if found.metadata_location in begun:
+        log = (entry.metadata_file for entry in found.metadata.metadata_log)
+        if not {found.metadata_location, *log}.isdisjoint(begun):  # also if another commit came on top
             return found
         _remove(catalog, begun)
         if isinstance(error, TableAlreadyExistsError):
