@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-__all__ = ["Removed", "check_may_remove", "inside", "path_below", "remove_all"]
+__all__ = ["Removed", "check_may_remove", "inside", "is_metadata_file", "path_below", "remove_all"]
+
+METADATA_FILE = re.compile(r"[^/]\.metadata\.json(?:\.gz)?$")
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,17 +59,34 @@ def check_may_remove(table: Table) -> None:
 def inside(table: Table, paths: Iterable[str]) -> tuple[list[str], list[str]]:
     """Splits paths into those below the table's locations and others, each in the given order.
 
-    A path with ``..`` counts as outside.
+    Of local paths, ``..`` is resolved as the operating system does. In other locations it is a name like others, and
+    a path that has it below the table's location counts as outside.
     """
     properties = table.properties
     places = [table.location(), properties.get(DATA_PATH), properties.get(METADATA_PATH)]
-    prefixes = tuple(f"{_normalised(place).rstrip('/')}/" for place in places if place)
+    prefixes = [f"{_spelt(place).rstrip('/')}/" for place in places if place]
     within: list[str] = []
     outside: list[str] = []
     for path in paths:
-        own = ".." not in path.split("/") and _normalised(path).startswith(prefixes)
+        found = _spelt(path)
+        below = (found.removeprefix(prefix) for prefix in prefixes if found.startswith(prefix))
+        own = any(".." not in rest.split("/") for rest in below)
         (within if own else outside).append(path)
     return within, outside
+
+
+def _spelt(location: str) -> str:
+    """A location without the differences of spelling that mean the same in any storage."""
+    scheme, authority, path = split_location(location)
+    if ".." in path.split("/") and scheme in ("", "file"):
+        path = os.path.realpath(path)
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    return f"{'' if scheme == 'file' else scheme}:{authority}:/{'/'.join(names)}"
+
+
+def is_metadata_file(path: str) -> bool:
+    """Returns whether a path has the name of a metadata file."""
+    return METADATA_FILE.search(path) is not None
 
 
 def path_below(path: str, folder: str) -> str | None:

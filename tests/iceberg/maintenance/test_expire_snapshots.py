@@ -27,6 +27,7 @@ from puffin_fast.errors import ConflictError, InvalidInputError, NotFoundError, 
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.maintenance import expire_snapshots as module
+from puffin_fast.iceberg.maintenance.removal import inside
 from puffin_fast.iceberg.manifest import ADDED
 from tests.iceberg.conftest import RacingCatalog, local
 
@@ -400,3 +401,52 @@ def test_snapshots_that_another_process_expires_meanwhile_are_no_error(
     assert ids(table) == [table.metadata.current_snapshot_id]
     assert rows(table) == live
     assert iceberg.verify(table) == []
+
+
+def dotted(root: Path) -> str:
+    (root / "x").mkdir()
+    return f"file://{root}/x/../t"
+
+
+def dotted_behind_a_link(root: Path) -> str:
+    (root / "elsewhere" / "x").mkdir(parents=True)
+    (root / "x").symlink_to("elsewhere/x")
+    return f"file://{root}/x/../t"
+
+
+@pytest.mark.parametrize("spelling", [dotted, dotted_behind_a_link])
+def test_locations_with_dots_are_cleaned_as_others(
+    spelling: Callable[[Path], str], racing: RacingCatalog, tmp_path: Path
+) -> None:
+    location = spelling(tmp_path)
+    table = iceberg.create_table(racing, "n.dots", pa.schema([("id", pa.int64())]), location=location)
+    for first in (0, 100):
+        iceberg.overwrite(table, pa.table({"id": range(first, first + 100)}))
+    there = set(Path(location.removeprefix("file://"), "data").iterdir())
+    done = iceberg.expire_snapshots(table, older_than=NOW)
+    assert (done.data_files, done.manifest_lists, done.not_removed) == (1, 1, ())
+    assert len(there) - len(list(Path(location.removeprefix("file://"), "data").iterdir())) == 1
+    assert rows(table) == list(range(100, 200))
+
+
+@pytest.mark.parametrize(
+    ("location", "path", "is_inside"),
+    [
+        ("s3://b/t", "s3://b/t/data/f", True),
+        ("s3://b/x/../t", "s3://b/x/../t/data/f", True),
+        ("s3://b/x/../t", "s3://b/x/..//t/./data/f", True),
+        ("s3://b/x/../t", "s3://b/t/data/f", False),  # another key
+        ("s3://b/t", "s3://b/t/../u/data/f", False),
+        ("s3://b/t", "s3://b/x/../t/data/f", False),
+        ("s3://b/x/../t", "s3://b/x/../t/../u/f", False),
+        ("file:///w/x/../t", "file:/w/x/../t/data/f", True),
+        ("/w/x/../t", "file:///w/t/data/f", True),
+        ("/w/t", "/w/t/data/../../u/f", False),
+        ("/w/t", "/w/u/../t/f", True),
+    ],
+)
+def test_only_files_below_the_location_are_inside(
+    location: str, path: str, is_inside: bool, table: Table
+) -> None:
+    table.metadata = table.metadata.model_copy(update={"location": location, "properties": {}})
+    assert inside(table, [path]) == (([path], []) if is_inside else ([], [path]))
