@@ -15,11 +15,13 @@ from pyiceberg.catalog.rest import RestCatalog
 
 
 class Proxy(ThreadingHTTPServer):
-    """Attributes:
-    refs_only: answers have the snapshots of branches and tags only.
-    names_file: answers name the metadata file.
-    before: called before a commit is passed on.
-    refused: called after a commit was passed on; its answer is then 409.
+    """Passes requests on, and changes the answers.
+
+    Attributes:
+        refs_only: answers have the snapshots of branches and tags only.
+        names_file: answers name the metadata file.
+        before: functions, each called once before a commit is passed on.
+        refused: functions, each called once after a commit was passed on, whose answer is then 409.
     """
 
     daemon_threads = True

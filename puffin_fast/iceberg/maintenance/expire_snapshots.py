@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -19,7 +18,7 @@ from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
 from puffin_fast.iceberg.compat.catalog_commit import commit_expiry
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.maintenance.orphan_files import files_of_others
+from puffin_fast.iceberg.maintenance.orphan_files import files_of_newer, files_of_others
 from puffin_fast.iceberg.maintenance.removal import check_may_remove, inside, remove_all
 from puffin_fast.iceberg.maintenance.retention import Expiry, Retention, chosen
 from puffin_fast.iceberg.maintenance.snapshot_files import SnapshotFile, snapshot_files
@@ -74,8 +73,9 @@ def expire_snapshots(
     A file is removed only if no remaining snapshot needs it, in any spelling of its location, and if it is below the
     table's location, ``write.data.path`` or ``write.metadata.path``: data files of other places may be another table's.
     Files in the folder of another table, also of Delta, Hudi, Lance or Paimon, below or at the table's location are not
-    removed either: they were registered by `add_files`, or the other table shares them. The location is listed for
-    it, if the table's FileIO can do that.
+    removed either: they were registered by `add_files`, or the other table shares them. Nor are files that metadata of
+    the table needs which the catalog does not have (see `orphan_files`). The location is listed for it, if the table's
+    FileIO can do that.
     If the process is killed between commit and removal, `orphan_files` lists what is left.
 
     A time travel to an expired snapshot, and the repetition of a job by the job id that only an expired snapshot holds,
@@ -165,6 +165,7 @@ class _Plan:
         known_ids: ids of all snapshots before the expiry.
         not_listed: a sentence for each manifest list and manifest of expired snapshots that does not exist.
         of_others: files in the folders of other tables.
+        of_newer: files that metadata of the table needs which the catalog does not have.
     """
 
     expiry: Expiry
@@ -172,6 +173,7 @@ class _Plan:
     known_ids: frozenset[int]
     not_listed: tuple[str, ...] = ()
     of_others: FileSet = field(default_factory=lambda: FileSet(()))
+    of_newer: FileSet = field(default_factory=lambda: FileSet(()))
 
     @classmethod
     def of(cls, table: WorkingTable, expiry: Expiry, threads: int | None) -> _Plan:
@@ -188,9 +190,11 @@ class _Plan:
         candidates = {path: file for path, file in candidates.items() if path not in in_any_spelling}
         not_listed = tuple(f"files not listed: {error}" for error in missing)
         plan = cls(expiry, candidates, known_ids, not_listed)
-        with suppress(UnsupportedError):  # the FileIO cannot list files
-            return replace(plan, of_others=files_of_others(table))
-        return plan
+        try:
+            of_others = files_of_others(table)
+        except UnsupportedError:  # the FileIO cannot list files
+            return plan
+        return replace(plan, of_others=of_others, of_newer=FileSet(files_of_newer(table, threads)))
 
     def removable(self, table: WorkingTable, threads: int | None) -> tuple[list[str], Sequence[str]]:
         """Returns the files to remove, and a sentence for each that is not removed.
@@ -207,9 +211,13 @@ class _Plan:
             needed = FileSet(snapshot_files(table, new, threads))
             paths = [path for path in paths if path not in needed]
         within, outside = inside(table, paths)
-        shared = {path for path in within if path in self.of_others}
-        not_removed = [
-            *(f"{path}: outside of the table's locations" for path in outside),
-            *(f"{path}: in the folder of another table" for path in within if path in shared),
-        ]
-        return [path for path in within if path not in shared], [*self.not_listed, *not_removed]
+        not_removed = [f"{path}: outside of the table's locations" for path in outside]
+        removable = []
+        for path in within:
+            if path in self.of_others:
+                not_removed.append(f"{path}: in the folder of another table")
+            elif path in self.of_newer:
+                not_removed.append(f"{path}: metadata of this table needs it that the catalog does not have")
+            else:
+                removable.append(path)
+        return removable, [*self.not_listed, *not_removed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -12,13 +13,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import (
     ConflictError,
@@ -26,13 +25,18 @@ from puffin_fast.errors import (
     InvalidInputError,
     LimitExceededError,
     NotFoundError,
-    UnsupportedError,
 )
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
 from puffin_fast.iceberg.compat.working_table import WorkingTable
-from puffin_fast.iceberg.maintenance.removal import check_may_remove, path_below, remove_all
+from puffin_fast.iceberg.maintenance.newer_metadata import (
+    check_newest,
+    metadata_folders,
+    newer_metadata,
+    parsed_metadata,
+)
+from puffin_fast.iceberg.maintenance.removal import check_may_remove, is_metadata_file, path_below, remove_all
 from puffin_fast.iceberg.maintenance.snapshot_files import snapshot_files, snapshots_of
 from puffin_fast.iceberg.plan.files import metadata_of, snapshot_of
 
@@ -45,16 +49,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RemoveOrphanFilesResult",
+    "files_of_newer",
     "files_of_others",
     "needed_files",
     "orphan_files",
     "remove_orphan_files",
 ]
 
+_LOG = logging.getLogger(__name__)
+
 IN_FLIGHT = timedelta(days=3)
 """Files modified within this time may belong to a commit in progress."""
-
-METADATA_FILE = re.compile(r"[^/]\.metadata\.json(?:\.gz)?$")
 
 OTHER_FORMAT = re.compile(r"(?:^|/)(?:_delta_log/|\.hoodie/|_versions/|snapshot/snapshot-\d+$)")
 """A file of the log of a table of Delta, Hudi, Lance or Paimon, whose folder is before the match."""
@@ -77,10 +82,11 @@ def orphan_files(
     merged or compacted. No file is removed: the caller does that.
 
     In doubt a file is not listed: if its location may be another spelling of a needed one (see `FileSet`), if
-    the filesystem does not report its age, or if it belongs to another table whose metadata is at or below this
-    one's location, also to a table that was dropped and created again there, and to a table of Delta, Hudi, Lance or
-    Paimon. Where such a table has the same folder, as that of `puffin_fast.delta.from_iceberg`, only metadata files are
-    listed. Local links are not followed. Files outside of the table's location (``write.data.path``) are not listed.
+    the filesystem does not report its age, if metadata of this table needs it that is newer than the catalog's or
+    follows other commits, or if it belongs to another table whose metadata is at or below this one's location, also to
+    a table that was dropped and created again there, and to a table of Delta, Hudi, Lance or Paimon. Where such a table
+    has the same folder, as that of `puffin_fast.delta.from_iceberg`, only metadata files are listed. Local links are
+    not followed. Files outside of the table's location (``write.data.path``) are not listed.
 
     A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
     table's location, cannot be recognised: give such tables folders of their own.
@@ -124,7 +130,9 @@ def orphan_files(
         for path, size, modified in listed
         if modified and modified < limit and path not in needed
     ]
-    others = FileSet(_needed_by_others(table, listed, needed, threads) if unused else ())
+    others = FileSet(())
+    if unused:
+        others = FileSet(_needed_by_others(table, listed, needed, threads) | files_of_newer(table, threads))
     rows = sorted(row for row in unused if row[0] not in others)
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -166,11 +174,14 @@ def remove_orphan_files(
     Raises:
         InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`.
         UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
+        ConflictError: as `orphan_files`, and if the table's metadata folder has metadata of the table that is newer
+            than the catalog's or follows other commits: the table may be in another catalog, too.
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)
     found = orphan_files(table, older_than=older_than, threads=threads)
     check_may_remove(table)
+    check_newest(WorkingTable(table), threads)
     not_removed: tuple[str, ...] = ()
     if not dry_run:
         removed = remove_all(table.io, found["path"].to_pylist(), threads)
@@ -196,18 +207,38 @@ def _snapshots_to_keep(table: Table, keep: Iterable[int] | None) -> list[Snapsho
     return snapshots_of(metadata, {*keep, *(reference.snapshot_id for reference in metadata.refs.values())})
 
 
-def needed_files(table: Table, snapshots: Iterable[Snapshot], threads: int | None = None) -> set[str]:
+def needed_files(
+    table: Table,
+    snapshots: Iterable[Snapshot],
+    threads: int | None = None,
+    *,
+    missing: list[str] | None = None,
+) -> set[str]:
     """Returns the locations of all files that the metadata or one of the snapshots references.
 
     Args:
         table: the table.
         snapshots: the snapshots whose files are needed.
         threads: number of manifests read at a time; the number of processors by default.
+        missing: as for `snapshot_files`.
     """
     metadata = table.metadata
     found = {table.metadata_location, *(entry.metadata_file for entry in metadata.metadata_log)}
     found.add(f"{_folder(table.metadata_location)}/version-hint.text")  # of catalogs in a filesystem
-    found.update(snapshot_files(table, snapshots, threads))
+    found.update(snapshot_files(table, snapshots, threads, missing=missing))
+    return found
+
+
+def files_of_newer(table: Table, threads: int | None = None) -> set[str]:
+    """Returns the files of the table's metadata that its catalog does not have; raises as `newer_metadata`."""
+    newer = newer_metadata(table, threads)
+    replaced = {entry.metadata_file for metadata in newer.values() for entry in metadata.metadata_log}
+    found: set[str] = set()
+    for path, metadata in newer.items():
+        _LOG.warning("%s: metadata that the catalog does not have: its files are kept", path)
+        if path not in replaced:
+            other = Table(table.name(), metadata, path, table.io, table.catalog)
+            found |= needed_files(other, metadata.snapshots, threads, missing=[])
     return found
 
 
@@ -239,20 +270,13 @@ def _needed_by_others(
             return path, None, True  # of a writer that was killed
         if stated.get("table-uuid") == str(table.metadata.table_uuid):
             return path, None, True
-        try:
-            with interruptible():
-                return path, TableMetadataUtil.parse_obj(stated), True
-        except Exception as error:
-            raise UnsupportedError(
-                f"{path}: metadata of another table in this table's location that PyIceberg cannot read, so "
-                f"its files cannot be told from orphans: {error}"
-            ) from error
+        return path, parsed_metadata(path, stated), True
 
     found: set[str] = set()
     read: set[str] = set()
     newest: dict[UUID, tuple[str, TableMetadata]] = {}
     for _ in range(MAX_LISTINGS):
-        paths = [path for path, _, _ in listed if METADATA_FILE.search(path) and path not in read]
+        paths = [path for path, _, _ in listed if is_metadata_file(path) and path not in read]
         is_complete = True
         for path, metadata, exists in on_threads(load, [p for p in paths if p not in needed], threads):
             is_complete &= exists
@@ -298,9 +322,8 @@ def _by_owner(table: Table) -> tuple[list[_Listed], list[_Listed]]:
     location = table.location().rstrip("/")
     handle, root = filesystem(table.io, location)
     files = list(files_below(root, filesystem=handle))
-    older = (entry.metadata_file for entry in table.metadata.metadata_log)
-    own = FileSet([f"{location}/metadata", *map(_folder, (table.metadata_location, *older))])
-    metadata = {_folder(file.path): file.path for file in files if METADATA_FILE.search(file.path)}
+    own = FileSet(metadata_folders(table))
+    metadata = {_folder(file.path): file.path for file in files if is_metadata_file(file.path)}
     foreign = {folder: path for folder, path in metadata.items() if f"{location}/{folder}" not in own}
     # a table's folder is the one above that of its metadata, unless its metadata has another one
     others = {f"{folder}/" for folder in (*foreign, *map(_folder, foreign)) if folder}

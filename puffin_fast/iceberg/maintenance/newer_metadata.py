@@ -1,0 +1,130 @@
+"""Metadata of a table that its catalog does not have: the table is registered in another catalog, too.
+
+Metadata of a commit in progress, or of one whose writer was killed, cannot be told from it before another commit.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+
+from puffin_fast._runtime import FileSet
+from puffin_fast._runtime.folder import files_below
+from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.errors import (
+    ConflictError,
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
+from puffin_fast.iceberg.commit.protocol import attempts
+from puffin_fast.iceberg.compat.filesystem import filesystem
+from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
+from puffin_fast.iceberg.maintenance.removal import is_metadata_file
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from puffin_fast.iceberg.compat.working_table import WorkingTable
+
+__all__ = ["check_newest", "metadata_folders", "newer_metadata", "parsed_metadata"]
+
+CLOCK_SKEW = timedelta(days=1)
+"""A file may look this much older than its metadata says."""
+
+
+def metadata_folders(table: Table) -> set[str]:
+    """Returns the folders of a table's metadata files."""
+    older = (entry.metadata_file for entry in table.metadata.metadata_log)
+    folders = {path.rpartition("/")[0] for path in (table.metadata_location, *older)}
+    return {f"{table.location().rstrip('/')}/metadata", *folders}
+
+
+def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableMetadata]:
+    """Returns the table's metadata that is newer than its catalog's, or follows other commits, by its file.
+
+    Metadata files that are older than the catalog's metadata log are left out.
+
+    Args:
+        table: the table, with the newest and complete metadata of its catalog.
+        threads: number of files read at a time; the number of processors by default.
+
+    Raises:
+        UnsupportedError: the FileIO cannot list files, or PyIceberg cannot read such a file.
+    """
+    metadata = table.metadata
+    log = {entry.metadata_file: entry.timestamp_ms for entry in metadata.metadata_log}
+    oldest_ms = min((*log.values(), metadata.last_updated_ms))
+    oldest = datetime.fromtimestamp(oldest_ms / 1000, UTC) - CLOCK_SKEW
+    known = FileSet((table.metadata_location, *log))
+
+    def load(path: str) -> TableMetadata | None:
+        try:
+            stated = read_metadata_file(table.io, path)
+        except (
+            CorruptDataError,
+            InvalidInputError,
+            NotFoundError,
+        ):  # of a writer that was killed, or removed
+            return None
+        is_own = stated.get("table-uuid") == str(metadata.table_uuid)
+        return parsed_metadata(path, stated) if is_own else None
+
+    def is_unknown(other: TableMetadata) -> bool:
+        if _age(other) > _age(metadata) or other.last_updated_ms > metadata.last_updated_ms:
+            return True
+        later = (entry for entry in other.metadata_log if entry.timestamp_ms > oldest_ms)
+        return any(entry.metadata_file not in known for entry in later)
+
+    paths = []
+    for folder in sorted(metadata_folders(table)):
+        handle, root = filesystem(table.io, folder)
+        for file in files_below(root, filesystem=handle):
+            if is_metadata_file(file.path) and (file.modified is None or file.modified >= oldest):
+                paths.append(f"{folder}/{file.path}")
+    paths = [path for path in dict.fromkeys(paths) if path not in known]
+    found = zip(paths, on_threads(load, paths, threads), strict=True)
+    return {path: other for path, other in found if other is not None and is_unknown(other)}
+
+
+def check_newest(table: WorkingTable, threads: int | None) -> None:
+    """Checks that no metadata in the table's location is newer than its catalog's; waits for commits in progress.
+
+    Raises:
+        ConflictError: there is such metadata.
+    """
+    for _ in attempts(table.properties):
+        table.load()
+        table.complete()
+        newer = newer_metadata(table, threads)
+        if not newer:
+            return
+    raise ConflictError(
+        f"{table.shown}: no file was removed: {', '.join(sorted(newer))} is metadata of this table that follows other "
+        f"commits than those up to {table.metadata_location}, which the catalog has. Is the table in another catalog, "
+        "too? If not, the writer was killed: repeat its job, or remove this metadata file"
+    )
+
+
+def parsed_metadata(path: str, stated: dict[str, Any]) -> TableMetadata:
+    """Parses the document of a metadata file that is not the table's.
+
+    Raises:
+        UnsupportedError: PyIceberg cannot read it, so the files that it needs are not known.
+    """
+    try:
+        with interruptible():
+            return TableMetadataUtil.parse_obj(stated)
+    except Exception as error:
+        raise UnsupportedError(
+            f"{path}: metadata in this table's location that PyIceberg cannot read, so "
+            f"its files cannot be told from orphans: {error}"
+        ) from error
+
+
+def _age(metadata: TableMetadata) -> int:
+    return getattr(metadata, "last_sequence_number", 0)

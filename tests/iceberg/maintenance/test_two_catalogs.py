@@ -1,0 +1,160 @@
+"""A table in two catalogs, of which one is stale: the files of the newer state stay."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import PositionBitmap, iceberg
+from puffin_fast.errors import ConflictError
+from puffin_fast.files import write_vectors
+from puffin_fast.iceberg.commit.changes import Changes, vector_entry
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.spark.dataframe.job_files import remove_job_files
+from tests.iceberg.conftest import RacingCatalog, local
+
+AT_ONCE = timedelta(seconds=-5)
+AT_ONCE_FAILING = {"commit.retry.num-retries": "1", "commit.retry.max-wait-ms": "1"}
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def ids(first: int) -> pa.Table:
+    return pa.table({"id": range(first, first + 10)}, SCHEMA)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[SqlCatalog]:
+    catalog = SqlCatalog("other", uri=f"sqlite:///{tmp_path}/other.db", warehouse=f"file://{tmp_path}/wh")
+    catalog.create_namespace("n")
+    yield catalog
+    catalog.engine.dispose()
+
+
+@pytest.fixture(params=["", "elsewhere"])
+def both(
+    request: pytest.FixtureRequest, racing: RacingCatalog, other: SqlCatalog, tmp_path: Path
+) -> tuple[Table, Table]:
+    """The table of a catalog, and that of another one in which it was registered."""
+    place = {"write.metadata.path": f"file://{tmp_path}/{request.param}"} if request.param else {}
+    table = iceberg.create_table(racing, "n.t", SCHEMA, properties={**AT_ONCE_FAILING, **place})
+    iceberg.append(table, ids(0))
+    iceberg.append(table, ids(10))
+    return table, other.register_table("n.t", table.metadata_location)
+
+
+def is_refused(stale: Table, newer: Table) -> None:
+    """Checks that no file is removed, and that all snapshots can be read."""
+    there = {path for path in Path(local(newer.location())).parent.parent.rglob("*") if path.is_file()}
+    assert iceberg.orphan_files(stale, older_than=AT_ONCE).num_rows == 0
+    for dry_run in (True, False):
+        with pytest.raises(ConflictError, match="another catalog") as refused:
+            iceberg.remove_orphan_files(stale, older_than=AT_ONCE, dry_run=dry_run)
+    assert newer.metadata_location.rpartition("/")[2] in str(refused.value)
+    policy = iceberg.MaintenancePolicy(steps=("clean",), clean_older_than=timedelta())
+    with pytest.raises(ConflictError, match="another catalog"):
+        iceberg.maintain(stale, policy)
+    assert there == {
+        path for path in Path(local(newer.location())).parent.parent.rglob("*") if path.is_file()
+    }
+    is_whole(newer)
+
+
+def is_whole(table: Table) -> None:
+    table.refresh()
+    for snapshot in table.metadata.snapshots:
+        iceberg.scan(table, snapshot_id=snapshot.snapshot_id).to_arrow()
+    assert iceberg.verify(table) == []
+
+
+@pytest.mark.parametrize("n_commits", [1, 3])
+def test_files_of_newer_commits_stay(n_commits: int, both: tuple[Table, Table]) -> None:
+    newer, stale = both
+    for number in range(n_commits):
+        iceberg.delete(newer, f"id = {number}")
+    is_refused(stale, newer)
+    assert iceberg.orphan_files(newer, older_than=AT_ONCE).num_rows == 0
+    stray = local(newer.location()) / "data" / "stray.parquet"
+    stray.write_bytes(b"x")
+    assert [local(path) for path in iceberg.orphan_files(stale, older_than=AT_ONCE)["path"].to_pylist()] == [
+        stray
+    ]
+    removed = iceberg.remove_orphan_files(newer, older_than=AT_ONCE, dry_run=False)
+    assert removed.files.num_rows == 1
+
+
+def test_files_of_a_newer_state_without_new_snapshots_stay(both: tuple[Table, Table]) -> None:
+    newer, stale = both
+    with iceberg.v3_metadata(newer.catalog), newer.transaction() as change:
+        change.set_properties({"a": "b"})
+    is_refused(stale, newer)
+
+
+def test_files_of_other_commits_stay_after_commits_through_the_stale_catalog(
+    both: tuple[Table, Table],
+) -> None:
+    newer, stale = both
+    iceberg.append(newer, ids(20))
+    iceberg.append(newer, ids(30))
+    for number in range(4):
+        iceberg.delete(stale, f"id = {number}")
+    is_refused(stale, newer)
+    is_refused(newer, stale)
+
+
+def test_expiry_through_the_stale_catalog_keeps_what_the_newer_state_needs(both: tuple[Table, Table]) -> None:
+    newer, stale = both
+    iceberg.overwrite(stale, ids(100))
+    iceberg.append(newer, ids(20))
+    iceberg.append(newer, ids(30))
+    done = iceberg.expire_snapshots(stale, older_than=timedelta())
+    assert len(done.snapshot_ids) == 2
+    assert done.data_files == done.manifest_lists == 0
+    assert all("the catalog does not have" in sentence for sentence in done.not_removed)
+    assert done.not_removed
+    is_whole(newer)
+    is_whole(stale)
+
+
+def test_a_job_keeps_its_files_of_the_newer_state(both: tuple[Table, Table]) -> None:
+    newer, stale = both
+    run = "nightly-0123456789ab"
+    folder = local(newer.location()) / "data" / run
+    folder.mkdir()
+    data = iceberg.plan_files(newer).tasks[0].data
+    path = f"{folder}/{run}-00000-1-0000.puffin"
+    (vector,) = write_vectors(path, [(data.file_path, PositionBitmap.from_positions([1]))])
+    entry = vector_entry(vector, data, vector.file_size)
+    commit(newer, Changes(added=(entry,)), base=newer.current_snapshot())
+    assert remove_job_files(stale, "nightly") == []
+    is_whole(newer)
+
+
+def test_a_lost_race_is_no_other_catalog(racing: RacingCatalog) -> None:
+    table = iceberg.create_table(racing, "n.t", SCHEMA)
+    iceberg.append(table, ids(0))
+    rival = racing.load_table("n.t")
+    racing.before.append(lambda: iceberg.append(rival, ids(10)))
+    iceberg.append(table, ids(20))
+    iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False)
+    is_whole(table)
+
+
+def test_metadata_of_a_killed_writer_is_removed_after_the_next_commit(
+    both: tuple[Table, Table], caplog: pytest.LogCaptureFixture
+) -> None:
+    killed, table = both
+    iceberg.append(killed, ids(20))
+    with caplog.at_level(logging.WARNING, "puffin_fast"):
+        assert iceberg.orphan_files(table, older_than=AT_ONCE).num_rows == 0
+    assert killed.metadata_location in caplog.text
+    iceberg.append(table, ids(20))
+    found = iceberg.remove_orphan_files(table, older_than=AT_ONCE, dry_run=False).files["path"].to_pylist()
+    assert len(found) in (1, 4)  # metadata files outside of the location are not listed
+    is_whole(table)
