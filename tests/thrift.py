@@ -7,7 +7,9 @@ kind of its values, pairs).
 from __future__ import annotations
 
 import random
-from typing import Any
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 _BYTES = {BYTE: 1, DOUBLE: 8, UUID: 16}
@@ -166,6 +168,53 @@ def with_footer(data: bytes, footer: Struct, *, body: bytes | None = None) -> by
     return before + stored + len(stored).to_bytes(4, "little") + data[-4:]
 
 
+class Page(NamedTuple):
+    """A page of a Parquet file.
+
+    Attributes:
+        column: path of its leaf.
+        at: where its header starts.
+        body: where its bytes start.
+        stop: where they end.
+        header: its fields.
+    """
+
+    column: str
+    at: int
+    body: int
+    stop: int
+    header: Struct
+
+
+def pages_of(data: bytes) -> Iterator[Page]:
+    """The pages of a Parquet file."""
+    for group in get(footer_of(data), 4)[1]:
+        for fields in get(group, 1)[1]:
+            yield from _pages_of_chunk(data, get(fields, 3))
+
+
+def _pages_of_chunk(data: bytes, chunk: Struct) -> Iterator[Page]:
+    column = b".".join(get(chunk, 3)[1]).decode()
+    at = min(filter(None, (get(chunk, 9), get(chunk, 11))))
+    stop = at + get(chunk, 7)
+    while at < stop:
+        reader = Reader(data, at)
+        header = reader.struct()
+        yield Page(column, at, reader.at, reader.at + get(header, 3), header)
+        at = reader.at + get(header, 3)
+
+
+def with_checksums(data: bytes) -> bytes:
+    """A Parquet file whose page headers have the CRC-32 of their pages."""
+
+    def change(header: Struct, page: bytes) -> Struct:
+        sum = zlib.crc32(page)
+        field = 4, I32, sum - (1 << 32) if sum >> 31 else sum
+        return sorted([*[known for known in header if known[0] != 4], field], key=lambda known: known[0])
+
+    return with_page_headers(data, change)
+
+
 def with_page_headers(data: bytes, change: Any) -> bytes:
     """A Parquet file with other page headers.
 
@@ -176,15 +225,11 @@ def with_page_headers(data: bytes, change: Any) -> bytes:
     body = bytearray(b"PAR1")
 
     def moved(chunk: Struct) -> Struct:
-        pages = [at for at in (get(chunk, 9), get(chunk, 11)) if at is not None]
-        at, stop, places, first = min(pages), min(pages) + get(chunk, 7), {}, len(body)
-        while at < stop:
-            reader = Reader(data, at)
-            header = reader.struct()
-            page = data[reader.at : reader.at + get(header, 3)]
-            places[at] = len(body)
-            body.extend(encode(STRUCT, change(header, page)) + page)
-            at = reader.at + len(page)
+        places, first = {}, len(body)
+        for page in _pages_of_chunk(data, chunk):
+            places[page.at] = len(body)
+            stored = data[page.body : page.stop]
+            body.extend(encode(STRUCT, change(page.header, stored)) + stored)
         new = {7: len(body) - first, 9: places[get(chunk, 9)], 11: places.get(get(chunk, 11))}
         new[6] = get(chunk, 6) + new[7] - get(chunk, 7)
         return [(one, kind, new.get(one, value)) for one, kind, value in chunk]

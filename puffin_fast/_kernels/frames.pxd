@@ -22,6 +22,7 @@ cdef enum FrameFault:
     WRONG_VECTOR                # the fault names the rule
     NOT_SUMMED                  # memory was out while the checksum was computed
 
+cdef bint crc32(const uint8_t* data, size_t size, uint32_t* sum) noexcept nogil
 cdef bint store_frame(uint8_t* blob, size_t vector_size) noexcept nogil
 cdef int check_blob(const uint8_t* blob, size_t size, Summary* summary, Fault* fault) noexcept nogil
 cdef object corrupt_blob(int code, const Fault* fault, object path, uint64_t offset)

@@ -15,6 +15,7 @@ ZSTD: int
 
 def use_zstd(create: int, release: int, decompress: int) -> None: ...
 def page_header(data: Any, start: int) -> tuple[int, ...]: ...
+def check_pages(data: Any, *, path: str | None, column: str, start: int) -> None: ...
 
 @final
 class PageMemory: ...
@@ -33,6 +34,9 @@ class PageDecoder:
         conversion: int,
         is_optional: bool,
         codec: int = 0,
+        path: str | None = None,
+        column: str | None = None,
+        start: int = 0,
     ) -> PageDecoder: ...
     def read_into(
         self, first: int, n_rows: int, rows: Any, out: Any

@@ -11,7 +11,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from puffin_fast._kernels.frames cimport crc32
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
+
+from puffin_fast.errors import CorruptDataError
 
 cdef extern from "simd.h" nogil:
     int pf_choose_level()
@@ -47,6 +50,7 @@ cdef extern from "column_page.h" nogil:
         PF_DEFINITION_BYTES
         PF_REPETITION_BYTES
         PF_IS_COMPRESSED
+        PF_CHECKSUM
         PF_HEADER_BYTES
         PF_VIEW_BYTES
         PF_PLAIN
@@ -159,6 +163,47 @@ def page_header(data, size_t start):
     return tuple([words[i] for i in range(PF_HEADER_WORDS)])
 
 
+cdef bint is_sound(const int64_t* header, const uint8_t* stored, uint32_t* found) noexcept nogil:
+    """Whether a page has its CRC-32, or none; the bytes stored after the header are checked for their number."""
+    return header[PF_CHECKSUM] < 0 or (
+        crc32(stored, <size_t>header[PF_STORED_BYTES], found) and found[0] == <uint32_t>header[PF_CHECKSUM]
+    )
+
+
+cdef int check_sum(const int64_t* header, const uint8_t* stored, path, column, int64_t offset) except -1:
+    """Raises CorruptDataError if a page, which starts at an offset of the file, has another CRC-32 than its header."""
+    cdef uint32_t found = 0
+    if not is_sound(header, stored, &found):
+        raise CorruptDataError(f"CRC-32 of a page of column {column}", path=path, offset=offset,
+                               expected=f"{header[PF_CHECKSUM]:08x}", found=f"{found:08x}")
+    return 0
+
+
+def check_pages(data, *, path, column, int64_t start):
+    """Compares each page of a column chunk with the CRC-32 in its header, if it has one; stops where no page is.
+
+    Args:
+        data: the column chunk, or its first pages.
+        path: of the file, for messages.
+        column: its name, likewise.
+        start: where the column chunk starts in the file.
+
+    Raises:
+        CorruptDataError: a page has another CRC-32.
+    """
+    cdef Buffer source = buffer_of(data)
+    cdef int64_t header[PF_HEADER_WORDS]
+    cdef size_t at = 0, body
+    while at < source.size:
+        if pf_page_header(source.data + at, source.size - at, header) < 0:
+            return
+        body = at + <size_t>header[PF_HEADER_BYTES]
+        if not 0 <= header[PF_STORED_BYTES] <= <int64_t>(source.size - body):
+            return
+        check_sum(header, source.data + body, path, column, start + <int64_t>at)
+        at = body + <size_t>header[PF_STORED_BYTES]
+
+
 cdef class PageDecoder:
     """The pages of a column chunk, read in order. Memory: the chunk as stored, its dictionary and one page.
 
@@ -174,8 +219,10 @@ cdef class PageDecoder:
         codec: of the pages: `UNCOMPRESSED`, `SNAPPY`, or `ZSTD` after a call of `use_zstd`; pages of numbers are then
             loaded without `decompress`, and all pages of a call share one release of the interpreter's lock. `OTHER`:
             call `decompress` for each page.
+        path, column, start: as for `check_pages`.
 
-    What `decompress` raises is passed on; everything else that is wrong is a ValueError.
+    What `decompress` raises is passed on. A page with another CRC-32 than its header states is a CorruptDataError, and
+    everything else that is wrong another ValueError.
     """
 
     cdef pf_column _column
@@ -190,10 +237,11 @@ cdef class PageDecoder:
     cdef const uint8_t* _chunk        # belongs to _source
     cdef size_t _chunk_bytes
     cdef Buffer _source, _entries, _values
-    cdef object _bytes, _decompress, _texts, _dictionary_texts
+    cdef object _bytes, _decompress, _texts, _dictionary_texts, _path, _column_name
+    cdef int64_t _start               # of the chunk in the file
 
     def __cinit__(self, data, decompress, *, int64_t n_rows, int64_t most_bytes, int64_t stored, int64_t width,
-                  int conversion, bint is_optional, int codec=0):
+                  int conversion, bint is_optional, int codec=0, path=None, column=None, int64_t start=0):
         cells_of = 16 if conversion != SAME or stored == 0 and width != 1 else stored or 1
         if width <= 0 or width != cells_of or stored != {INT32_TO_INT128: 4, INT64_TO_INT128: 8}.get(conversion, stored):
             raise ValueError(f"cells of {width} bytes for values of {stored} bytes, conversion {conversion}")
@@ -203,6 +251,7 @@ cdef class PageDecoder:
         self._chunk, self._chunk_bytes, self._codec = self._source.data, self._source.size, codec
         self._n_rows, self._most_bytes, self._dictionary_texts = n_rows, most_bytes, b""
         self._is_loaded, self._memory = True, free_memory()
+        self._path, self._column_name, self._start = path, column, start
 
     def __dealloc__(self):
         pf_close_page(&self._page)
@@ -320,9 +369,12 @@ cdef class PageDecoder:
         cdef int64_t stored = self._column.stored, n_raw = header[PF_RAW_BYTES]
         cdef const uint8_t* data = self._chunk + body
         cdef size_t n_stored = <size_t>header[PF_STORED_BYTES]
+        cdef uint32_t found
         if not self.may_have_dictionary() or stored == 0 or self._column.conversion == PF_BIG_ENDIAN_TO_INT128:
             return False
         if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY) or header[PF_N_VALUES] > n_raw // stored:
+            return False
+        if not is_sound(header, data, &found):
             return False
         if self._codec == PF_CODEC_NONE:
             if <int64_t>n_stored != n_raw:
@@ -360,7 +412,8 @@ cdef class PageDecoder:
         cdef const uint8_t* levels = self._chunk + self._body
         cdef const uint8_t* data
         cdef size_t n_stored = <size_t>(self._header[PF_STORED_BYTES] - n_levels)
-        if n_levels < 0:
+        cdef uint32_t found
+        if n_levels < 0 or not is_sound(self._header, levels, &found):
             return False
         data = levels + n_levels
         if not pf_is_stored_raw(self._header) and self._codec != PF_CODEC_NONE:
@@ -398,6 +451,10 @@ cdef class PageDecoder:
             self.load()
         return 0
 
+    cdef int check_page(self) except -1:
+        return check_sum(self._header, self._chunk + self._body, self._path, self._column_name,
+                         self._start + <int64_t>self._body - self._header[PF_HEADER_BYTES])
+
     cdef object decompressed(self, size_t start, int64_t n_bytes):
         found = memoryview(self._decompress(self._bytes[start:self._at], n_bytes))
         if <int64_t>len(found) != n_bytes:
@@ -411,6 +468,7 @@ cdef class PageDecoder:
         cdef Buffer values, entries
         cdef int status
         place[0] = place[1] = 0
+        self.check_page()
         if header[PF_ENCODING] not in (PF_PLAIN, PF_PLAIN_DICTIONARY):
             raise ValueError(f"encoding {header[PF_ENCODING]} of a dictionary")
         if stored == 0 and not self._column.is_text:
@@ -444,6 +502,7 @@ cdef class PageDecoder:
         cdef int64_t n_levels = pf_page_levels(header), n_raw
         cdef const uint8_t* levels = self._chunk + self._body
         cdef int status
+        self.check_page()
         if n_levels < 0:
             raise ValueError(
                 f"{header[PF_DEFINITION_BYTES]} and {header[PF_REPETITION_BYTES]} bytes of levels,"

@@ -14,13 +14,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from puffin_fast.cli._json_lines import JsonLinesWriter, read_json_lines
-from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,12 +75,13 @@ def rows(path: Path, schema: Schema, form: str | None = None) -> Iterator[pa.Rec
 def _opened(path: Path, name: str, schema: Schema, form: str | None) -> Iterator[pa.RecordBatchReader]:
     """As `rows`, for a file that errors call `name`."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from puffin_fast.parquet.arrow_file import ArrowFile
 
     try:
         match f".{form}" if form is not None else path.suffix.lower():
             case ".parquet":
-                with pq.ParquetFile(path) as file:
+                with ArrowFile(path, name) as file:
                     batches = _named(name, file.iter_batches())
                     yield pa.RecordBatchReader.from_batches(file.schema_arrow, batches)
             case ".arrow" | ".feather":
@@ -102,6 +104,8 @@ def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     """The same batches; what PyArrow reports of the file names it, and not the file that is written of them."""
     try:
         yield from batches
+    except PuffinFastError:
+        raise
     except (ValueError, OSError, NotImplementedError) as error:
         raise InvalidInputError(f"{name}: {error}") from error
 
@@ -121,7 +125,7 @@ def write(path: Path, reader: pa.RecordBatchReader) -> int:
     import pyarrow.parquet as pq
 
     writers: dict[str, Callable[..., Any]] = {
-        ".parquet": pq.ParquetWriter,
+        ".parquet": partial(pq.ParquetWriter, write_page_checksum=True),
         ".arrow": pa.ipc.new_file,
         ".feather": pa.ipc.new_file,
         ".csv": csv.CSVWriter,

@@ -4,7 +4,7 @@
     page         = header | levels, values          (v1: compressed together; v2: the levels are not compressed)
 
 A page that does not have the expected form raises `PageError`, and PyArrow reads the column instead: it decides what
-is wrong with the file.
+is wrong with the file. A page is compared with its CRC-32, if its header has one, before it is decompressed.
 
 Source: Parquet format specification, "Data Pages", "Encodings".
 """
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from puffin_fast._kernels import pages
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError
 
@@ -44,9 +45,12 @@ class ColumnPages:
         chunk: the column chunk, whose compression is one of `CODECS`.
         data: its bytes.
         n_rows: number of rows of the row group.
+        path, name: of the file and the column, for messages.
     """
 
-    def __init__(self, layout: Layout, chunk: Chunk, data: pa.Buffer, n_rows: int) -> None:
+    def __init__(
+        self, layout: Layout, chunk: Chunk, data: pa.Buffer, n_rows: int, *, path: str, name: str
+    ) -> None:
         self._layout = layout
         self._decoder = pages.PageDecoder(
             data,
@@ -58,6 +62,9 @@ class ColumnPages:
             conversion=layout.conversion,
             is_optional=layout.is_optional,
             codec=KERNEL_CODECS.get(chunk.codec, pages.OTHER),
+            path=path,
+            column=name,
+            start=chunk.start,
         )
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> pa.Array:
@@ -70,10 +77,11 @@ class ColumnPages:
 
         Raises:
             PageError: a page does not have the expected form.
+            CorruptDataError: a page has another CRC-32 than its header states.
         """
         try:
             return self._read(first, n_rows, rows)
-        except PageError:
+        except (PageError, CorruptDataError):
             raise
         except (ValueError, LookupError, OverflowError, RuntimeError, *CODEC_ERRORS) as error:
             raise PageError(str(error)) from error

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from puffin_fast._kernels import pages
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.thrift import ThriftReader
 
@@ -77,7 +78,9 @@ class DictionaryPages:
             return None
         if not self._all_from_dictionary(row_group, column, chunk):
             return None
-        page = _page(self._source.read_at(start, size), codec, chunk.total_uncompressed_size)
+        data = self._source.read_at(start, size)
+        pages.check_pages(data, path=self._source.path, column=chunk.path_in_schema, start=start)
+        page = _page(data, codec, chunk.total_uncompressed_size)
         return None if page is None else _array(*page, chunk.physical_type, kind)
 
     def _all_from_dictionary(self, row_group: int, column: int, chunk: pq.ColumnChunkMetaData) -> bool:
@@ -121,19 +124,13 @@ def _are_from_dictionary(pages: list[object]) -> bool:
 
 def _page(data: bytes, codec: str | None, limit: int) -> tuple[bytes, int] | None:
     """The decompressed dictionary page and its number of values; None for anything else."""
-    header = ThriftReader(data)
     try:
-        fields = header.struct()
-    except (IndexError, ValueError):
+        kind, n_bytes, n_compressed, n_values, *_, n_header = pages.page_header(data, 0)
+    except ValueError:
         return None
-    dictionary = fields.get(7)
-    n_bytes, n_compressed = fields.get(2), fields.get(3)
-    if fields.get(1) != _DICTIONARY_PAGE or not isinstance(dictionary, dict):
-        return None
-    if not isinstance(n_bytes, int) or not isinstance(n_compressed, int) or not 0 <= n_bytes <= limit:
-        return None
-    n_values, stored = dictionary.get(1), data[header.at : header.at + n_compressed]
-    if not isinstance(n_values, int) or n_values < 0 or len(stored) != n_compressed:
+    stored = data[n_header : n_header + n_compressed]
+    is_whole = n_compressed >= 0 and len(stored) == n_compressed
+    if kind != _DICTIONARY_PAGE or not 0 <= n_bytes <= limit or n_values < 0 or not is_whole:
         return None
     try:
         page = stored if codec is None else pa.decompress(stored, n_bytes, codec, asbytes=True)

@@ -52,6 +52,9 @@ AFTER_FOOTER = 8
 """Bytes of the footer's length and of the magic."""
 _MAGIC = b"PAR1"
 
+SIGNATURE = 28
+"""Bytes of the signature after a plaintext footer of encrypted columns (Parquet's Encryption.md, section 4.2)."""
+
 _MOST_LAYOUTS = 64
 """Number of layouts that are remembered."""
 _MOST_BYTES = 8 << 20
@@ -227,11 +230,11 @@ def check_footer(footer: pq.FileMetaData, source: Source, path: str) -> None:
         UnsupportedError: a column chunk is encrypted.
     """
     n_bytes = footer.serialized_size
-    tail = source.read_tail(n_bytes + AFTER_FOOTER)
+    tail = source.read_tail(n_bytes + SIGNATURE + AFTER_FOOTER)
     stated = int.from_bytes(tail[-AFTER_FOOTER : -len(_MAGIC)], "little")
-    if stated != n_bytes:
+    if stated not in (n_bytes, n_bytes + SIGNATURE):
         raise CorruptDataError("bytes of a Parquet footer", path=path, expected=stated, found=n_bytes)
-    status, *_ = footers.read_groups(tail[:n_bytes], _leaves_of(footer.schema))
+    status, *_ = footers.read_groups(tail[-stated - AFTER_FOOTER :], _leaves_of(footer.schema))
     check_status(status, path)
 
 

@@ -162,7 +162,7 @@ def test_no_more_layouts_are_remembered_than_stated(tmp_path: Path, monkeypatch:
     assert footers._layouts == before
 
 
-@pytest.mark.parametrize("end", [b"", b"PAR1", b"\xff\xff\xff\x7fPAR1", b"\0\0\0\0PAR1", b"PARE"])
+@pytest.mark.parametrize("end", [b"", b"PAR1", b"\xff\xff\xff\x7fPAR1", b"\0\0\0\0PAR1", b"PARF"])
 def test_a_file_that_does_not_end_like_parquet_is_named(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "x.parquet"
     sink = io.BytesIO()

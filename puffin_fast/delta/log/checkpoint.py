@@ -30,6 +30,7 @@ from puffin_fast.delta.log.decoded_size import check_decoded
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.limits import most_inflated
+from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.rows.files.files import reading
 
 __all__ = ["read_checkpoint"]
@@ -48,7 +49,7 @@ class _Parquet:
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         found: dict[int, dict[str, Any]] = {}
         data, where = self._storage.read(self._path), f"{self._storage.root}/{self._path}"
-        with reading(where), pq.ParquetFile(pa.BufferReader(data)) as file:
+        with reading(where), ArrowFile(pa.BufferReader(data), where) as file:
             check_decoded(file, data, ["add"], _limit(data), where)
             first = 0
             for group in range(file.num_row_groups):
@@ -165,7 +166,7 @@ def _read_parquet(
     where = f"{storage.root}/{path}"
     data = storage.read(path)
     with reading(where):
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
+        with ArrowFile(pa.BufferReader(data), where) as file:
             schema = file.schema_arrow
             wanted = [name for name in RARE_ACTIONS if schema.get_field_index(name) >= 0]
             wanted += [

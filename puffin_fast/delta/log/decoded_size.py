@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import LimitExceededError
+from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.footer import check_footer
 from puffin_fast.rows.files.parquet import dictionary_columns
 
@@ -62,7 +63,7 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
         }
         coded = dictionary_columns(footer, texts)
         if coded:
-            with pq.ParquetFile(pa.BufferReader(data), read_dictionary=coded) as again:
+            with ArrowFile(pa.BufferReader(data), path, read_dictionary=coded) as again:
                 if n_bytes + _most(again, number, {leaf: texts[leaf] for leaf in coded}) > limit:
                     for n_batch in _counts(again, number, coded):
                         n_bytes += n_batch

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from puffin_fast._kernels.footers import CONTRADICTION
 from puffin_fast._runtime import is_remote, open_source
 from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.column_pages import ColumnPages, Rows
 from puffin_fast.parquet.footer import Chunk, Footer, check_status, footer_bytes
@@ -55,10 +56,9 @@ def open_parquet(
     *,
     dictionaries: Sequence[str] = (),
     footer: pq.FileMetaData | None = None,
-    checksums: bool = False,
     source: Any = None,
     pre_buffer: bool = False,
-) -> pq.ParquetFile:
+) -> ArrowFile:
     """Opens a Parquet file of a table.
 
     Args:
@@ -66,22 +66,22 @@ def open_parquet(
         location: of the file.
         dictionaries: columns to read as dictionaries.
         footer: the file's footer, if it was read before.
-        checksums: whether to compare pages with their CRC-32, where a page has one.
         source: the file, if it is open.
         pre_buffer: whether the column chunks of a row group are read at once, near ones together.
 
     Raises:
         NotFoundError: there is no such file.
         CorruptDataError: it is not a Parquet file.
+        UnsupportedError: it is encrypted.
     """
     with reading(location):
-        return pq.ParquetFile(
+        return ArrowFile(
             open_input(io, location) if source is None else source,
+            location,
             metadata=footer,
             pre_buffer=pre_buffer,
             coerce_int96_timestamp_unit="us",
             read_dictionary=list(dictionaries) or None,
-            page_checksum_verification=checksums,
         )
 
 
@@ -144,10 +144,10 @@ class ParquetReader:
         self.group_rows = footer.group_rows
 
     @cached_property
-    def _file(self) -> pq.ParquetFile:
+    def _file(self) -> ArrowFile:
         return self._open_with_arrow(self._footer.metadata)
 
-    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
+    def _open_with_arrow(self, metadata: pq.FileMetaData | None = None, **options: Any) -> ArrowFile:
         file = self._source.for_arrow()
         return open_parquet(
             self._io, self.location, footer=metadata, source=file, pre_buffer=self._is_remote, **options
@@ -182,7 +182,7 @@ class ParquetReader:
     def all_batches(
         self, columns: Sequence[str], batch_rows: int, repeated: Collection[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of all row groups, and compares pages with their CRC-32, where a page has one.
+        """Yields the rows of all row groups.
 
         Args:
             columns: names of top-level columns, at least one.
@@ -193,7 +193,7 @@ class ParquetReader:
         known = [] if self._footer.status else dictionary_columns(metadata, repeated)
         if not known:
             batch_rows = min(batch_rows, PLAIN_ROWS)
-        file = self._open_with_arrow(metadata, dictionaries=known, checksums=True)
+        file = self._open_with_arrow(metadata, dictionaries=known)
         yield from file.iter_batches(batch_rows, columns=list(columns), use_threads=False)
 
     def columns(
@@ -230,7 +230,7 @@ class ParquetReader:
             for start, stop, name, layout, chunk in found[first:after]:
                 if stop - begin <= len(data):
                     part = data.slice(start - begin, stop - start)
-                    result[name] = ColumnPages(layout, chunk, part, n_rows)
+                    result[name] = ColumnPages(layout, chunk, part, n_rows, path=self.location, name=name)
             first = after
         return result
 

@@ -1,0 +1,200 @@
+"""A page that has another CRC-32 than its header is an error with its file, column and place, whatever decodes it."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from puffin_fast._kernels import pages
+from puffin_fast._runtime import open_source
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.parquet.dictionary_pages import DictionaryPages
+from puffin_fast.rows.files.files import reading
+from puffin_fast.rows.files.parquet import ParquetReader
+from tests import thrift
+
+N_ROWS = 400
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N_ROWS), pa.int64()),
+        "k": pa.array([n % 7 or None for n in range(N_ROWS)], pa.int32()),
+        "text": [f"t{n % 50}" for n in range(N_ROWS)],
+        "flag": [n % 3 == 0 for n in range(N_ROWS)],
+        "items": [[n, None] for n in range(N_ROWS)],
+        "point": [{"x": n, "y": str(n)} for n in range(N_ROWS)],
+    }
+)
+CODECS = ("none", "snappy", "gzip", "brotli", "zstd", "lz4")
+
+
+def by_pyarrow(codec: str, version: str, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(
+        ROWS,
+        sink,
+        compression=codec,
+        data_page_version=version,
+        row_group_size=250,
+        data_page_size=300,
+        write_batch_size=100,
+        write_page_checksum=True,
+        **options,
+    )
+    return sink.getvalue()
+
+
+def by_polars(codec: str) -> bytes:
+    sink = io.BytesIO()
+    polars.DataFrame(ROWS).write_parquet(sink, compression=codec, row_group_size=250)  # type: ignore[arg-type]
+    return thrift.with_checksums(sink.getvalue())
+
+
+def by_duckdb(codec: str, version: str, folder: Path) -> bytes:
+    with duckdb.connect() as connection:
+        connection.register("rows", ROWS)
+        connection.execute(
+            f"COPY rows TO '{folder}/d.parquet' (COMPRESSION {codec}, PARQUET_VERSION {version})"
+        )
+    return thrift.with_checksums((folder / "d.parquet").read_bytes())
+
+
+def written(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for version in ("1.0", "2.0"):
+        for codec in CODECS:
+            yield f"pyarrow {codec} {version}", by_pyarrow(codec, version)
+        yield f"pyarrow plain {version}", by_pyarrow("zstd", version, use_dictionary=False)
+    yield "pyarrow delta", by_pyarrow("zstd", "2.0", use_dictionary=False, column_encoding=DELTA)
+    for codec in ("uncompressed", "zstd", "snappy"):
+        yield f"polars {codec}", by_polars(codec)
+        yield f"duckdb {codec}", by_duckdb(codec, "V1" if codec == "zstd" else "V2", folder)
+
+
+DELTA = {"id": "DELTA_BINARY_PACKED", "k": "DELTA_BINARY_PACKED", "text": "DELTA_BYTE_ARRAY"}
+
+
+def scanned(path: Path, names: list[str]) -> pa.Table:
+    """Columns as scans and filters read them."""
+    reader = ParquetReader(PyArrowFileIO(), str(path))
+    with reading(str(path)):
+        found = [
+            reader.columns(group, names, N_ROWS, use_threads=False).read(0, n_rows, None)
+            for group, n_rows in enumerate(reader.group_rows)
+        ]
+    return pa.concat_tables(pa.table(columns) for columns in found)
+
+
+def of_page(path: Path, page: thrift.Page, data: bytes) -> str:
+    """The message for a page of a file with these bytes."""
+    expected = thrift.get(page.header, 4) & 0xFFFFFFFF
+    found = zlib.crc32(data[page.body : page.stop])
+    what = f"CRC-32 of a page of column {page.column}"
+    return f"{path}: offset {page.at}: {what}: expected {expected:08x}, found {found:08x}"
+
+
+def test_a_changed_bit_in_any_page_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    for name, data in written(tmp_path):
+        path.write_bytes(data)
+        assert scanned(path, ROWS.column_names).num_rows == N_ROWS, name
+        seen: set[tuple[str, object]] = set()
+        for page in thrift.pages_of(data):
+            kind = page.column, thrift.get(page.header, 1)
+            if page.body == page.stop or kind in seen:
+                continue
+            seen.add(kind)
+            damaged = bytearray(data)
+            damaged[page.stop - 1] ^= 0x10
+            path.write_bytes(damaged)
+            with pytest.raises(CorruptDataError) as caught:
+                scanned(path, [page.column.partition(".")[0]])
+            assert str(caught.value) == of_page(path, page, damaged), name
+
+
+def test_pages_without_checksum_are_read(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "data.parquet")
+    assert scanned(tmp_path / "data.parquet", ROWS.column_names).num_rows == N_ROWS
+
+
+def test_only_pages_of_wanted_rows_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    data = bytearray(by_pyarrow("zstd", "1.0", use_dictionary=False))
+    third = [page for page in thrift.pages_of(data) if page.column == "id"][2]
+    data[third.body] ^= 1
+    path.write_bytes(data)
+    columns = ParquetReader(PyArrowFileIO(), str(path)).columns(0, ["id"], N_ROWS, use_threads=False)
+    assert columns.read(0, 200, None)["id"].to_pylist() == list(range(200))
+    with pytest.raises(CorruptDataError, match="CRC-32 of a page of column id"):
+        columns.read(200, 50, None)
+
+
+def test_the_distinct_values_of_a_dictionary_page_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    pq.write_table(ROWS.select(["k"]), path, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    page = next(iter(thrift.pages_of(data)))
+    data[page.stop - 1] ^= 1
+    path.write_bytes(data)
+    with open_source(str(path)) as source, pytest.raises(CorruptDataError) as caught:
+        DictionaryPages(source, pq.read_metadata(path)).values(0, 0, pa.int32())
+    assert str(caught.value) == of_page(path, page, data)
+
+
+def test_what_pyarrow_reads_as_dictionaries_is_compared(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    data = bytearray(by_pyarrow("zstd", "1.0"))
+    page = next(page for page in thrift.pages_of(data) if page.column == "text")
+    data[page.stop - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptDataError) as caught, reading(str(path)):
+        list(ParquetReader(PyArrowFileIO(), str(path)).all_batches(["text"], 100, {"text"}))
+    assert str(caught.value) == of_page(path, page, data)
+
+
+HEADER: thrift.Struct = [(1, 5, 2), (7, 12, [(1, 5, 1), (2, 5, 0)])]
+SUMS = """
+import random, sys, zlib
+if sys.argv[1] != "fast":
+    sys.modules["isal"] = sys.modules["zlib_ng"] = None
+from puffin_fast._kernels import checksum, pages
+from tests import thrift
+chance = random.Random(1)
+n = 0
+for size in [*range(300), 4095, 4096, 65535, 1 << 20]:
+    data = chance.randbytes(size)
+    sum = zlib.crc32(data)
+    sum -= sum >> 31 << 32
+    for change in (0, 1):
+        fields = [(1, 5, 2), (2, 5, size), (3, 5, size), (4, 5, sum ^ change), (7, 12, [(1, 5, 1), (2, 5, 0)])]
+        try:
+            pages.check_pages(thrift.encode(thrift.STRUCT, fields) + data, path=None, column="x", start=0)
+        except ValueError:
+            n += 1
+print(n)
+"""
+
+
+@pytest.mark.parametrize("level", ["fast", "portable", "avx2"])
+def test_the_sum_of_any_number_of_bytes_is_zlibs(level: str) -> None:
+    environment = os.environ | ({} if level == "fast" else {"PUFFIN_FAST_SIMD": level})
+    ran = subprocess.run(
+        [sys.executable, "-c", SUMS, level], check=True, capture_output=True, text=True, env=environment
+    )
+    assert int(ran.stdout) == 304
+
+
+def test_bytes_that_are_no_page_are_not_compared() -> None:
+    for data in (b"", b"\0", b"PAR1" * 9, thrift.encode(thrift.STRUCT, [*HEADER, (2, 5, 9), (3, 5, 9)])):
+        pages.check_pages(data, path=None, column="x", start=0)
