@@ -122,6 +122,11 @@ def position_delete_bytes(vectors: Iterable[tuple[str, PositionBitmap]], folder:
         positions = bitmap.to_arrow()
         paths = pa.repeat(pa.scalar(data_file), len(positions))
         path = folder / f"{number:05d}-deletes.parquet"
-        pq.write_table(pa.table({"file_path": paths, "pos": positions}), path, compression="zstd")
+        pq.write_table(
+            pa.table({"file_path": paths, "pos": positions}),
+            path,
+            compression="zstd",
+            write_page_checksum=True,
+        )
         size += path.stat().st_size
     return size

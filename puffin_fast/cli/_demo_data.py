@@ -99,7 +99,7 @@ def flights(folder: Path) -> DataSet:
 def _write_whole(table: pa.Table, path: Path) -> None:
     """Writes a file under a temporary name and renames it, so that an existing file is complete."""
     temporary = path.with_suffix(".part")
-    pq.write_table(table, temporary)
+    pq.write_table(table, temporary, write_page_checksum=True)
     temporary.rename(path)
 
 

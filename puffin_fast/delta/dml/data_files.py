@@ -189,7 +189,7 @@ class DataFileWriter:
         folder += "" if self._is_mapped else partition_folder(partition)
         path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         buffer = pa.BufferOutputStream()
-        pq.write_table(rows, buffer, compression="zstd")
+        pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
         data = buffer.getvalue()
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.written.append(path)

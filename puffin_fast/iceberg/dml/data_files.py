@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.io.pyarrow import bin_pack_arrow_table, bin_pack_record_batches, schema_to_pyarrow
-from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
@@ -33,6 +31,7 @@ from puffin_fast._runtime.location import is_of_storage
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
+from puffin_fast.iceberg.compat.parquet_writer import create_parquet
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
 from puffin_fast.iceberg.deletes.position_files import CODECS
 from puffin_fast.iceberg.dml.partition_spec import partition_values
@@ -151,7 +150,6 @@ class DataFileWriter:
         )
         if format.lower() != "parquet":
             raise UnsupportedError(f"{shown}: {TableProperties.WRITE_FILE_FORMAT}={format}; expected parquet")
-        self._format = FileFormatFactory.get(FileFormat.PARQUET)
 
     def files(self, fitting: RowWriterSchema, rows: pa.Table | pa.RecordBatchReader) -> Iterator[_File]:
         """Yields the rows grouped to files of about the table's target size."""
@@ -231,11 +229,11 @@ class DataFileWriter:
 
     def write(self, file: _File) -> ManifestEntry:
         """Writes one file."""
-        name = f"00000-{file.number}-{self._id}.{self._format.file_extension()}"
+        name = f"00000-{file.number}-{self._id}.parquet"
         path = self._locations.new_data_location(name, file.partition)
         output = self._io.new_output(path)
         bounds = _NanosecondBounds.of(self._schema)
-        with self._format.create_writer(output, self._file_schema, self._properties) as writer:
+        with create_parquet(output, self._file_schema, self._properties) as writer:
             for part in file.parts:
                 bounds.add(part)
                 batches = part if self._stored is None else [batch.select(self._stored) for batch in part]

@@ -1,0 +1,246 @@
+"""Every page of every new file has its CRC-32, every verb compares it, and encrypted files are unsupported."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from puffin_fast import delta, iceberg
+from puffin_fast.cli._files import rows as rows_of_file
+from puffin_fast.errors import CorruptDataError, UnsupportedError
+from tests import thrift
+from tests.conftest import require_module
+from tests.iceberg.conftest import files_of
+
+N_ROWS = 90
+ROWS = pa.table(
+    {
+        "id": pa.array(range(N_ROWS), pa.int64()),
+        "part": pa.array([n % 2 for n in range(N_ROWS)], pa.int64()),
+        "items": [[n] for n in range(N_ROWS)],
+    }
+)
+
+CHANGED = ROWS.set_column(0, "id", pa.array([n + 80 for n in range(N_ROWS)]))
+"""Rows of which some have the key of another one."""
+
+
+def check_parquet(files: Any) -> int:
+    """Checks that each page of Parquet files has its CRC-32; returns the number of files."""
+    n_files = 0
+    for path in files:
+        if path.suffix == ".parquet":
+            data = path.read_bytes()
+            for page in thrift.pages_of(data):
+                found = thrift.get(page.header, 4)
+                assert found is not None, (path, page)
+                assert found & 0xFFFFFFFF == zlib.crc32(data[page.body : page.stop])
+            n_files += 1
+    return n_files
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_each_verb_writes_checksums(shared_catalog: SqlCatalog, namespace: str, version: int) -> None:
+    name = f"{namespace}.t"
+    if version == 2:
+        shared_catalog.create_table(name, ROWS.schema)
+        table = shared_catalog.load_table(name)
+        table.append(ROWS)  # PyIceberg's writer
+        before = {path for path in files_of(table) if path.suffix == ".parquet"}
+    else:
+        table, before = iceberg.create_table(shared_catalog, name, ROWS.schema), set[Path]()
+        iceberg.append(table, ROWS)
+    verbs: dict[str, Callable[[], object]] = {
+        "delete": lambda: iceberg.delete(table, "id < 3"),
+        "update": lambda: iceberg.update(table, "id < 20", {"part": 7}),
+        "upsert": lambda: iceberg.upsert(table, CHANGED, join_cols=["id"]),
+        "overwrite": lambda: iceberg.overwrite(table, ROWS.slice(0, 9), "id < 9"),
+        "append": lambda: iceberg.append(table, ROWS.slice(0, 5).to_reader()),
+        "rewrite": lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+    }
+    for verb, run in verbs.items():
+        if version == 2 and verb in ("append",):
+            continue
+        old = files_of(table)
+        run()
+        table.refresh()
+        new = files_of(table) - old
+        assert check_parquet(new - before) or (verb == "delete" and version == 3), verb
+    assert check_parquet(files_of(table) - before) >= 4
+
+
+def test_the_writers_of_delta_tables_write_checksums(tmp_path: Path) -> None:
+    deltalake = require_module("deltalake")
+    path = tmp_path / "t"
+    deltalake.write_deltalake(str(path), ROWS.drop_columns(["items"]), partition_by=["part"])
+    delta.enable(path)
+    before = set(path.rglob("*.parquet"))
+    delta.update(path, "id = 4", {"id": 1000})
+    delta.upsert(path, CHANGED.drop_columns(["items"]), join_cols=["id"])
+    delta.purge(path)
+    assert check_parquet(set(path.rglob("*.parquet")) - before) >= 3
+
+
+def damaged(path: Path, column: str) -> str:
+    """Changes a bit in a page of a column; returns the expected message."""
+    data = bytearray(path.read_bytes())
+    page = next(page for page in thrift.pages_of(data) if page.column == column)
+    data[page.stop - 1] ^= 1
+    path.write_bytes(data)
+    expected, found = thrift.get(page.header, 4) & 0xFFFFFFFF, zlib.crc32(data[page.body : page.stop])
+    return (
+        f"offset {page.at}: CRC-32 of a page of column {column}: expected {expected:08x}, found {found:08x}"
+    )
+
+
+def data_file(table: Table) -> Path:
+    (path,) = table.inspect.data_files()["file_path"].to_pylist()
+    return Path(path.removeprefix("file://"))
+
+
+@pytest.mark.parametrize(("leaf", "column"), [("id", "id"), ("items.list.element", "items")])
+def test_each_verb_compares_the_pages_that_it_reads(
+    shared_catalog: SqlCatalog, namespace: str, leaf: str, column: str
+) -> None:
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", ROWS.schema)
+    iceberg.append(table, ROWS)
+    path = data_file(table)
+    message = damaged(path, leaf)
+    before = table.metadata_location
+    verbs: list[Callable[[], object]] = [
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.update(table, "part = 1", {"part": 7}),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["id"]),
+    ]
+    if column == "id":
+        verbs += [
+            lambda: iceberg.delete(table, "id > 3 and id < 80"),
+            lambda: iceberg.delete_keys(table, pa.table({"id": [5]}), join_cols=["id"]),
+            lambda: iceberg.upsert(table, ROWS.slice(3), join_cols=["id"]),
+            lambda: iceberg.collect_ndv(table),
+        ]
+    for run in verbs:
+        with pytest.raises(CorruptDataError) as caught:
+            run()
+        assert str(caught.value).endswith(f"{path}: {message}")
+    table.refresh()
+    assert table.metadata_location == before
+
+
+def test_position_deletes_are_compared(shared_catalog: SqlCatalog, namespace: str) -> None:
+    shared_catalog.create_table(f"{namespace}.t", ROWS.schema)
+    table = shared_catalog.load_table(f"{namespace}.t")
+    table.append(ROWS)
+    iceberg.delete(table, "id < 30")
+    (path,) = table.inspect.delete_files()["file_path"].to_pylist()
+    for column in ("pos", "file_path"):
+        message = damaged(Path(path.removeprefix("file://")), column)
+        with pytest.raises(CorruptDataError) as caught:
+            iceberg.scan(table).to_arrow()
+        assert str(caught.value) == f"{path}: {message}"
+
+
+def test_checkpoints_and_data_files_of_delta_tables_are_compared(tmp_path: Path) -> None:
+    deltalake = require_module("deltalake")
+    path = tmp_path / "t"
+    deltalake.write_deltalake(str(path), ROWS.drop_columns(["items"]))
+    deltalake.DeltaTable(str(path)).create_checkpoint()
+    (data,) = path.glob("*.parquet")
+    data.write_bytes(thrift.with_checksums(data.read_bytes()))
+    adds = json.loads(next((path / "_delta_log").glob("*.json")).read_text().splitlines()[-1])
+    assert adds  # the log is not read beside its checkpoint
+    message = damaged(data, "id")
+    with pytest.raises(CorruptDataError) as caught:
+        delta.scan(path).to_arrow()
+    assert str(caught.value) == f"{data}: {message}"
+    (checkpoint,) = (path / "_delta_log").glob("*.parquet")
+    checkpoint.write_bytes(thrift.with_checksums(checkpoint.read_bytes()))
+    assert delta.snapshot(path).version == 0
+    message = damaged(checkpoint, "add.path")
+    with pytest.raises(CorruptDataError) as caught:
+        delta.scan(path)
+    assert str(caught.value) == f"{checkpoint}: {message}"
+
+
+def of_ids(rows: pa.Table) -> pa.Table:
+    """The same rows with Iceberg's field ids."""
+    fields = [field.with_metadata({"PARQUET:field_id": str(n + 1)}) for n, field in enumerate(rows.schema)]
+    return rows.cast(pa.schema(fields))
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> Callable[[bool], Path]:
+    """Writes a file with the encrypted column ``a`` and ``b``, with or without a plaintext footer."""
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc]
+        def __init__(self, _: object) -> None:
+            super().__init__()
+
+        def wrap_key(self, key: bytes, _: str) -> str:
+            return key.hex()
+
+        def unwrap_key(self, key: str, _: str) -> bytes:
+            return bytes.fromhex(key)
+
+    def write(plaintext: bool) -> Path:
+        path = tmp_path / f"{plaintext}.parquet"
+        configuration = encryption.EncryptionConfiguration(
+            footer_key="f", column_keys={"c": ["a"]}, plaintext_footer=plaintext
+        )
+        properties = encryption.CryptoFactory(Keys).file_encryption_properties(
+            encryption.KmsConnectionConfig(), configuration
+        )
+        rows = of_ids(pa.table({"a": np.arange(100), "b": np.arange(100)}))
+        with pq.ParquetWriter(path, rows.schema, encryption_properties=properties) as writer:
+            writer.write_table(rows)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("plaintext", [False, True])
+def test_encrypted_files_are_unsupported(
+    shared_catalog: SqlCatalog,
+    namespace: str,
+    tmp_path: Path,
+    encrypted: Callable[[bool], Path],
+    plaintext: bool,
+) -> None:
+    file = encrypted(plaintext)
+    rows = pa.table({"a": np.arange(100), "b": np.arange(100)})
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", rows.schema)
+    iceberg.append(table, rows)
+    data_file(table).write_bytes(file.read_bytes())
+    deltalake = require_module("deltalake")
+    folder = tmp_path / "t"
+    deltalake.write_deltalake(str(folder), rows)
+    (data,) = folder.glob("*.parquet")
+    data.write_bytes(file.read_bytes())
+    delta.enable(folder)
+    with pytest.raises(UnsupportedError, match="encrypted"), rows_of_file(file, table.schema()) as reader:
+        reader.read_all()
+    verbs: list[Callable[[], object]] = [
+        lambda: iceberg.scan(table).to_arrow(),
+        lambda: iceberg.delete(table, "a > 3 and a < 80"),
+        lambda: iceberg.upsert(table, rows.slice(3), join_cols=["a"]),
+        lambda: iceberg.rewrite_data_files(table, sort_by=["a"]),
+        lambda: iceberg.collect_ndv(table),
+        lambda: delta.scan(folder).to_arrow(),
+        lambda: delta.delete(folder, "a > 3 and a < 80"),
+    ]
+    for run in verbs:
+        with pytest.raises(UnsupportedError, match="encrypted"):
+            run()
+    if not plaintext:
+        assert "encrypted" in "".join(str(found) for found in delta.verify(folder, data_files=True))
