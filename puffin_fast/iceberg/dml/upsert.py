@@ -119,9 +119,10 @@ def upsert(
             several with one key; the other columns keep their values. With ``when_not_matched_insert_all=False``,
             `data` needs only these and the key columns.
         delete_column: a column of booleans in `data`: where it is true, each row with this key is deleted, and nothing
-            is inserted. Such rows need only their key; with both of the above False, so does `data`.
-        order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
-            Columns of these two names that the table does not have are not written.
+            is inserted. Such rows need only their key; if all rows are such ones, or with both of the above False, so
+            does `data`.
+        order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts;
+            of several such rows that are equal, one. Columns of these two names that the table does not have are not written.
         duplicate_keys: what to do if a given row would replace several live rows of the table, because the key is not
             unique there: ``"refuse"`` raises, as PyIceberg's own upsert does; ``"replace"`` replaces all of them by it.
         branch: an existing branch.
@@ -134,7 +135,7 @@ def upsert(
 
     Raises:
         InvalidInputError: the rows do not fit the table's schema, a column is missing, two rows have one key,
-            a key has a null, `delete_column` or `order_column` has one, two rows are the last of their key,
+            a key has a null, `delete_column` or `order_column` has one, two different rows are the last of their key,
             `update_columns` has a key column or an identifier field, a given row would replace several rows (see
             `duplicate_keys`), or nothing is to be done: `when_matched_update_all`, `when_not_matched_insert_all` and
             `delete_column` are off.

@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from puffin_fast._runtime.arguments import check_name
 from puffin_fast.columns.plain_types import one_array
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.rows.match.same_values import same_values
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
-__all__ = ["ChangeFeed"]
+__all__ = ["ChangeFeed", "same_changes"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class ChangeFeed:
 
     Attributes:
         delete_column: a column of booleans: whether the row deletes its key.
-        order_column: of several rows with one key, the last by this column counts.
+        order_column: of several rows with one key, the last by this column counts. Of several last ones that are equal,
+            or that all delete the key, one counts.
 
     Raises:
         InvalidInputError: a name is not a string, or both are the same.
@@ -98,7 +100,8 @@ class ChangeFeed:
 
         Raises:
             NotFoundError: the rows do not have the column.
-            InvalidInputError: values of the column have no order, there is a null or NaN, or a key has two last rows.
+            InvalidInputError: values of the column have no order, there is a null or NaN, or a key has two last rows
+                that are not one.
         """
         if self.order_column is None:
             return np.arange(rows.num_rows)
@@ -106,16 +109,38 @@ class ChangeFeed:
         ranks = _ranks(column, self.order_column)
         by_key = np.lexsort((ranks, keys))
         keys, ranks = keys[by_key], ranks[by_key]
-        is_last = np.diff(keys, append=-1) != 0
-        tied = np.flatnonzero(is_last[1:] & (keys[1:] == keys[:-1]) & (ranks[1:] == ranks[:-1]))
-        if len(tied):
-            value = column[int(by_key[tied[0]])].as_py()
+        ends = np.flatnonzero(np.diff(keys, append=-1))
+        last = ranks[ends[np.searchsorted(ends, np.arange(len(keys)))]]
+        tied = np.flatnonzero((keys[1:] == keys[:-1]) & (ranks[:-1] == last[:-1]))
+        differ = tied[~same_changes(rows, self.deletes(rows), by_key[tied], by_key[tied + 1])]
+        if len(differ):
+            value = column[int(by_key[differ[0]])].as_py()
             raise InvalidInputError(
                 f"data: order_column {self.order_column}: two rows of one key have the last value {value!r}; "
-                "expected one of them"
+                "expected one of them, or equal rows"
             )
-        found: npt.NDArray[np.int64] = np.sort(by_key[is_last])
+        found: npt.NDArray[np.int64] = np.sort(by_key[ends])
         return found
+
+
+def same_changes(
+    rows: pa.Table,
+    deletes: npt.NDArray[np.bool_],
+    left: npt.NDArray[np.int64],
+    right: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """Returns whether pairs of rows with one key are the same change: they are equal, or both delete the key.
+
+    Args:
+        rows: of plain types.
+        deletes: mask of the rows that delete their key.
+        left, right: numbers of the rows of each pair.
+    """
+    same = np.ones(len(left), np.bool_)
+    for column in rows.columns:
+        values = one_array(column)
+        same &= same_values(values.take(pa.array(left)), values.take(pa.array(right)))
+    return same | (deletes[left] & deletes[right])
 
 
 def _column(rows: pa.Table, argument: str, name: str) -> pa.Array:

@@ -33,6 +33,7 @@ __all__ = [
     "Matches",
     "Source",
     "check_clauses",
+    "check_columns",
     "find_matches",
     "fit",
     "given_keys",
@@ -116,7 +117,7 @@ class Source:
             n_superseded = rows.num_rows - len(last)
             deleted = [column.take(pa.array(last[deletes])) for column in given]
             rows = feed.without(rows, schema).take(pa.array(last[~deletes]))
-        rows = fit(wanted, schema, rows)
+        rows = fit(wanted, schema, rows, all_columns=rows.num_rows > 0 or feed.delete_column is None)
         keys = _key_arrays(rows, fields)
         if deleted is not None:
             keys = [pa.concat_arrays(parts) for parts in zip(keys, deleted, strict=True)]
@@ -161,15 +162,36 @@ def written_schema(
     return Schema(*wanted, schema_id=schema.schema_id)
 
 
-def fit(wanted: Schema, schema: Schema, rows: pa.Table) -> pa.Table:
-    """The wanted columns of given rows in the types of the table; each column is one chunk."""
-    given = set(rows.schema.names)
+def check_columns(wanted: Schema, schema: Schema, names: Collection[str]) -> None:
+    """Checks that given rows have the wanted columns.
+
+    Raises:
+        InvalidInputError: one is missing.
+    """
+    given = set(names)
     missing = [field.name for field in wanted.fields if field.name not in given]
     if missing:
         what = "all columns of the table: whole rows are replaced"
         if wanted is not schema:
             what = f"the columns {', '.join(field.name for field in wanted.fields)}"
         raise InvalidInputError(f"data: no column {', '.join(missing)}; expected {what}")
+
+
+def fit(wanted: Schema, schema: Schema, rows: pa.Table, *, all_columns: bool = True) -> pa.Table:
+    """The wanted columns of given rows in the types of the table; each column is one chunk.
+
+    Args:
+        wanted: of `written_schema`.
+        schema: of the table.
+        rows: of the caller.
+        all_columns: whether a missing column is an error; otherwise it is null.
+    """
+    if all_columns:
+        check_columns(wanted, schema, rows.schema.names)
+    else:
+        given = set(rows.schema.names)
+        for name in (field.name for field in wanted.fields if field.name not in given):
+            rows = rows.append_column(name, pa.nulls(rows.num_rows))
     others = {field.name for field in schema.fields} - {field.name for field in wanted.fields}
     rows = rows.select([at for at, name in enumerate(rows.schema.names) if name not in others])
     return RowWriterSchema(wanted, rows.schema).table(rows).combine_chunks()

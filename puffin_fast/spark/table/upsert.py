@@ -38,6 +38,7 @@ from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
 
 if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.types import NestedField
@@ -138,15 +139,17 @@ class _Given:
 
     Attributes:
         rows: columns c0, c1, …, then `DELETES`, and `ORDER` if the feed has an order.
-        columns: the names of c0, c1, … in the table.
+        columns: the names of c0, c1, … in the table: those of `wanted`, but fewer if all rows delete their key.
         fields: names and fields of the key's columns.
         feed: the columns of the caller's rows that say which delete their key, and which is the last of its key.
+        wanted: the columns that are written, and the key columns.
     """
 
     rows: DataFrame
     columns: list[str]
     fields: list[tuple[str, NestedField]]
     feed: ChangeFeed
+    wanted: Schema
 
     @classmethod
     def of(
@@ -172,18 +175,18 @@ class _Given:
         feed.deletes(none)
         if feed.order_column is not None:
             feed.order(none)
-        fit(wanted, schema, feed.without(none, schema))
+        fit(wanted, schema, feed.without(none, schema), all_columns=feed.delete_column is None)
 
         def column(name: str) -> Column:
             return functions.col("`" + name.replace("`", "``") + "`")
 
-        names = [field.name for field in wanted.fields]
+        names = [field.name for field in wanted.fields if field.name in none.column_names]
         selected = [column(name).alias(f"c{at}") for at, name in enumerate(names)]
         deletes = functions.lit(False) if feed.delete_column is None else column(feed.delete_column)
         selected.append(deletes.alias(DELETES))
         if feed.order_column is not None:
             selected.append(column(feed.order_column).alias(ORDER))
-        return cls(data_df.select(*selected), names, fields, feed)
+        return cls(data_df.select(*selected), names, fields, feed, wanted)
 
     @property
     def own(self) -> list[str]:
@@ -213,7 +216,9 @@ class _Cached:
             n_given = functions.count(functions.lit(1)).over(every)
             rows = rows.withColumns({"n_given": n_given, "rank": last}).where("rank = 1")
         if feed:
-            rows = rows.mapInArrow(over_batches(_BODIES, "checked", **options), rows.schema)
+            last_of = [] if feed.order_column is None else given.keys
+            body = over_batches(_BODIES, "checked", **options, wanted=pack(given.wanted), last_of=last_of)
+            rows = rows.mapInArrow(body, rows.schema)
         self.rows = rows.persist()
         held.callback(self.rows.unpersist)
         facts = [functions.count(functions.lit(1)).alias("count")]
@@ -224,7 +229,7 @@ class _Cached:
         if twice and feed.order_column is not None:
             raise InvalidInputError(
                 f"data: order_column {feed.order_column}: two rows of one key have the last value "
-                f"{twice[0][ORDER]!r}; expected one of them"
+                f"{twice[0][ORDER]!r}; expected one of them, or equal rows"
             )
         self.n_superseded = 0
         if feed.order_column is not None:

@@ -18,9 +18,10 @@ from puffin_fast.iceberg.dml.replacement import write_new_rows
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch
+from puffin_fast.rows.match.change_feed import same_changes
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys
 from puffin_fast.rows.match.given_rows import RowWriterSchema
-from puffin_fast.rows.match.matching import written_schema
+from puffin_fast.rows.match.matching import check_columns, written_schema
 from puffin_fast.rows.match.same_values import same_values
 from puffin_fast.spark.worker.data_files import TaskTable, data_file_rows
 from puffin_fast.spark.worker.keys import for_spark
@@ -139,16 +140,47 @@ def keyed(batches: Batches, *, target: bytes, columns: Sequence[str], fields: by
         yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *keys.schema.names])
 
 
-def checked(batches: Batches, *, target: bytes, columns: Sequence[str]) -> Batches:
-    """Checks the values of given rows that do not delete their key; yields all batches.
+def checked(
+    batches: Batches, *, target: bytes, columns: Sequence[str], wanted: bytes, last_of: Sequence[str]
+) -> Batches:
+    """Checks given rows that do not delete their key; leaves out repeated changes of a key.
+
+    Args:
+        batches: columns of the table, `DELETES`, and others.
+        target: packed `Target`.
+        columns: names of the columns of the table.
+        wanted: packed `Schema`, of the columns that rows must have.
+        last_of: the key's columns, if the rows are the last ones of their key, one after another; else none.
+
+    Yields:
+        The rows.
 
     Raises:
-        InvalidInputError: a value does not fit its column.
+        InvalidInputError: a value does not fit its column, or a column is missing.
     """
-    given = _Given(unpack(target), columns)
+    part: Target = unpack(target)
+    schema: Schema = unpack(wanted)
+    given = _Given(part, columns)
+    before: list[pa.RecordBatch] = []
     for batch in batches:
-        given.rows([batch.filter(pc.invert(batch[DELETES]))])
-        yield batch
+        if not batch.num_rows:
+            continue
+        kept = batch.filter(pc.invert(batch[DELETES]))
+        if kept.num_rows:
+            check_columns(schema, part.metadata.schema(), columns)
+            given.rows([kept])
+        if not last_of:
+            yield batch
+            continue
+        rows = pa.Table.from_batches([*before, batch])
+        left = np.arange(rows.num_rows - 1)
+        for name in last_of:
+            key = _array(rows[name])
+            left = left[same_values(key.take(pa.array(left)), key.take(pa.array(left + 1)))]
+        is_new = np.ones(rows.num_rows, np.bool_)
+        is_new[left[same_changes(rows, _mask(rows[DELETES]), left, left + 1)] + 1] = False
+        yield batch.filter(pa.array(is_new[-batch.num_rows :]))
+        before = [batch.slice(batch.num_rows - 1)]
 
 
 def replace(

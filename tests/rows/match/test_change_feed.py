@@ -12,7 +12,7 @@ from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from tests.iceberg.conftest import files_of
+from tests.iceberg.conftest import files_of, rows_of
 from tests.iceberg.dml.example_rows import SCHEMA, START, check, made, of, row
 from tests.rows.test_v3_types import ONE, VARIANT, rewritten
 
@@ -219,6 +219,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(racing: RacingCatalog)
         (InvalidInputError, "two rows with the key {'k': 1}", given(), {}),
         (InvalidInputError, "two rows with the key", given(d=[True, True]), {"delete_column": "d"}),
         (InvalidInputError, "last value 5", given(o=[5, 5]), {"order_column": "o"}),
+        (
+            InvalidInputError,
+            "last value 5",
+            given(s=["x", "x"], u=[1, 1], ok=[None, None], o=[5, 5], d=[True, False]),
+            {"order_column": "o", "delete_column": "d"},
+        ),
         (InvalidInputError, "expected no null, found 1", given(o=[5, None]), {"order_column": "o"}),
         (InvalidInputError, "found NaN", given(o=[5.0, float("nan")]), {"order_column": "o"}),
         (InvalidInputError, "with an order, found struct", given(o=[{"a": 1}] * 2), {"order_column": "o"}),
@@ -307,14 +313,72 @@ def test_a_deleted_row_needs_only_its_key(racing: RacingCatalog) -> None:
     done = iceberg.upsert(table, data, delete_column="d")
     assert (done.keys_deleted, done.rows_updated, done.rows_inserted) == (1, 1, 0)
     only = pa.table({"k": [1], "d": [True]})
-    with pytest.raises(InvalidInputError, match="no column s, u, ok"):
-        iceberg.upsert(table, only, delete_column="d")
     done = iceberg.upsert(table, data.slice(2), **{**ONLY_DELETE, "delete_column": "d"})
     assert done.snapshot_id is None
     assert sorted(iceberg.scan(table).to_arrow()["k"].to_pylist()) == [1, 2]
     done = iceberg.upsert(table, only, **{**ONLY_DELETE, "delete_column": "d"})
     assert (done.keys_deleted, done.rows_deleted) == (1, 1)
     assert iceberg.scan(table).to_arrow()["k"].to_pylist() == [2]
+
+
+TOMBSTONES = pa.table({"k": [1, 7, 2], "d": [True] * 3})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"when_not_matched_insert_all": False},
+        {"when_matched_update_all": False},
+        {"update_columns": ["u"]},
+        {"update_columns": ["u"], "when_not_matched_insert_all": False},
+        {"order_column": "k"},
+        {"skip_unchanged": False},
+    ],
+    ids=str,
+)
+def test_a_feed_of_deletes_needs_only_keys(racing: RacingCatalog, options: dict[str, Any]) -> None:
+    table = iceberg.create_table(racing, "n.t", REQUIRED)
+    iceberg.append(table, pa.table({"k": range(3), "s": list("abc"), "u": range(3), "ok": [True] * 3}))
+    files = files_of(table)
+    mixed = TOMBSTONES.set_column(1, "d", pa.array([True, False, True]))
+    with pytest.raises(InvalidInputError, match="no column"):
+        iceberg.upsert(table, mixed, delete_column="d", **options)
+    with pytest.raises(InvalidInputError, match="the table has no column v"):
+        iceberg.upsert(table, TOMBSTONES.append_column("v", pa.array([1] * 3)), delete_column="d", **options)
+    assert files_of(table) == files
+    done = iceberg.upsert(table, TOMBSTONES, delete_column="d", **options)
+    assert (done.keys_deleted, done.rows_deleted, done.rows_inserted, done.rows_updated) == (2, 2, 0, 0)
+    assert iceberg.scan(table).to_arrow()["k"].to_pylist() == [0]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_equal_changes_of_a_key_are_one(shared_catalog: SqlCatalog, namespace: str, version: int) -> None:
+    table = made(shared_catalog, namespace, version=version)
+    nan = float("nan")
+    new, late = row(3, "new", nan), {**row(4, "late"), "tags": ["a", None]}
+    given = feed(
+        {**new, "at": 5},
+        {**late, "at": 2},
+        {**new, "at": 5},
+        {**row(3, "old"), "at": 4},
+        {**row(3, "older"), "at": 4},
+        {**late, "at": 2},
+        {**late, "at": 2},
+        {"id": 5, "gone": True, "at": 1},
+        {**row(5, "not read"), "gone": True, "at": 1},
+    )
+    done = iceberg.upsert(table, given, "id", delete_column="gone", order_column="at")
+    counts = (done.rows_updated, done.rows_inserted, done.keys_deleted, done.rows_superseded)
+    assert counts == (2, 0, 1, 6)
+    assert [found["g"] for found in rows_of(table).to_pylist()[3:6]] == ["new", "late", START[6]["g"]]
+    for other in ({"g": "b"}, {"x": 0.5}, {"tags": ["a"]}, {"s": {"a": 0, "b": None}}, {"gone": True}):
+        changes = feed({**late, "at": 2}, {**late, "at": 2}, {**late, **other, "at": 2}, {**late, "at": 2})
+        with pytest.raises(InvalidInputError, match="two rows of one key have the last value 2"):
+            iceberg.upsert(table, changes, "id", delete_column="gone", order_column="at")
+    twice = of([new, new])
+    with pytest.raises(InvalidInputError, match="two rows with the key"):
+        iceberg.upsert(table, twice, "id")
 
 
 @pytest.mark.parametrize("seed", range(4))
