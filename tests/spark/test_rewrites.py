@@ -92,6 +92,16 @@ def test_the_files_of_the_single_machine(
     assert ps.rewrite_data_files(spark, table, **ALL).snapshot_id is None
 
 
+def test_row_ids_that_are_assigned_meanwhile(spark: SparkSession, racing: RacingCatalog) -> None:
+    table = made(racing, version=2)
+    iceberg.upgrade(table)
+    other = racing.load_table("n.t")
+    racing.before = [lambda: iceberg.append(other, ROWS.slice(0, 1).set_column(0, "id", pa.array([2000])))]
+    assert ps.rewrite_data_files(spark, table, **ALL).attempts == 2
+    assert rows(table) == rows(other)  # as the append left them
+    assert iceberg.verify(table) == []
+
+
 def test_deletes_that_race_in_are_moved(spark: SparkSession, racing: RacingCatalog) -> None:
     table = made(racing)
     before, other = rows(table), racing.load_table("n.t")

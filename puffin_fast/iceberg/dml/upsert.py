@@ -122,7 +122,8 @@ def upsert(
             is inserted. Such rows need only their key; if all rows are such ones, or with both of the above False, so
             does `data`.
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts;
-            of several such rows that are equal, one. Columns of these two names that the table does not have are not written.
+            of several such rows that are equal, one. Columns of these two names that the table does not have are not
+            written.
         duplicate_keys: what to do if a given row would replace several live rows of the table, because the key is not
             unique there: ``"refuse"`` raises, as PyIceberg's own upsert does; ``"replace"`` replaces all of them by it.
         branch: an existing branch.

@@ -1,9 +1,11 @@
 """The job of a rewrite of data files: chooses groups of them, has them written once, and replaces them.
 
-The data files are read and written once. If another commit comes first, only the manifests are read again:
+The data files are read and written once, with one exception. If another commit comes first, only the manifests are read
+again:
 
 ```
 a data file of a group meanwhile                    the group
+got row ids: the first snapshot after an upgrade    is read and written again, once: the new files store the row ids
 has other deletes by position                       replaces it; the deletes are moved to the new files
 has other equality deletes                          replaces it; they apply to the new files, which are older
 is gone, or deletes that were applied are undone    is left out, its new files are removed
@@ -277,7 +279,10 @@ class _Rewrite:
             groups = self._choose(head, current)
             if self.dry_run or head is None or not groups:
                 return _Planned(_counted([task for group in groups for task in group]))
-            self._write(groups, head)
+            self.written.groups = self._write(groups, head)
+            self.written.format_version = self.table.metadata.format_version
+        elif head is not None:
+            self._write_with_ids(current, head)
         return self._replace(current)
 
     def _plan(self, head: Snapshot | None, matcher: RowFilter) -> Plan:
@@ -297,12 +302,19 @@ class _Rewrite:
             tasks = [task for task in tasks if task.data.file_path in selected]
         return self.limits.groups(tasks)
 
-    def _write(self, groups: Sequence[Sequence[FileTask]], head: Snapshot) -> None:
+    def _write(self, groups: Sequence[Sequence[FileTask]], head: Snapshot) -> tuple[RewrittenGroup, ...]:
         try:
-            self.written.groups = tuple(self.write(self.table, head, groups, self.limits.target_file_size))
+            return tuple(self.write(self.table, head, groups, self.limits.target_file_size))
         except OSError as error:
             raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
-        self.written.format_version = self.table.metadata.format_version
+
+    def _write_with_ids(self, current: Plan, head: Snapshot) -> None:
+        """Writes the groups again whose rows got row ids since they were read."""
+        tasks = {task.data.file_path: task for task in current.tasks}
+        groups = [(group, group.with_new_ids(tasks)) for group in self.written.groups or ()]
+        if again := [now for _, now in groups if now]:
+            kept = (group for group, now in groups if not now)
+            self.written.groups = (*kept, *self._write(again, head))
 
     def _replace(self, current: Plan) -> _Planned:
         """Replaces the old files by the written ones, as far as a snapshot still has the old ones."""
@@ -331,7 +343,7 @@ class _Rewrite:
         old = {
             old.task.data.file_path: tasks[old.task.data.file_path] for group in groups for old in group.old
         }
-        deletes = _obsolete(current, old, groups[0].sequence_number)
+        deletes = _obsolete(current, old, min(group.sequence_number for group in groups))
         removed = (*(task.data for task in old.values()), *deletes)
         terms = ChangeTerms(also_removed=removed, operation=REPLACE)
         of_deletes = WrittenDeletes.of(table, write_deletes(table, moved), terms)

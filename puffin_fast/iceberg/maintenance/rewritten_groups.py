@@ -132,6 +132,16 @@ class RewrittenGroup:
             deletes.append(NewDeletes(FileTask(new.entry), positions, len(positions)))
         return None if any(new.drops for new in deletes) else deletes
 
+    def with_new_ids(self, tasks: Mapping[str, FileTask]) -> list[FileTask]:
+        """Returns its data files in a later snapshot if they got row ids since they were read, else none."""
+        found = [(old.task, tasks.get(old.task.data.file_path)) for old in self.old]
+        now = [task for _, task in found if task is not None]
+        got_ids = any(
+            before.data.first_row_id is None and task is not None and task.data.first_row_id is not None
+            for before, task in found
+        )
+        return now if got_ids and len(now) == len(found) else []
+
     def _is_same(self, before: FileTask, now: FileTask) -> bool:
         known = {entry.file_path for entry in before.equality_deletes}
         return (
