@@ -106,6 +106,14 @@ def test_what_iceberg_does_not_read_is_refused_and_nothing_is_left(
     assert catalog.list_tables("n") == []
 
 
+def test_names_that_iceberg_reserves_are_refused(tmp_path: Path, catalog: SqlCatalog) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(str(tmp_path / "t"), pa.table({"id": [1], "_row_id": [2]}))
+    with pytest.raises(errors.UnsupportedError, match="column _row_id: Iceberg reserves"):
+        delta.to_iceberg(tmp_path / "t", catalog, "n.t")
+    assert catalog.list_tables("n") == []
+
+
 def test_an_iceberg_table_that_is_there_is_refused(
     golden: Callable[[str], Path], catalog: SqlCatalog
 ) -> None:

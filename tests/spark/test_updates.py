@@ -228,7 +228,9 @@ def test_a_column_with_the_name_of_a_place_is_not_taken_for_one(
     """Before, the values of the column were deleted as positions."""
     from pyspark.sql import functions as f
 
-    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64()), ("_pos", pa.int64())]))
+    schema = pa.schema([("id", pa.int64()), ("_pos", pa.int64())])
+    with v3_metadata(racing):  # `create_table` refuses this name
+        table = racing.create_table("n.t", schema, properties={"format-version": "3"})
     iceberg.append(table, pa.table({"id": [1, 2, 3], "_pos": [2, 0, 0]}))
     for job in (
         lambda: ps.delete(spark, table, f.col("id") == 1),

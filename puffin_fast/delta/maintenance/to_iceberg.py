@@ -42,7 +42,7 @@ from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZ
 from puffin_fast.iceberg.dml.tables import create_table
 from puffin_fast.iceberg.manifest import ADDED, DATA, ManifestEntry
 from puffin_fast.rows.deletes.loader import ReadAhead, within
-from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, RESERVED_NAMES
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -96,7 +96,7 @@ def to_iceberg(
     Raises:
         NotFoundError: the table, the version or the namespace does not exist.
         InvalidInputError: the Iceberg table exists.
-        UnsupportedError: Iceberg does not support the type of a column, or a change of its type.
+        UnsupportedError: Iceberg does not support the name or the type of a column, or a change of its type.
         CorruptDataError: the log or a vector is damaged.
     """
     base = (
@@ -105,6 +105,12 @@ def to_iceberg(
         else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     )
     _check_types(base.delta_schema["fields"], base.root)
+    if reserved := [
+        field["name"] for field in base.delta_schema["fields"] if field["name"] in RESERVED_NAMES
+    ]:
+        raise UnsupportedError(
+            f"{base.root}: column {reserved[0]}: Iceberg reserves the names of metadata columns"
+        )
     source = DeltaTable.of(base)
     tasks = plan_files(source, metrics=True).tasks
     made = create_table(catalog, name, Schema(), location=location, properties=properties)

@@ -7,16 +7,35 @@
 | `InvalidInputError` | another table has the name | removed |
 | `CommitUnknownError` | the catalog did not answer | kept, and named in the message |
 | other errors | no table: the catalog refused, or the metadata was not written | removed |
+
+PyIceberg assigns the ids of the schema's fields anew, and drops the default values of fields. `SchemaWithDefaults` is a
+schema of which it keeps them.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import to_json
 from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.io import load_file_io
+from pyiceberg.schema import PreOrderSchemaVisitor, Schema, pre_order_visit
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StructType,
+)
 
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.interrupt import interruptible
@@ -25,11 +44,102 @@ from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import catalog_for_commit
 from puffin_fast.iceberg.compat.working_table import remove_files
+from puffin_fast.rows.files.conversion import arrow_type, constant
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["create_in_catalog"]
+__all__ = ["SchemaWithDefaults", "create_in_catalog"]
+
+_JSON_TYPES: dict[type[IcebergType], tuple[type, ...]] = {
+    BooleanType: (bool,),
+    IntegerType: (int,),
+    LongType: (int,),
+    FloatType: (int, float),
+    DoubleType: (int, float),
+}
+"""Types of default values in metadata that are not text."""
+
+
+class SchemaWithDefaults(Schema):
+    """A schema whose fields keep their defaults when `assign_fresh_schema_ids` assigns their ids anew."""
+
+    @classmethod
+    def of(cls, schema: Schema) -> Schema:
+        """Returns such a schema, or the given one if no field has a default.
+
+        Raises:
+            InvalidInputError: a default is no value of its field's type.
+        """
+        fields = {id: schema.find_field(id) for id in schema.field_ids}
+        has_defaults = False
+        for id, field in fields.items():
+            for name in ("initial_default", "write_default"):
+                if (value := getattr(field, name)) is not None:
+                    has_defaults = True
+                    _check_default(field.field_type, value, f"{schema.find_column_name(id)}: {name}")
+        if not has_defaults:
+            return schema
+        ids: dict[str, Any] = {
+            "schema_id": schema.schema_id,
+            "identifier_field_ids": schema.identifier_field_ids,
+        }
+        return cls(*schema.fields, **ids)
+
+
+@pre_order_visit.register(SchemaWithDefaults)
+def _(schema: SchemaWithDefaults, visitor: PreOrderSchemaVisitor[Any]) -> Any:
+    found = pre_order_visit.dispatch(Schema)(schema, visitor)
+    if not isinstance(found, Schema):
+        return found
+    return Schema(
+        *_with_defaults(found.as_struct(), schema.as_struct()).fields,
+        schema_id=found.schema_id,
+        identifier_field_ids=found.identifier_field_ids,
+    )
+
+
+def _with_defaults(found: Any, given: Any) -> Any:
+    """Returns a type with the defaults of another that differs in ids only."""
+    if isinstance(found, StructType):
+        fields = []
+        for field, other in zip(found.fields, given.fields, strict=True):
+            kind = _with_defaults(field.field_type, other.field_type)
+            defaults = {"initial_default": other.initial_default, "write_default": other.write_default}
+            fields.append(
+                NestedField(field.field_id, field.name, kind, field.required, field.doc, **defaults)
+            )
+        return StructType(*fields)
+    if isinstance(found, ListType):
+        element = _with_defaults(found.element_type, given.element_type)
+        return ListType(found.element_id, element, found.element_required)
+    if isinstance(found, MapType):
+        key, value = (
+            _with_defaults(getattr(found, name), getattr(given, name)) for name in ("key_type", "value_type")
+        )
+        return MapType(found.key_id, key, found.value_id, value, found.value_required)
+    return found
+
+
+def _check_default(kind: IcebergType, value: Any, where: str) -> None:
+    if not isinstance(kind, PrimitiveType):
+        raise InvalidInputError(f"schema: {where} {value!r}: expected none for a {kind}")
+    try:
+        stored = to_json(kind, value)
+        json.dumps(stored, allow_nan=False)
+        is_stored = type(stored) in _JSON_TYPES.get(type(kind), (str,))
+        constant(value, arrow_type(kind), 1)
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise InvalidInputError(f"schema: {where} {value!r}: expected a value of {kind}: {error}") from error
+    if not is_stored:
+        raise InvalidInputError(f"schema: {where} {value!r}: expected a value of {kind}")
 
 
 def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str, **description: Any) -> Table:

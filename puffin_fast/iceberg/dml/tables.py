@@ -28,12 +28,13 @@ from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repe
 from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_new_location
-from puffin_fast.iceberg.compat.new_table import create_in_catalog
+from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
 from puffin_fast.iceberg.plan.files import metadata_of
+from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def create_table(
     Args:
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
-        schema: of PyIceberg or Arrow; field ids are assigned anew, as PyIceberg does.
+        schema: of PyIceberg or Arrow; field ids are assigned anew, as PyIceberg does. Default values are kept.
         partition_spec: of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
             spelling ``"days(time)"``, ``"bucket(16, id)"``.
@@ -69,8 +70,9 @@ def create_table(
     Raises:
         NotFoundError: the namespace or a column of the partition spec does not exist.
         InvalidInputError: the table exists, its files would be written to another location than its metadata
-            names, a property contradicts format version 3, or a transform is unknown or does not accept the
-            type of its column.
+            names, a property contradicts format version 3, a transform is unknown or does not accept the type of its
+            column, a column has the name of a metadata column (``_file``, ``_pos``, ``_deleted``, ``_spec_id``,
+            ``_partition``, ``_row_id``, ``_last_updated_sequence_number``), or a default is no value of its type.
         ConflictError: the catalog's database is locked.
         CommitUnknownError: the catalog did not answer; the message names the metadata file that was written.
         PuffinFastError: the metadata could not be written, or the catalog refused the table.
@@ -87,6 +89,10 @@ def create_table(
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
     if isinstance(schema, pa.Schema):
         schema = assign_fresh_schema_ids(schema_of_arrow(schema))
+    if reserved := [field.name for field in schema.fields if field.name in RESERVED_NAMES]:
+        raise InvalidInputError(
+            f"schema: column {reserved[0]}: expected another name than those of metadata columns, which are reserved"
+        )
     partition_spec = checked_partition_spec(partition_spec, schema)
     try:
         check_new_location(catalog, name, location, settings)
@@ -94,7 +100,7 @@ def create_table(
             catalog,
             name,
             shown,
-            schema=schema,
+            schema=SchemaWithDefaults.of(schema),
             location=location,
             partition_spec=partition_spec,
             properties=settings,

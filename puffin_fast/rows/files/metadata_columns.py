@@ -15,7 +15,7 @@ from puffin_fast.dv.iceberg import ROW_POSITION_FIELD_ID
 if TYPE_CHECKING:
     from puffin_fast.rows.tasks import DataFile
 
-__all__ = ["METADATA_COLUMNS", "Metadata", "MetadataColumn"]
+__all__ = ["METADATA_COLUMNS", "RESERVED_NAMES", "Metadata", "MetadataColumn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +91,7 @@ METADATA_COLUMNS = {
     )
 }
 """The metadata columns that a scan can return, by name."""
+
+RESERVED_NAMES = frozenset({*METADATA_COLUMNS, "_deleted", "_partition", "_spec_id"})
+"""The names of the metadata columns of a table: Java's readers refuse tables with columns of these names, and rewritten
+files cannot store both. The other reserved columns are those of delete files and changes, and no names of a table's."""

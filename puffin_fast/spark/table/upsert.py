@@ -180,7 +180,8 @@ class _Given:
         def column(name: str) -> Column:
             return functions.col("`" + name.replace("`", "``") + "`")
 
-        names = [field.name for field in wanted.fields if field.name in none.column_names]
+        given = set(none.column_names)
+        names = [field.name for field in wanted.fields if field.name in given]
         selected = [column(name).alias(f"c{at}") for at, name in enumerate(names)]
         deletes = functions.lit(False) if feed.delete_column is None else column(feed.delete_column)
         selected.append(deletes.alias(DELETES))

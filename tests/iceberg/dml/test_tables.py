@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import datetime
 import json
+import uuid
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
 
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -20,6 +42,8 @@ from puffin_fast.iceberg.commit.request import JOB_ID
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.dml.delete import delete
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
+from puffin_fast.iceberg.scan.scan import scan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,6 +76,104 @@ def test_a_created_table_is_of_version_3_and_its_row_ids_start_at_zero(
     document = metadata_json(table)
     assert (document["format-version"], document["next-row-id"]) == (3, 0)
     assert table.properties == {"owner": "me"}
+
+
+DEFAULTS: list[tuple[IcebergType, Any]] = [
+    (LongType(), 7),
+    (IntegerType(), -1),
+    (StringType(), ""),
+    (BooleanType(), False),
+    (DoubleType(), 1.5),
+    (FloatType(), 2.0),
+    (DecimalType(9, 2), Decimal("1.50")),
+    (DateType(), datetime.date(2020, 2, 29)),
+    (TimeType(), datetime.time(23, 59, 1)),
+    (TimestampType(), datetime.datetime(2020, 1, 1, 12)),
+    (TimestamptzType(), datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)),
+    (UUIDType(), uuid.UUID(int=5)),
+    (BinaryType(), b"ab"),
+    (FixedType(2), b"xy"),
+]
+
+
+def with_defaults(fields: list[tuple[IcebergType, Any]]) -> Schema:
+    """A column for each default, one in a struct and one in a list of structs; the ids are not those of the table."""
+    inner = NestedField(900, "in", LongType(), doc="inside", initial_default=3, write_default=4)
+    return Schema(
+        NestedField(5, "id", LongType(), required=True, write_default=9),
+        *(
+            NestedField(10 * (at + 1), f"c{at}", kind, at == 0, initial_default=value, write_default=value)
+            for at, (kind, value) in enumerate(fields)
+        ),
+        NestedField(901, "s", StructType(inner)),
+        NestedField(902, "l", ListType(903, StructType(inner.model_copy(update={"field_id": 904})), False)),
+        NestedField(
+            905, "m", MapType(906, StringType(), 907, StructType(inner.model_copy(update={"field_id": 908})))
+        ),
+        identifier_field_ids=[5],
+    )
+
+
+def defaults_of(schema: Schema) -> dict[str, tuple[Any, Any, str | None]]:
+    fields = {schema.find_column_name(id): schema.find_field(id) for id in schema.field_ids}
+    return {str(name): (f.initial_default, f.write_default, f.doc) for name, f in fields.items()}
+
+
+def test_the_defaults_of_a_schema_are_kept(shared_catalog: SqlCatalog, namespace: str) -> None:
+    given = with_defaults(DEFAULTS)
+    table = create_table(shared_catalog, f"{namespace}.t", given, partition_spec=["bucket[4](id)"])
+    for found in (table.schema(), shared_catalog.load_table(f"{namespace}.t").schema()):
+        assert defaults_of(found) == defaults_of(given)
+        assert set(found.field_ids) == set(range(1, len(given.field_ids) + 1))
+        assert found.identifier_field_ids == [1]
+    append(table, pa.table({"c0": [1]}))
+    (row,) = scan(table).to_arrow().to_pylist()
+    assert row["id"] == 9
+    assert [row[f"c{at}"] for at in range(1, len(DEFAULTS))] == [value for _, value in DEFAULTS[1:]]
+    assert type(create_table(shared_catalog, f"{namespace}.u", ROWS.schema).schema()) is Schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (LongType(), "x"),
+        (LongType(), 1.5),
+        (LongType(), True),
+        (IntegerType(), 2**40),
+        (StringType(), 5),
+        (BooleanType(), 1),
+        (DoubleType(), float("nan")),
+        (DecimalType(3, 2), Decimal("12345.678")),
+        (TimestampType(), datetime.date(2020, 1, 1)),
+    ],
+    ids=str,
+)
+def test_a_default_of_another_type_is_refused(
+    shared_catalog: SqlCatalog, namespace: str, kind: IcebergType, value: Any
+) -> None:
+    for name in ("initial_default", "write_default"):
+        field = NestedField(2, "a", kind, **{name: value})
+        for top in (field, NestedField(3, "s", StructType(field))):
+            with pytest.raises(InvalidInputError, match=f"a: {name} .*expected"):
+                create_table(shared_catalog, f"{namespace}.t", Schema(NestedField(1, "id", LongType()), top))
+    assert not shared_catalog.table_exists(f"{namespace}.t")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"],
+)
+def test_names_of_metadata_columns_are_refused(shared_catalog: SqlCatalog, namespace: str, name: str) -> None:
+    field = NestedField(2, name, LongType())
+    for schema in (pa.schema([("id", pa.int64()), (name, pa.int64())]), Schema(field)):
+        with pytest.raises(InvalidInputError, match=f"column {name}: expected another name"):
+            create_table(shared_catalog, f"{namespace}.t", schema)
+    inside = Schema(NestedField(1, "id", LongType()), NestedField(3, "s", StructType(field)))
+    table = create_table(shared_catalog, f"{namespace}.t", inside)
+    append(table, pa.table({"id": [1, 2], "s": [{name: 7}, None]}))
+    append(table, pa.table({"id": [3], "s": [{name: 8}]}))
+    rewrite_data_files(table, min_input_files=2)
+    assert scan(table).to_arrow()["s"].to_pylist() == [{name: 7}, None, {name: 8}]
 
 
 def test_a_catalog_object_is_not_changed_by_a_call(shared_catalog: SqlCatalog, namespace: str) -> None:
