@@ -282,7 +282,7 @@ def test_refusals_leave_table_and_files_as_they_were(spark: SparkSession, racing
             "expected no null",
         ),
         (
-            given.unionAll(given).withColumn("at", f.lit(1)),
+            given.unionAll(given.withColumn("x", f.lit(99.0))).withColumn("at", f.lit(1)),
             {"join_cols": "id", "order_column": "at"},
             InvalidInputError,
             "the last value 1",
