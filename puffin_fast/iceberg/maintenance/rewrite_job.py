@@ -37,7 +37,7 @@ from puffin_fast.iceberg.maintenance.data_file_groups import (
     known_deleted,
 )
 from puffin_fast.iceberg.maintenance.rewrite import REPLACE
-from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup
+from puffin_fast.iceberg.maintenance.rewritten_groups import LINEAGE, RewrittenGroup, with_new_ids
 from puffin_fast.iceberg.maintenance.row_order import RowOrder
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.delete_index import unused
@@ -282,7 +282,8 @@ class _Rewrite:
             self.written.groups = self._write(groups, head)
             self.written.format_version = self.table.metadata.format_version
         elif head is not None:
-            self._write_with_ids(current, head)
+            kept, again = with_new_ids(self.written.groups, current.tasks)
+            self.written.groups = (*kept, *(self._write(again, head) if again else ()))
         return self._replace(current)
 
     def _plan(self, head: Snapshot | None, matcher: RowFilter) -> Plan:
@@ -307,14 +308,6 @@ class _Rewrite:
             return tuple(self.write(self.table, head, groups, self.limits.target_file_size))
         except OSError as error:
             raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
-
-    def _write_with_ids(self, current: Plan, head: Snapshot) -> None:
-        """Writes the groups again whose rows got row ids since they were read."""
-        tasks = {task.data.file_path: task for task in current.tasks}
-        groups = [(group, group.with_new_ids(tasks)) for group in self.written.groups or ()]
-        if again := [now for _, now in groups if now]:
-            kept = (group for group, now in groups if not now)
-            self.written.groups = (*kept, *self._write(again, head))
 
     def _replace(self, current: Plan) -> _Planned:
         """Replaces the old files by the written ones, as far as a snapshot still has the old ones."""

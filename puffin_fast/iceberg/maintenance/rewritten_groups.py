@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.rows.deletes.loader import DeleteLoader
 
-__all__ = ["LINEAGE", "GroupWriter", "NewFile", "OldFile", "RewrittenGroup"]
+__all__ = ["LINEAGE", "GroupWriter", "NewFile", "OldFile", "RewrittenGroup", "with_new_ids"]
 
 LINEAGE = ("_row_id", "_last_updated_sequence_number")
 """The columns of row lineage, which the new files store (specification, "Row Lineage")."""
@@ -132,16 +132,6 @@ class RewrittenGroup:
             deletes.append(NewDeletes(FileTask(new.entry), positions, len(positions)))
         return None if any(new.drops for new in deletes) else deletes
 
-    def with_new_ids(self, tasks: Mapping[str, FileTask]) -> list[FileTask]:
-        """Returns its data files in a later snapshot if they got row ids since they were read, else none."""
-        found = [(old.task, tasks.get(old.task.data.file_path)) for old in self.old]
-        now = [task for _, task in found if task is not None]
-        got_ids = any(
-            before.data.first_row_id is None and task is not None and task.data.first_row_id is not None
-            for before, task in found
-        )
-        return now if got_ids and len(now) == len(found) else []
-
     def _is_same(self, before: FileTask, now: FileTask) -> bool:
         known = {entry.file_path for entry in before.equality_deletes}
         return (
@@ -152,6 +142,31 @@ class RewrittenGroup:
                 for entry in now.equality_deletes
             )
         )
+
+
+def with_new_ids(
+    groups: Iterable[RewrittenGroup], tasks: Iterable[FileTask]
+) -> tuple[list[RewrittenGroup], list[list[FileTask]]]:
+    """Finds groups whose rows got row ids since they were read.
+
+    Args:
+        groups: that were written.
+        tasks: the data files of a later snapshot.
+
+    Returns:
+        The other groups, and the data files of each of these groups in the later snapshot.
+    """
+    known = {task.data.file_path: task for task in tasks}
+    kept, again = [], []
+    for group in groups:
+        before = [old.task.data for old in group.old]
+        now = [known[data.file_path] for data in before if data.file_path in known]
+        had_none = any(data.first_row_id is None for data in before)
+        if had_none and len(now) == len(before) and all(task.data.first_row_id is not None for task in now):
+            again.append(now)
+        else:
+            kept.append(group)
+    return kept, again
 
 
 @dataclass(frozen=True)
