@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import os
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import zstandard
 
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 from puffin_fast.limits import most_inflated
+
+if TYPE_CHECKING:
+    from puffin_fast._runtime import Source
 
 __all__ = ["SYNC_BYTES", "Block", "FileBytes", "as_long", "read_block", "read_blocks"]
 
@@ -127,22 +129,19 @@ def read_block(
 
 
 class FileBytes:
-    """The bytes of an open file, of which only the requested slices are read, at least `READ_BYTES` at a time."""
+    """The bytes of a file, of which only the requested slices are read, at least `READ_BYTES` at a time."""
 
-    def __init__(self, file: Any) -> None:
-        self._file, self._start, self._found = file, 0, memoryview(b"")
-        file.seek(0, os.SEEK_END)
-        self._size = int(file.tell())
+    def __init__(self, source: Source) -> None:
+        self._source, self._start, self._found = source, 0, memoryview(b"")
 
     def __len__(self) -> int:
-        return self._size
+        return self._source.size
 
     def __getitem__(self, part: slice) -> memoryview:
-        start, end, _ = part.indices(self._size)
+        start, end, _ = part.indices(len(self))
         if not self._start <= start <= end <= self._start + len(self._found):
-            self._file.seek(start)
-            self._start = start
-            self._found = memoryview(self._file.read(min(max(end - start, READ_BYTES), self._size - start)))
+            n_bytes = min(max(end - start, READ_BYTES), len(self) - start)
+            self._start, self._found = start, memoryview(self._source.read_at(start, n_bytes))
         return self._found[start - self._start : end - self._start]
 
 

@@ -231,21 +231,24 @@ def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
         NotFoundError: there is no such file.
         InvalidInputError: the path is not a regular file.
         LimitExceededError: the file has more than `limits.MAX_METADATA_BYTES` bytes.
+        CorruptDataError: the storage answered fewer bytes than the file has.
     """
     limit = limits.MAX_METADATA_BYTES.of(io)
-    if is_local(path, io):  # checks the size first: a pipe or a device may have no end
+    kind = "local" if is_local(path, io) else unwrapped(io, path)[0]
+    if kind in ("local", "fsspec"):  # checks the size first: a pipe or a device may have no end
         with open_source(path, filesystem=io) as source:
+            if kind == "fsspec" and size is not None and 0 < size < limit:
+                with suppress(OSError):
+                    data = source.read_head(size + 1)
+                    if len(data) == size:
+                        return data
             if source.size > limit:
                 raise _too_long(path, limit)
             return source.read_at(0, source.size)
-    if size is not None and 0 < size < limit and unwrapped(io, path)[0] == "fsspec":
-        with suppress(OSError), open_source(path, filesystem=io) as source:
-            data = source.read_head(size + 1)
-            if len(data) <= size:
-                return data
     parts, left = [], limit + 1
     try:
-        with new_input(io, path).open(seekable=False) as stream:
+        file = new_input(io, path)
+        with file.open(seekable=False) as stream:
             while left and (part := stream.read(min(left, READ_BYTES))):
                 parts.append(part)
                 left -= len(part)
@@ -253,6 +256,8 @@ def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
         raise NotFoundError(f"{path}: no such file") from error
     if not left:
         raise _too_long(path, limit)
+    if kind == "pyiceberg" and len(file) != limit + 1 - left:  # PyArrow's streams end where the file does
+        raise CorruptDataError("bytes of a file", path=path, expected=len(file), found=limit + 1 - left)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 

@@ -15,7 +15,7 @@ from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
 from puffin_fast._runtime.location import errors_of, path_of, resolve
 from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
-from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.limits import check_metadata_size
 
 if TYPE_CHECKING:
@@ -125,12 +125,20 @@ class TableStorage(FileIO):
 
         Raises:
             NotFoundError: there is no such file.
+            PuffinFastError: the storage answered only a part of these bytes.
         """
         kind, handle, key = resolve(f"{self.root}/{path}", self.filesystem)
         if kind != "fsspec":
             return self.read(path) == data
         with errors_of(f"{self.root}/{path}"):
-            return bytes(handle.cat_file(key, start=0, end=len(data) + 1)) == data
+            found = bytes(handle.cat_file(key, start=0, end=len(data) + 1))
+        if (
+            found and found != data and data.startswith(found)
+        ):  # of another writer's version, only a part may be equal
+            raise PuffinFastError(
+                f"{self.root}/{path}: the storage answered {len(found)} bytes; expected {len(data)} or others"
+            )
+        return found == data
 
     def read_location(self, location: str, offset: int, length: int) -> bytes:
         """Reads a range of a file."""

@@ -24,12 +24,13 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType, UnknownType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from puffin_fast._runtime import open_source
 from puffin_fast.avro.blocks import FileBytes, as_long, read_block
 from puffin_fast.avro.file import HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
-from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, open_input, reading
+from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, reading
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -120,7 +121,7 @@ class AvroReader:
     def _open(self) -> tuple[FileBytes, Any, int]:
         """Opens the file; returns its bytes, its header, and where the first block begins."""
         with self._decoding("header"):
-            data = FileBytes(open_input(self._io, self._location))
+            data = FileBytes(open_source(self._location, filesystem=self._io))
             source: Any = _Cursor(data)
             return data, fastavro.schemaless_reader(source, HEADER, None), source.at
 
