@@ -239,8 +239,7 @@ class DataFileWriter:
                 batches = part if self._stored is None else [batch.select(self._stored) for batch in part]
                 batches = [renamed(batch, self._arrow_schema) for batch in batches]
                 writer.write(pa.Table.from_batches(batches, self._arrow_schema))
-        metrics: dict[str, Any] = writer.result().to_serialized_dict()
-        bounds.replace_in(metrics)
+        metrics = bounds.metrics(writer.result())
         record: Any = () if file.partition is None else file.partition.partition
         return ManifestEntry(
             status=ADDED,
@@ -300,7 +299,8 @@ def _stored(schema: Schema, shown: str) -> list[int]:
 
 @dataclass(frozen=True)
 class _NanosecondBounds:
-    """Bounds of nanosecond timestamps, which PyIceberg truncates: no reader would find the last rows.
+    """Bounds of nanosecond timestamps. PyIceberg truncates them: no reader would find the last rows, and the first do
+    not fit 64 bits.
 
     Attributes:
         fields: all nanosecond columns, at any depth.
@@ -327,11 +327,14 @@ class _NanosecondBounds:
                 low, high = self.found.get(id, (ends["min"], ends["max"]))
                 self.found[id] = min(low, ends["min"]), max(high, ends["max"])
 
-    def replace_in(self, metrics: dict[str, Any]) -> None:
-        for id in self.fields:
-            for bounds, end in zip((metrics["lower_bounds"], metrics["upper_bounds"]), (0, 1), strict=True):
-                if bounds.pop(id, None) is not None and id in self.found:
-                    bounds[id] = struct.pack("<q", self.found[id][end])
+    def metrics(self, written: Any) -> dict[str, Any]:
+        """Returns PyIceberg's statistics of a file as the attributes of an entry, with these bounds."""
+        wanted = [id for id in self.fields if written.column_aggregates.pop(id, None) is not None]
+        metrics: dict[str, Any] = written.to_serialized_dict()
+        for id in self.found.keys() & set(wanted):
+            for name, bound in zip(("lower_bounds", "upper_bounds"), self.found[id], strict=True):
+                metrics[name][id] = struct.pack("<q", bound)
+        return metrics
 
 
 class _Partition(PartitionKey):

@@ -129,7 +129,12 @@ def partition_values(
     if isinstance(kind, TimestampNanoType | TimestamptzNanoType) and not isinstance(
         transform, IdentityTransform | VoidTransform
     ):
-        source = pc.floor_temporal(source, unit="microsecond").cast(pa.timestamp("us", source.type.tz))
+        nanoseconds = source.cast(pa.int64())
+        found = pc.divide(
+            nanoseconds, 1000
+        )  # rounds towards zero; `floor_temporal` refuses the first of 1677
+        found = pc.subtract(found, pc.less(nanoseconds, pc.multiply(found, 1000)).cast(pa.int64()))
+        source = found.cast(pa.timestamp("us", source.type.tz))
         kind = TimestampType() if isinstance(kind, TimestampNanoType) else TimestamptzType()
     found = transform.pyarrow_transform(kind)(aligned(source))
     if isinstance(found.type, pa.BaseExtensionType):

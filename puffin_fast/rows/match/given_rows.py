@@ -140,8 +140,7 @@ def _check_years(array: Any, name: str) -> None:
     if pa.types.is_timestamp(kind):
         integer = pa.int64()
         per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
-        # PyIceberg's bounds of earlier nanoseconds do not fit 64 bits
-        first = max(first * per_day, 808 - 2**63)
+        first = max(first * per_day, -(2**63))
         last = min((last + 1) * per_day, 2**63) - 1
     found = pc.min_max(array.cast(integer))
     for value in (found["min"], found["max"]):

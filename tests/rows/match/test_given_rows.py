@@ -30,6 +30,7 @@ from puffin_fast.iceberg.dml.delete_keys import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert
+from puffin_fast.iceberg.maintenance.rewrite_data_files import rewrite_data_files
 from puffin_fast.iceberg.scan.scan import scan
 from tests.conftest import require_module
 from tests.iceberg.conftest import files_of, rows_of, rows_of_duckdb
@@ -315,6 +316,33 @@ def test_times_that_pyiceberg_cannot_write_are_refused_with_their_column(
             with pytest.raises(InvalidInputError, match=r"data: column (c|many): .* years 1 to 9999"):
                 upsert(table, rows, ["id"])
     assert len(table.refresh().metadata.snapshots) == 1
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("spec", [None, "day(c)", "year(c)", "c"])
+def test_all_nanoseconds_of_64_bits_are_written_and_rewritten(
+    shared_catalog: SqlCatalog, namespace: str, zone: str | None, spec: str | None
+) -> None:
+    """From 1677 to 2262; PyIceberg truncates bounds to microseconds, of which the first do not fit 64 bits."""
+    kind = pa.timestamp("ns", zone)
+    schema = pa.schema([("id", pa.int64()), ("c", kind), ("many", pa.list_(kind))])
+    options: dict[str, Any] = {} if spec is None else {"partition_spec": [spec]}
+    table = create_table(shared_catalog, f"{namespace}.t", schema, **options)
+    values = [-(2**63), -(2**63) + 1, 807 - 2**63, 0, 2**63 - 1, None]
+    column = pa.array(values, pa.int64())
+    many = pa.array([[value] for value in values], pa.list_(pa.int64())).cast(pa.list_(kind))
+    rows = pa.table({"id": range(6), "c": column.cast(kind), "many": many})
+    append(table, rows.slice(0, 2))
+    append(table, rows.slice(2))
+    rewrite_data_files(table, min_input_files=2)
+    delete(table, "id = 3")
+    update(table, "id = 1", {"id": 10})
+    rewrite_data_files(table, min_deleted=0.01, min_input_files=2)
+    found = scan(table).to_arrow().sort_by("id")
+    assert found["c"].cast(pa.int64()).to_pylist() == [values[at] for at in (0, 2, 4, 5, 1)]
+    assert found["many"].combine_chunks().flatten().cast(pa.int64()).to_pylist()[0] == values[0]
+    moment = pa.scalar(1 - 2**63, pa.int64()).cast(kind)
+    assert scan(table, pc.field("c") < moment).count() == 1
 
 
 def test_values_are_stored_in_the_types_of_the_table(
