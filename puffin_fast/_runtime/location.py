@@ -1,7 +1,7 @@
 """Locations: resolves a path or URI to a filesystem and a key on it.
 
-As in Iceberg, ``file:/a``, ``file:///a`` and ``/a`` are the same local file. Other locations have the form
-``scheme://authority/key``. Characters are taken literally, without percent-decoding.
+As in Iceberg, ``file:/a``, ``file:///a`` and ``/a`` are the same local file; so is ``file://localhost/a`` (RFC 8089).
+Other locations have the form ``scheme://authority/key``. Characters are taken literally, without percent-decoding.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def split_location(location: str) -> tuple[str, str, str]:
         rest = location[5:]
         if rest.startswith("//"):
             authority, slash, key = rest[2:].partition("/")
-            return "file", authority, slash + key
+            return "file", "" if authority.lower() == "localhost" else authority, slash + key
         return "file", "", rest
     scheme, separator, rest = location.partition("://")
     if not separator or not scheme.replace("+", "").replace("-", "").replace(".", "").isalnum():
@@ -66,7 +66,7 @@ def split_location(location: str) -> tuple[str, str, str]:
 def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
     """Resolves a path to ("local" | "arrow" | "fsspec" | "pyiceberg", filesystem, key)."""
     scheme, authority, key = split_location(path)
-    if scheme == "file" and authority not in ("", "localhost"):
+    if scheme == "file" and authority:
         raise UnsupportedError(f"{path}: expected a file of this machine, found authority {authority}")
     if filesystem is None:
         if scheme in ("", "file"):
@@ -90,6 +90,8 @@ def resolve(path: str, filesystem: Any) -> tuple[str, Any, str]:
             return "local", None, filesystem.base_path + path.lstrip("/")
         return "arrow", filesystem, path
     if hasattr(filesystem, "cat_file") and hasattr(filesystem, "_strip_protocol"):
+        if scheme == "file":
+            path = f"file://{key}"
         known = filesystem.protocol
         if scheme and path[: len(scheme)] not in ((known,) if isinstance(known, str) else known):  # s3n:, S3:
             path = ALIASES.get(scheme, scheme) + path[len(scheme) :]

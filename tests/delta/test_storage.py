@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import threading
 import uuid
 from pathlib import Path
@@ -177,3 +178,38 @@ def test_a_thousand_files_with_vectors_are_planned_by_columns_and_read(tmp_path:
     assert found.to_arrow()["id"].to_pylist() == [0, 2, 3, 4, 6, 7, 8, 9] * n
     done = delta.delete_positions(table, pa.table({"file_path": ["7.parquet"] * 2, "pos": [0, 1]}))
     assert (done.rows_deleted, done.data_files) == (1, 1)
+
+
+@pytest.mark.parametrize("host", ["", "localhost", "LocalHost"])
+@pytest.mark.parametrize("through", ["nothing", "arrow", "fsspec"])
+def test_files_of_this_machine_may_be_named_by_host(host: str, through: str, tmp_path: Path) -> None:
+    table = shutil.copytree(GOLDEN / "hand_inline", tmp_path / "t")
+    filesystem: Any = None
+    if through == "arrow":
+        filesystem = pyarrow.fs.LocalFileSystem()
+    elif through == "fsspec":
+        filesystem = require_module("fsspec").filesystem("file")
+    location = f"file://{host}{table}"
+    assert delta.scan(location, filesystem=filesystem).count() == 900
+    assert delta.delete(location, "id < 15", filesystem=filesystem).rows_deleted > 0
+    assert delta.verify(location, filesystem=filesystem) == []
+    with pytest.raises(errors.UnsupportedError, match="file of this machine, found authority other"):
+        delta.scan(f"file://other{table}", filesystem=filesystem)
+
+
+@pytest.mark.parametrize("host", ["localhost", "other"])
+def test_a_data_file_of_another_machine_is_refused(host: str, tmp_path: Path) -> None:
+    """A local file of the same path is another one."""
+    table = shutil.copytree(GOLDEN / "hand_inline", tmp_path / "t")
+    before = delta.scan(table, "id >= 0").to_arrow().num_rows
+    (file,) = table.glob("*.parquet")
+    for log in (table / "_delta_log").glob("*.json"):
+        log.write_text(log.read_text().replace(f'"path":"{file.name}', f'"path":"file://{host}{file}'))
+    if host == "localhost":
+        assert delta.scan(table, "id >= 0").to_arrow().num_rows == before
+        return
+    with pytest.raises(errors.UnsupportedError, match="found authority other"):
+        delta.scan(table).to_arrow()
+    with pytest.raises(errors.UnsupportedError, match="found authority other"):
+        delta.delete(table, "id < 15")
+    assert [problem.path for problem in delta.verify(table)] == [f"file://other{file}"]

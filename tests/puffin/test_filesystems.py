@@ -173,6 +173,7 @@ def test_ranges_beyond_the_end_are_corrupt(place: Place) -> None:
         ("file:/a b", ("file", "", "/a b")),
         ("file:///a%20b", ("file", "", "/a%20b")),
         ("file://host/a", ("file", "host", "/a")),
+        ("file://LocalHost/a", ("file", "", "/a")),
         ("s3://bucket/a?b#c", ("s3", "bucket", "/a?b#c")),
         ("S3A://bucket", ("s3a", "bucket", "")),
         ("odd name://x", ("", "", "odd name://x")),

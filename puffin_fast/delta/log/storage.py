@@ -73,8 +73,8 @@ class TableStorage(FileIO):
         decoded = decoded_path(path)
         if ":" not in decoded and decoded[:1] != "/":
             return f"{self.root}/{decoded}"
-        scheme, _, key = split_location(decoded)
-        if scheme in ("", "file") and key.startswith("/"):
+        scheme, authority, key = split_location(decoded)
+        if scheme in ("", "file") and key.startswith("/") and not authority:
             return key
         return decoded if scheme else f"{self.root}/{decoded}"
 
