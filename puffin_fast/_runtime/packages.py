@@ -11,7 +11,7 @@ from puffin_fast.errors import MissingExtraError
 
 __all__ = ["imports_of_extra", "import_optional"]
 
-_TABLES = frozenset({"pyiceberg", "fastavro", "tenacity"})
+_TABLES = frozenset({"pyiceberg", "fastavro", "tenacity", "msgspec"})
 """The packages that each extra for a table format installs."""
 
 

@@ -59,6 +59,7 @@ FOREIGN = {
     "pyiceberg": {"_pyiceberg", "avro", "rows", "iceberg", "delta", "spark", "cli"},
     "fastavro": {"avro", "rows", "iceberg", "paimon"},
     "tenacity": {"iceberg", "spark"},
+    "msgspec": {"puffin", "delta"},
     "pyspark": {"spark", "cli"},
     "pandas": {"spark"},
     "datasketches": set(),

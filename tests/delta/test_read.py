@@ -257,11 +257,19 @@ def test_a_torn_checkpoint_and_a_missing_sidecar_are_named(golden: Callable[[str
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{broken", "action 3 of a commit"),
-        ("5", "expected a JSON object"),
-        ('{"add":{"path":5}}', "actions of the log"),
-        ('{"add":{"size":5,"partitionValues":{}}}', "expected a path"),
-        ('{"add":{"path":"a","deletionVector":{"storageType":"u","offset":"x"}}}', "actions of the log"),
+        ("{broken", "line 4: expected a JSON object"),
+        ("5", "line 4: expected object, found int"),
+        ("null", "line 4: expected object, found null"),
+        (
+            '{"add":{"path":"a"},"remove":{"path":"b"}}',
+            "line 4: expected one action, found both add and remove",
+        ),
+        ('{"add":{"path":5}}', "add.path of line 4: expected str, found int"),
+        ('{"add":{"size":5,"partitionValues":{}}}', "expected a path|add of line 4: expected a field path"),
+        (
+            '{"add":{"path":"a","deletionVector":{"storageType":"u","offset":"x"}}}',
+            "deletionVector.offset of line 4",
+        ),
     ],
 )
 def test_a_commit_that_is_no_commit_is_named(line: str, message: str, golden: Callable[[str], Path]) -> None:

@@ -163,9 +163,8 @@ def _wide(stats: str | None, n_rows: int, root: str) -> str:
     """Returns the same statistics with `tightBounds` false. The text of each number is copied, so that no digit
     changes."""
     pairs = [] if not stats else _pairs(stats, root)
-    kept = [f"{json.dumps(name)}:{text}" for name, text in pairs if name != "tightBounds"]
-    if not any(name == "numRecords" for name, _ in pairs):
-        kept.insert(0, f'"numRecords":{n_rows}')
+    kept = [f"{json.dumps(name)}:{text}" for name, text in pairs if name not in ("numRecords", "tightBounds")]
+    kept.insert(0, f'"numRecords":{n_rows}')
     return "{" + ",".join([*kept, '"tightBounds":false']) + "}"
 
 

@@ -28,6 +28,7 @@ from puffin_fast.delta.log.protocol import (
     ICEBERG_COMPAT_V3,
     MAPPING_MAX_ID,
     MAPPING_MODE,
+    integer_of,
     is_set,
 )
 from puffin_fast.delta.log.snapshot import Snapshot
@@ -150,7 +151,7 @@ class DataFileWriter:
         for one in fields:
             _check_nulls(rows[one["name"]].combine_chunks(), one, one["name"])
         typed = pa.schema(stored_fields(fields, list(schema.names)[: len(fields)], physical=False))
-        highest = int(base.configuration.get(MAPPING_MAX_ID, 0)) if self._is_mapped else 0
+        highest = integer_of(base.configuration, MAPPING_MAX_ID, 0, base.root) if self._is_mapped else 0
         target = stored_fields(fields, list(schema.names)[: len(fields)], physical=True, ids=highest)
         try:
             cast = rows.select(typed.names).cast(typed).combine_chunks()
@@ -190,13 +191,12 @@ class DataFileWriter:
         path = f"{folder}part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         buffer = pa.BufferOutputStream()
         pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
-        data = buffer.getvalue()
+        data, base = buffer.getvalue(), self._snapshot
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
         self.written.append(path)
         sink.write_file(data)
-        return DataFile(
-            encoded_path(path), partition, data.size, statistics_of(rows, self._snapshot.configuration)
-        )
+        stats = statistics_of(rows, base.configuration, base.root)
+        return DataFile(encoded_path(path), partition, data.size, stats)
 
 
 def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:

@@ -250,7 +250,12 @@ def _run(
         written = write_vectors(storage, allowed(base, find(DeltaTable.of(base))), dry_run=dry_run)
         if dry_run:
             return DeletePlan(written)
-        return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)
+        try:
+            return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)
+        except BaseException:
+            for path in written.files:
+                storage.remove(path)
+            raise
 
     planned, committed = commit(
         storage, plan, on_conflict=on_conflict, job=job, snapshot_properties=snapshot_properties

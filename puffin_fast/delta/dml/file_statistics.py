@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from puffin_fast.delta.log.protocol import integer_of
+
 __all__ = ["statistics_of"]
 
 MAX_TEXT = 32
@@ -24,16 +26,17 @@ DEFAULT_INDEXED = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
 
 
-def statistics_of(rows: pa.Table, configuration: Mapping[str, str]) -> str:
+def statistics_of(rows: pa.Table, configuration: Mapping[str, str], root: str) -> str:
     """Returns the statistics of rows by physical names.
 
     Args:
         rows: the columns of the file.
         configuration: the table properties, which select the columns with statistics.
+        root: the table, for errors.
     """
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     chosen = configuration.get(CHOSEN)
-    most = int(configuration.get(INDEXED, DEFAULT_INDEXED))
+    most = integer_of(configuration, INDEXED, DEFAULT_INDEXED, root)
     names = None if chosen is None else {name.strip().strip("`") for name in chosen.split(",")}
     number = 0
     for column_name in rows.column_names:

@@ -95,8 +95,8 @@ def update(
     storage = storage_of(table, filesystem)
 
     def plan(base: Snapshot) -> Replaced:
-        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
         current = DeltaTable.of(base)
+        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
         matcher = RowFilter.bind(row_filter, current.schema.schema, case_sensitive=case_sensitive)
         assignments = Assignments.bind(values, current.schema.schema, case_sensitive=case_sensitive)
         files = plan_files(current, matcher, case_sensitive=case_sensitive)

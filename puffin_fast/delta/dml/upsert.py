@@ -123,8 +123,8 @@ def upsert(
     n_rows = source.rows.num_rows
 
     def plan(base: Snapshot) -> _Planned:
-        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
         current = DeltaTable.of(base)
+        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
         files = plan_files(current, source.keys)
         matches = Matches()
         if n_rows:

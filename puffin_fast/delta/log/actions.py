@@ -7,7 +7,9 @@ read from there with all its fields, also those that this package does not know.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +21,8 @@ import pyarrow.compute as pc
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.columns.row_selection import flags_of
-from puffin_fast.delta.log.json_rows import read_rows
+from puffin_fast.delta.log.action_types import ACTIONS, Actions, Schema, check, number, parse
+from puffin_fast.delta.log.json_rows import KernelColumns, read_rows
 from puffin_fast.delta.log.protocol import MAPPING_MODE, PHYSICAL_NAME
 from puffin_fast.errors import CorruptDataError
 
@@ -34,6 +37,7 @@ __all__ = [
     "partition_column",
     "physical_partition_columns",
     "read_commits",
+    "schema_of",
 ]
 
 VECTOR = pa.struct(
@@ -59,15 +63,9 @@ COLUMNS = {
 """The fields of an `add` that become columns, in addition to those of partition values."""
 
 REMOVE_COLUMNS = {"path": pa.string(), "deletionTimestamp": pa.int64(), "deletionVector": VECTOR}
-RARE_ACTIONS = (
-    "metaData",
-    "protocol",
-    "domainMetadata",
-    "txn",
-    "commitInfo",
-    "sidecar",
-    "checkpointMetadata",
-)
+RARE_ACTIONS = tuple(name for name in ACTIONS if name not in ("add", "remove"))
+"""The actions that are read as dictionaries."""
+
 _METADATA = b'"metaData"'
 _FIRST_BYTES, _FIRST_LINES = 1 << 16, 8
 """Of a commit: where its metadata usually is."""
@@ -124,14 +122,16 @@ class _Lines:
         self._firsts = np.cumsum([0, *(count for _, _, count in self.counts)])
         self._split: dict[int, list[bytes]] = {}
 
-    def without_blank_lines(self) -> _Lines:
-        """Returns the lines without blank ones. All forms of line ends are accepted."""
-        return _Lines(
-            [
-                (version, path, b"\n".join(line for line in data.splitlines() if line.strip()))
-                for version, path, data in self.files
-            ]
-        )
+    def one_action_each(self) -> _Lines:
+        """Returns lines with one action each, in the usual form; checks all of them.
+
+        JSON may have line feeds between its values, several values may be in one line, and numbers like 5.0 are
+        integers: delta-kernel (deltalake, DuckDB) reads these.
+
+        Raises:
+            CorruptDataError: a value is not an object of the log; the error names the file, the line and the field.
+        """
+        return _Lines([(version, path, _one_action_each(data, path)) for version, path, data in self.files])
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -154,37 +154,63 @@ class _Lines:
         return np.repeat(versions, [count for _, _, count in self.counts])
 
     def partition_columns(self) -> Iterator[str]:
-        """Returns the physical names of the partition columns of all `metaData` actions in the lines."""
-        for number, (_, _, data) in enumerate(self.files):
-            at = data.find(_METADATA)
-            while at >= 0:
-                line = int(self._firsts[number]) + data.count(b"\n", 0, at)
-                if isinstance(found := self.load(line).get("metaData"), dict):
-                    yield from physical_partition_columns(found)
-                at = data.find(_METADATA, data.index(b"\n", at), _FIRST_BYTES)
+        """Returns the physical names of the partition columns of all `metaData` actions in the lines that are found
+        at once."""
+        with suppress(CorruptDataError):  # `_read` reads all lines, and says what is wrong
+            for number, (_, path, data) in enumerate(self.files):
+                at = data.find(_METADATA)
+                while at >= 0:
+                    line = int(self._firsts[number]) + data.count(b"\n", 0, at)
+                    if isinstance(found := self.load(line).get("metaData"), dict):
+                        yield from physical_partition_columns(found, path)
+                    at = data.find(_METADATA, data.index(b"\n", at), _FIRST_BYTES)
 
     def load(self, at: int) -> dict[str, Any]:
         """Parses one line.
 
         Raises:
-            CorruptDataError: it is not a JSON object; the error names the file and the line.
+            CorruptDataError: it is not an object of the log; the error names the file, the line and the field.
         """
-        try:
-            found = json.loads(self[at])
-        except (ValueError, RecursionError) as error:
-            found = str(error)
-        if isinstance(found, dict):
-            return found
         number = int(np.searchsorted(self._firsts, at, "right")) - 1
-        raise CorruptDataError(
-            f"action {at - int(self._firsts[number])} of a commit",
-            path=self.counts[number][1],
-            expected="a JSON object",
-            found=found,
-        )
+        line = f"line {at - int(self._firsts[number]) + 1}"
+        found: dict[str, Any] = parse(self[at], line, self.counts[number][1], Actions)
+        return found
 
     def adds(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        return [json.loads(self[row])["add"] for row in rows]
+        return [self.load(row)["add"] for row in rows]
+
+
+_BLANK = re.compile(r"[ \t\r\n\f\v]*")
+
+
+def _one_action_each(data: bytes, path: str) -> bytes:
+    """See `_Lines.one_action_each`."""
+    decoder, lines, line, at, counted = json.JSONDecoder(parse_float=number), list[bytes](), 1, 0, 0
+    try:
+        text = data.decode("utf-8-sig")
+        while (at := _after(_BLANK, text, at)) < len(text):
+            line, counted = line + text.count("\n", counted, at), at
+            found, at = decoder.raw_decode(text, at)
+            check(found, Actions, f"line {line}", path)
+            actions = {kind: action for kind, action in found.items() if action is not None}
+            if "add" in actions and "remove" in actions:
+                raise CorruptDataError(
+                    f"line {line}", path=path, expected="one action", found="both add and remove"
+                )
+            lines += (
+                json.dumps({kind: action}, ensure_ascii=False, separators=(",", ":")).encode()
+                for kind, action in actions.items()
+            )
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, CorruptDataError):
+            raise
+        raise CorruptDataError(f"line {line}", path=path, expected="a JSON object", found=error) from error
+    return b"".join(line + b"\n" for line in lines)
+
+
+def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 def read_commits(
@@ -205,8 +231,9 @@ def read_commits(
     names = [name for lines in groups for name in lines.partition_columns()]
     columns = list(dict.fromkeys(names)) or partition_columns()
     parts = _read_all(groups, columns, source)
-    metadata = [other for part in parts for _, name, other in part.others if name == "metaData"]
-    names = [name for one in metadata for name in physical_partition_columns(one)]
+    where = {version: path for lines in groups for version, path, _ in lines.counts}
+    metadata = [(where[at], other) for part in parts for at, name, other in part.others if name == "metaData"]
+    names = [name for path, one in metadata for name in physical_partition_columns(one, path)]
     if not set(names) <= set(columns):
         parts = _read_all(groups, list(dict.fromkeys(names)), source)
     return FileActions(
@@ -233,28 +260,21 @@ def _read(lines: _Lines, columns: Sequence[str], source: int) -> FileActions:
         [
             ("add", pa.struct([*COLUMNS.items(), *_partition_struct(columns)])),
             ("remove", pa.struct(list(REMOVE_COLUMNS.items()))),
+            *((name, pa.struct([])) for name in RARE_ACTIONS),
         ]
     )
     parsed = _parse(lines, schema)
-    if isinstance(parsed, str):
-        lines = lines.without_blank_lines()
-        parsed = _parse(lines, schema)
-    if isinstance(parsed, str):
-        for at in range(len(lines)):
-            lines.load(at)
-        raise CorruptDataError(
-            "actions of the log", path=lines.counts[-1][1], expected="Delta's types", found=parsed
-        )
+    if parsed is None:
+        lines = lines.one_action_each()
+        parsed = _read_lines(lines, schema)
     versions = lines.versions()
     add, remove = (parsed[name].combine_chunks() for name in ("add", "remove"))
     is_add, is_remove = (flags_of(column.is_valid()) for column in (add, remove))
     others: list[tuple[int, str, dict[str, Any]]] = []
-    for at in np.flatnonzero(~(is_add | is_remove)).tolist():
+    for at in np.flatnonzero(_n_actions(parsed, RARE_ACTIONS)).tolist():
         action = lines.load(at)
         others.extend(
-            (int(versions[at]), name, action[name])
-            for name in RARE_ACTIONS
-            if isinstance(action.get(name), dict)
+            (int(versions[at]), name, action[name]) for name in RARE_ACTIONS if action.get(name) is not None
         )
     rows, gone = np.flatnonzero(is_add), np.flatnonzero(is_remove)
     adds = _flatten(_rows_of(add, rows), columns)
@@ -281,27 +301,69 @@ def _partition_struct(columns: Sequence[str]) -> list[tuple[str, pa.DataType]]:
     return [("partitionValues", pa.struct([(name, pa.string()) for name in columns]))] if columns else []
 
 
-def physical_partition_columns(metadata: Mapping[str, Any]) -> list[str]:
-    """Returns the partition columns of a `metaData` action by their names in `partitionValues`."""
-    mode = (metadata.get("configuration") or {}).get(MAPPING_MODE, "none")
+def schema_of(metadata: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Returns the schema in a `metaData` action.
+
+    Args:
+        metadata: the action.
+        path: of the log or its file, for messages.
+
+    Raises:
+        CorruptDataError: it is not a schema of Delta; the error names the field.
+    """
+    found: Mapping[str, Any] = parse(metadata["schemaString"], "schemaString", path, Schema)
+    return found
+
+
+def physical_partition_columns(metadata: Mapping[str, Any], path: str) -> list[str]:
+    """Returns the partition columns of a `metaData` action by their names in `partitionValues`.
+
+    Raises:
+        CorruptDataError: as `schema_of`.
+    """
+    mode = (metadata.get("configuration") or {}).get(MAPPING_MODE) or "none"
     names = list(metadata.get("partitionColumns") or [])
     if mode == "none" or not names:
         return names
-    fields = json.loads(metadata["schemaString"])["fields"]
-    physical = {f["name"]: f.get("metadata", {}).get(PHYSICAL_NAME, f["name"]) for f in fields}
+    fields = schema_of(metadata, path)["fields"]
+    physical = {f["name"]: (f.get("metadata") or {}).get(PHYSICAL_NAME, f["name"]) for f in fields}
     return [physical.get(name, name) for name in names]
 
 
-def _parse(lines: _Lines, schema: pa.Schema) -> pa.Table | str:
-    """Returns one row for each line, or an error message if a line is blank or not an action."""
+def _parse(lines: _Lines, schema: pa.Schema) -> pa.Table | None:
+    """Returns one row for each line; None if a line is not one action in the usual form."""
+    tree = KernelColumns.of(schema)
+    if not len(lines) or tree is None:
+        return None
+    found = tree.read(_joined(lines))
+    if found is None or found.num_rows != len(lines):
+        return None
+    return None if (_n_actions(found, ACTIONS) > 1).any() else found
+
+
+def _read_lines(lines: _Lines, schema: pa.Schema) -> pa.Table:
+    """Returns one row for each line, which is one action."""
     if not len(lines):
         return schema.empty_table()
-    data = pa.py_buffer(b"".join(data for _, _, data in lines.files))
     try:
-        found = read_rows(data, schema)
+        return read_rows(_joined(lines), schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        return str(error).splitlines()[0]
-    return found if found.num_rows == len(lines) else f"{found.num_rows} actions in {len(lines)} lines"
+        raise CorruptDataError(
+            "actions of the log", path=lines.counts[-1][1], expected="Delta's types", found=error
+        ) from error
+
+
+def _joined(lines: _Lines) -> pa.Buffer:
+    return pa.py_buffer(b"".join(data for _, _, data in lines.files))
+
+
+def _n_actions(parsed: pa.Table, names: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Returns how many of some actions each line has."""
+    found = np.zeros(parsed.num_rows, np.uint8)
+    for name in names:
+        if parsed[name].null_count < parsed.num_rows:
+            found += flags_of(parsed[name].combine_chunks().is_valid())
+    return found
 
 
 def check_paths(table: pa.Table, counts: Sequence[tuple[int, str, int]]) -> None:

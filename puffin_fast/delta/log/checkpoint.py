@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from puffin_fast.delta.log.action_types import Actions, check
 from puffin_fast.delta.log.actions import (
     COLUMNS,
     RARE_ACTIONS,
@@ -119,7 +120,7 @@ def read_checkpoint(
             found = _read_parquet(storage, path, version, columns, source + len(sources))
         take(found)
         if not columns:
-            columns.extend(_columns_of(found.others))
+            columns.extend(_columns_of(found.others, f"{storage.root}/{path}"))
     for _, name, action in list(others):
         if name == "sidecar":
             take(_read_parquet(storage, _sidecar(action, paths[0]), version, columns, source + len(sources)))
@@ -142,12 +143,12 @@ def _read_parts(
     )
 
 
-def _columns_of(others: Sequence[tuple[int, str, dict[str, Any]]]) -> list[str]:
+def _columns_of(others: Sequence[tuple[int, str, dict[str, Any]]], where: str) -> list[str]:
     return [
         name
         for _, kind, action in others
         if kind == "metaData"
-        for name in physical_partition_columns(action)
+        for name in physical_partition_columns(action, where)
     ]
 
 
@@ -209,14 +210,16 @@ def _actions_of(
         if name in table.schema.names:
             column = table[name].combine_chunks()
             found = column.filter(column.is_valid()).to_pylist(maps_as_pydicts="strict")
-            others.extend((version, name, _drop_nulls(action)) for action in found)
+            for action in map(_drop_nulls, found):
+                check({name: action}, Actions, "an action", where)
+                others.append((version, name, action))
     if not columns:
-        columns = _columns_of(others)
-    add, rows = _struct(table, "add")
-    adds = {name: _field(add, name, kind) for name, kind in COLUMNS.items()}
+        columns = _columns_of(others, where)
+    add, rows = _struct(table, "add", where)
+    adds = {name: _field(add, name, kind, where) for name, kind in COLUMNS.items()}
     adds["stats"] = _with_counts(adds["stats"], add)
     if columns:
-        values = _field(add, "partitionValues", pa.map_(pa.string(), pa.string()))
+        values = _field(add, "partitionValues", pa.map_(pa.string(), pa.string()), where)
         adds |= {
             partition_column(name): not_empty(pc.map_lookup(values, pa.scalar(name), "first"))
             for name in columns
@@ -227,34 +230,50 @@ def _actions_of(
         "row": pa.array(rows),
         "version": pa.array(np.full(n, version, np.int64)),
     }
-    remove, gone = _struct(table, "remove")
-    removes = {name: _field(remove, name, kind) for name, kind in REMOVE_COLUMNS.items()}
+    remove, gone = _struct(table, "remove", where)
+    removes = {name: _field(remove, name, kind, where) for name, kind in REMOVE_COLUMNS.items()}
     removes["version"] = pa.array(np.full(len(gone), version, np.int64))
     found_adds = pa.table(adds)
     check_paths(found_adds, [(version, where, 0)])
     return FileActions(found_adds, pa.table(removes), others, [_Parquet(storage, path)])
 
 
-def _struct(table: pa.Table, name: str) -> tuple[pa.StructArray | None, np.ndarray]:
+def _struct(table: pa.Table, name: str, where: str) -> tuple[pa.StructArray | None, np.ndarray]:
     """Returns the values of a column of actions that are not null, and their rows."""
     if name not in table.schema.names:
         return None, np.empty(0, np.int64)
     column = table[name].combine_chunks()
+    if not pa.types.is_struct(column.type):
+        raise CorruptDataError(f"column {name}", path=where, expected="struct", found=column.type)
     rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     return column.take(pa.array(rows)), rows
 
 
-def _field(actions: pa.StructArray | None, name: str, kind: pa.DataType) -> pa.Array:
+def _field(actions: pa.StructArray | None, name: str, kind: pa.DataType, where: str) -> pa.Array:
+    """Returns a field of actions in the type of the log."""
     if actions is None:
         return pa.array([], kind)
     at = actions.type.get_field_index(name)
     if at < 0:
         return pa.nulls(len(actions), kind)
     found = actions.field(at)
+    if not _is_like(found.type, kind):
+        raise CorruptDataError(f"column {name}", path=where, expected=kind, found=found.type)
     if not pa.types.is_struct(kind):
         return found.cast(kind)
-    inner = [_field(found, field.name, field.type) for field in kind]
+    inner = [_field(found, field.name, field.type, where) for field in kind]
     return pa.StructArray.from_arrays(inner, fields=list(kind), mask=found.is_null())
+
+
+def _is_like(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a type are read as another one: of any width, as dictionaries, all null."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_struct(kind) or pa.types.is_map(kind):
+        return bool(found.id == kind.id)
+    if pa.types.is_integer(kind):
+        return bool(pa.types.is_integer(found) or pa.types.is_null(found))
+    return not (pa.types.is_primitive(found) or pa.types.is_nested(found))
 
 
 def _with_counts(stats: pa.Array, add: pa.StructArray | None) -> pa.Array:

@@ -34,7 +34,7 @@ from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
 from puffin_fast.delta.log.segment import LogListing, commit_path, read_commit
-from puffin_fast.delta.log.snapshot import Snapshot, load_snapshot
+from puffin_fast.delta.log.snapshot import Snapshot, in_commit_timestamp, load_snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import ConflictError, InvalidInputError
@@ -216,10 +216,11 @@ def commit(
         check_committable(base.protocol, base.configuration, base.root)
         if job is not None and job.is_done(base.transactions, base.root):
             return None, Committed(None, attempts, repeated=True)
+        one = _Attempt(storage, base, job, properties, on_conflict)
         planned = plan(base)
         if planned.changes is None:
             return planned, Committed(None, attempts)
-        one = _Attempt(storage, base, planned.changes, job, properties, on_conflict)
+        one.changes = planned.changes
         try:
             while True:
                 attempts += 1
@@ -245,21 +246,20 @@ def commit(
 
 
 class _Attempt:
-    """The attempts to commit changes that were planned on one version."""
+    """The attempts to commit changes to one version, which it checks before they are planned."""
 
     def __init__(
         self,
         storage: TableStorage,
         base: Snapshot,
-        changes: Changes,
         job: Job | None,
         properties: Mapping[str, str],
         on_conflict: OnConflict,
     ) -> None:
-        self._storage, self._base, self._changes = storage, base, changes
+        self._storage, self._base, self.changes = storage, base, Changes([], "")
         self._job, self._properties, self._on_conflict = job, properties, on_conflict
         self._id = str(uuid.uuid4())
-        self._last_time = int(base.commit_info.get("inCommitTimestamp") or 0)
+        self._last_time = in_commit_timestamp(base.commit_info, base.root) or 0
         self._done_before = False
         self._highest = highest_row_id(base.domain_metadata.get(DOMAIN), base.root)
         self.version = base.version + 1
@@ -282,7 +282,7 @@ class _Attempt:
 
     def clean(self) -> None:
         """Removes the files that were written for the changes, as far as the storage lets it."""
-        for path in self._changes.new_files:
+        for path in self.changes.new_files:
             try:
                 self._storage.remove(path)
             except Exception as error:
@@ -301,9 +301,7 @@ class _Attempt:
     def _check_conflicts(self, others: FileActions) -> None:
         root = self._storage.root
         transactions = {
-            str(action.get("appId")): int(action.get("version") or 0)
-            for _, kind, action in others.others
-            if kind == "txn"
+            action["appId"]: action["version"] for _, kind, action in others.others if kind == "txn"
         }
         if self._job is not None and self._job.is_done(transactions, root):
             self._done_before = True
@@ -317,23 +315,23 @@ class _Attempt:
                 self._highest = max(self._highest, highest_row_id(action, root))
             if kind == "commitInfo":
                 infos[version] = action
-                self._last_time = max(self._last_time, int(action.get("inCommitTimestamp") or 0))
+                self._last_time = max(self._last_time, in_commit_timestamp(action, root) or 0)
         for table in (others.adds, others.removes):
             for path, version in zip(table["path"].to_pylist(), table["version"].to_pylist(), strict=True):
-                if self._changes.whole_table or unquote(path) in self._changes.touched:
+                if self.changes.whole_table or unquote(path) in self.changes.touched:
                     if self._on_conflict == "merge":
                         raise _Replan
                     raise ConflictError(f"{root}: version {version} changed the data file {path}")
-        if not self._changes.looks_at_rows:
+        if not self.changes.looks_at_rows:
             return
         isolation = self._base.configuration.get(ISOLATION, "").lower()
-        all_adds = self._changes.looks_at_appends or isolation == "serializable"
+        all_adds = self.changes.looks_at_appends or isolation == "serializable"
         for version in set(others.adds["version"].to_pylist()):
-            if all_adds or not infos.get(version, {}).get("isBlindAppend", False):
+            if all_adds or infos.get(version, {}).get("isBlindAppend") is not True:
                 raise _Replan
 
     def _content(self) -> bytes:
-        changes, now = self._changes, int(time.time() * 1000)
+        changes, now = self.changes, int(time.time() * 1000)
         info: dict[str, Any] = {}
         if self._base.configuration.get("delta.enableInCommitTimestamps", "false").lower() == "true":
             info["inCommitTimestamp"] = now = max(now, self._last_time + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "check_readable",
     "check_rows_writable",
     "check_types_writable",
+    "integer_of",
     "is_set",
     "with_vectors",
 ]
@@ -108,16 +110,9 @@ class Protocol:
         """Reads a `protocol` action.
 
         Raises:
-            CorruptDataError: there are no versions, or a version with features does not list them.
+            CorruptDataError: a version with features does not list them.
         """
-        reader, writer = action.get("minReaderVersion"), action.get("minWriterVersion")
-        if not isinstance(reader, int) or not isinstance(writer, int):
-            raise CorruptDataError(
-                "protocol action",
-                path=path,
-                expected="minReaderVersion and minWriterVersion",
-                found=str(action),
-            )
+        reader, writer = action["minReaderVersion"], action["minWriterVersion"]
         readers, writers = action.get("readerFeatures"), action.get("writerFeatures")
         if (reader >= FEATURES[0] and readers is None) or (writer >= FEATURES[1] and writers is None):
             raise CorruptDataError("protocol action", path=path, expected="features", found=str(action))
@@ -155,6 +150,18 @@ class Protocol:
 def is_set(configuration: Mapping[str, str], name: str) -> bool:
     """Whether a property of a table is true."""
     return configuration.get(name, "false").lower() == "true"
+
+
+def integer_of(configuration: Mapping[str, str], name: str, default: int, root: str) -> int:
+    """Returns a property of a table that is a number.
+
+    Raises:
+        CorruptDataError: it is another text.
+    """
+    text = configuration.get(name, str(default))
+    if re.fullmatch(r"[+-]?\d{1,9}|[+-]?[01]\d{9}", text.strip(), re.ASCII) is None:
+        raise CorruptDataError(f"property {name}", path=root, expected="an integer", found=text)
+    return int(text)
 
 
 def check_readable(protocol: Protocol, root: str) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.delta.log.action_types import RowIds, parse
 
 __all__ = ["DOMAIN", "MATERIALIZED", "highest_row_id", "with_row_ids"]
 
@@ -23,15 +23,15 @@ MATERIALIZED = (
 
 
 def highest_row_id(action: Mapping[str, Any] | None, root: str) -> int:
-    """Returns the highest row id in a `domainMetadata` action; -1 if there is none."""
+    """Returns the highest row id in a `domainMetadata` action; -1 if there is none.
+
+    Raises:
+        CorruptDataError: there is no such number.
+    """
     if action is None or action.get("removed"):
         return -1
-    try:
-        return int(json.loads(action["configuration"])["rowIdHighWaterMark"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise CorruptDataError(
-            f"domain {DOMAIN}", path=root, expected="rowIdHighWaterMark", found=action.get("configuration")
-        ) from error
+    found = parse(action.get("configuration") or "", f"configuration of the domain {DOMAIN}", root, RowIds)
+    return int(found["rowIdHighWaterMark"])
 
 
 def with_row_ids(actions: Sequence[dict[str, Any]], highest: int, version: int) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ The key of a file is its path and the unique id of its deletion vector. The newe
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -20,11 +20,13 @@ import pyarrow.compute as pc
 
 from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.threads import on_threads
+from puffin_fast.delta.log.action_types import CommitTime, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
     physical_partition_columns,
     read_commits,
+    schema_of,
 )
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.protocol import Protocol, check_readable
@@ -33,7 +35,7 @@ from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.plan.times import milliseconds_of
 
-__all__ = ["Snapshot", "are_spelled", "keys_of", "load_snapshot", "snapshot"]
+__all__ = ["Snapshot", "are_spelled", "in_commit_timestamp", "keys_of", "load_snapshot", "snapshot"]
 
 _SEPARATOR = "\x1f"
 _SPELLED = "^/|[%:]"
@@ -82,18 +84,18 @@ class Snapshot:
     @property
     def configuration(self) -> Mapping[str, str]:
         """The table properties."""
-        return self.metadata.get("configuration") or {}
+        given = self.metadata.get("configuration") or {}
+        return {name: value for name, value in given.items() if value is not None}
 
     @cached_property
     def delta_schema(self) -> Mapping[str, Any]:
         """The schema as JSON, as in the log."""
-        found: Mapping[str, Any] = json.loads(self.metadata["schemaString"])
-        return found
+        return schema_of(self.metadata, self.root)
 
     @property
     def partition_columns(self) -> list[str]:
         """The physical names of the partition columns."""
-        return physical_partition_columns(self.metadata)
+        return physical_partition_columns(self.metadata, self.root)
 
     def __repr__(self) -> str:
         return f"Snapshot({self.root!r}, version={self.version}, files={self.files.num_rows})"
@@ -209,7 +211,7 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
     )
     tail = read_commits(
         files,
-        lambda: physical_partition_columns(known) if known else [],
+        lambda: physical_partition_columns(known, storage.root) if known else [],
         len(base.sources) if base else 0,
     )
     others = [*(base.others if base else []), *tail.others]
@@ -240,6 +242,15 @@ def load_snapshot(storage: TableStorage, segment: LogSegment) -> Snapshot:
         bool(contents) and not contents[-1],
         paths_differ,
     )
+
+
+def in_commit_timestamp(commit_info: Mapping[str, Any], path: str) -> int | None:
+    """Returns the in-commit timestamp of a `commitInfo` action; None without one.
+
+    Raises:
+        CorruptDataError: it is not an integer.
+    """
+    return check(commit_info, CommitTime, "commitInfo", path).in_commit_timestamp
 
 
 def _newest(others: Sequence[tuple[int, str, dict[str, Any]]], kind: str) -> dict[str, Any] | None:
@@ -350,11 +361,9 @@ def _version_as_of(storage: TableStorage, listing: LogListing, as_of: int | str 
 def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int]) -> int:
     """Returns the time of a commit: the one in the commit, else the modification time of its file."""
     path = commit_path(version)
-    first = storage.read(path).split(b"\n", 1)[0]
-    try:
-        info = json.loads(first).get("commitInfo")
-    except (ValueError, AttributeError, RecursionError):
-        info = None
-    if isinstance(info, dict) and isinstance(info.get("inCommitTimestamp"), int):
-        return int(info["inCommitTimestamp"])
+    where = f"{storage.root}/{path}"
+    with suppress(CorruptDataError):  # the version that is read says what is wrong
+        info = parse(storage.read(path).split(b"\n", 1)[0], "line 1", where).get("commitInfo")
+        time = in_commit_timestamp(info or {}, where)
+        return modified[path] if time is None else time
     return modified[path]

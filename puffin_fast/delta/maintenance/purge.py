@@ -95,14 +95,15 @@ def purge(
     storage = storage_of(table, filesystem)
 
     def plan(base: Snapshot) -> _Planned:
-        check_types_writable(base.delta_schema["fields"], base.root)
         current = DeltaTable.of(base)
+        check_types_writable(base.delta_schema["fields"], base.root)
         files = plan_files(current)
         tasks = [task for task in files.tasks if _deleted(task) >= min_deleted]
         purged = sum(task.vector.record_count for task in tasks if task.vector)
         found = _Planned(len(tasks), sum(task.data.record_count for task in tasks) - purged, purged)
         if dry_run or not tasks:
             return found
+        olds = base.adds([task.row for task in tasks])
         writer = DataFileWriter(current)
         adds: list[dict[str, Any]] = []
         tracked: Any = {}
@@ -114,7 +115,6 @@ def purge(
         except BaseException:
             writer.remove()
             raise
-        olds = base.adds([task.row for task in tasks])
         removes = [remove_action(old, data_change=False) for old in olds]
         changes = Changes(
             [*removes, *adds],

@@ -104,6 +104,7 @@ def to_iceberg(
         if isinstance(table, Snapshot)
         else snapshot(table, version=version, as_of=as_of, filesystem=filesystem)
     )
+    source = DeltaTable.of(base)
     _check_types(base.delta_schema["fields"], base.root)
     if reserved := [
         field["name"] for field in base.delta_schema["fields"] if field["name"] in RESERVED_NAMES
@@ -111,7 +112,6 @@ def to_iceberg(
         raise UnsupportedError(
             f"{base.root}: column {reserved[0]}: Iceberg reserves the names of metadata columns"
         )
-    source = DeltaTable.of(base)
     tasks = plan_files(source, metrics=True).tasks
     made = create_table(catalog, name, Schema(), location=location, properties=properties)
     try:

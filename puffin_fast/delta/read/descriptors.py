@@ -100,10 +100,14 @@ def path_of(descriptor: Mapping[str, Any], storage: TableStorage, where: str = "
         where: the name of the vector in errors.
 
     Raises:
-        CorruptDataError: the name is not a UUID.
+        CorruptDataError: the descriptor lacks a field, or its name is not a UUID.
         UnsupportedError: an unknown storage type.
     """
     kind, text = descriptor["storageType"], descriptor["pathOrInlineDv"]
+    if kind is None or text is None:
+        raise CorruptDataError(
+            "descriptor", path=where, expected="storageType and pathOrInlineDv", found=dict(descriptor)
+        )
     if kind == "i":
         return INLINE
     if kind == "u":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import IdentityTransform
@@ -105,13 +105,14 @@ class TableSchema:
             fields = snapshot.delta_schema["fields"]
             converter = _Converter(snapshot.root, mapped=mode != "none", highest=_highest(fields))
             converted = [converter.field(field, field["name"]) for field in fields]
+            schema = Schema(*(field for field, _ in converted))
+            index_by_name(schema)  # raises where a name is repeated
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, PuffinFastError):
                 raise
             raise CorruptDataError(
                 "schema of the table", path=snapshot.root, expected="a Delta schema", found=repr(error)
             ) from error
-        schema = Schema(*(field for field, _ in converted))
         own = {field.name: field for field, _ in converted}
         partition = []
         for name in snapshot.metadata.get("partitionColumns") or []:
@@ -186,6 +187,15 @@ class _Converter:
     def __init__(self, root: str, *, mapped: bool, highest: int) -> None:
         self._root, self._mapped = root, mapped
         self._next = highest if mapped else 0
+        self._ids: set[int] = set()
+
+    def _once(self, field_id: int, path: str) -> int:
+        if field_id in self._ids:
+            raise CorruptDataError(
+                f"column mapping of {path}", path=self._root, expected="an id of its own", found=field_id
+            )
+        self._ids.add(field_id)
+        return field_id
 
     def _new(self) -> int:
         self._next += 1
@@ -196,14 +206,14 @@ class _Converter:
         info = field.get("metadata") or {}
         name, physical = field["name"], field["name"]
         if self._mapped:
-            if not isinstance(info.get(MAPPING_ID), int):
+            if info.get(MAPPING_ID) is None:
                 raise CorruptDataError(
                     f"column mapping of {path}",
                     path=self._root,
                     expected=MAPPING_ID,
                     found=info.get(MAPPING_ID),
                 )
-            field_id, physical = info[MAPPING_ID], info.get(PHYSICAL_NAME, name)
+            field_id, physical = self._once(info[MAPPING_ID], path), info.get(PHYSICAL_NAME, name)
         else:
             field_id = self._new()
         nested = info.get(_NESTED_IDS) or {} if self._mapped else {}
@@ -230,7 +240,7 @@ class _Converter:
 
         def inside(role: str, inner: Any) -> tuple[int, IcebergType, MappedField]:
             place = f"{physical}.{role}"
-            field_id = nested.get(place) or self._new()
+            field_id = self._once(nested.get(place) or self._new(), place)
             made, below = self.type(inner, f"{path}.{role}", nested, place)
             return field_id, made, _mapped(field_id, role, below)
 

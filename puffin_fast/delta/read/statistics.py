@@ -80,6 +80,9 @@ class Statistics:
             found = cls(_counts(stats, root), {}, {}, {})
             for field_id, column in wanted.items():
                 found._add(stats, {field_id: column})
+        if (found.n_rows < UNKNOWN).any():
+            least = int(found.n_rows.min())
+            raise CorruptDataError("numRecords", path=root, expected="at least 0", found=least)
         return found
 
     def _add(self, stats: pa.ChunkedArray, columns: Mapping[int, tuple[Sequence[str], IcebergType]]) -> bool:

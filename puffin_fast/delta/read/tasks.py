@@ -24,6 +24,7 @@ from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.delta.log.snapshot import Snapshot, are_spelled
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.delta.read.vector_columns import VectorColumns
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.parquet import open_parquet
 from puffin_fast.rows.filters.bounds import literal_values
 from puffin_fast.rows.tasks import DeleteFile, TaskOf
@@ -187,9 +188,11 @@ class DeltaTasks(Sequence[DeltaTask]):
 
         Raises:
             NotFoundError: a data file does not exist.
+            CorruptDataError: a deletion vector has more rows than its data file.
         """
         unknown = np.flatnonzero(self.n_rows == UNKNOWN)
         if not len(unknown):
+            self._check_counts()
             return
 
         def count(path: str) -> int:
@@ -198,9 +201,20 @@ class DeltaTasks(Sequence[DeltaTask]):
         paths = self.locations.take(pa.array(unknown)).to_pylist()
         with ThreadPoolExecutor(min(_READERS, len(paths)), thread_name_prefix="puffin_fast-plan") as pool:
             self.n_rows[unknown] = list(pool.map(count, paths))
+        self._check_counts()
         for number, tasks in self._made.items():
             for task, n_rows in zip(tasks, self.n_rows[number * _GROUP :].tolist(), strict=False):
                 task.data.record_count = n_rows
+
+    def _check_counts(self) -> None:
+        """Refuses a vector of more rows than its data file has."""
+        for at in np.flatnonzero(self.vectors.cardinality > self.n_rows)[:1].tolist():
+            raise CorruptDataError(
+                "cardinality of a deletion vector",
+                path=self.locations[at].as_py(),
+                expected=f"at most {self.n_rows[at]} (rows)",
+                found=int(self.vectors.cardinality[at]),
+            )
 
     def __len__(self) -> int:
         return len(self._rows)

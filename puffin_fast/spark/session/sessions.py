@@ -158,7 +158,7 @@ _NO_PACKAGE = re.compile(rf"{NO_PACKAGE} (.*?\)): (?:No module named '([\w]+))?.
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(numpy|pandas|pyarrow)[.']", re.MULTILINE)
 """Raised by PySpark's own worker, before any function of this package runs."""
 
-_EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg"}
+_EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg", "msgspec": "iceberg"}
 
 
 def _rebuild(text: str) -> PuffinFastError | None:

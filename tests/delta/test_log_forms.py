@@ -1,0 +1,135 @@
+"""Commits in other forms than one action in a line: read as delta-kernel reads them, where nothing is ambiguous."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+from puffin_fast import delta, errors
+from tests.delta.test_delete import alter, files_of, ids
+
+Golden = Callable[[str], Path]
+Lines = list[dict[str, Any]]
+
+
+def dumped(lines: Lines, end: str = "\n", **options: Any) -> str:
+    return "".join(json.dumps(line, **options) + end for line in lines)
+
+
+def of_floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: of_floats(inner) for name, inner in value.items()}
+    return float(value) if type(value) is int else value
+
+
+def in_one_object(lines: Lines) -> Lines:
+    """The actions in as few objects as their kinds allow; `add` and `remove` are apart."""
+    found: Lines = []
+    for line in lines:
+        kinds = set(line) | ({"add", "remove"} if {"add", "remove"} & set(line) else set())
+        free = (one for one in found if not kinds & set(one))
+        if (one := next(free, None)) is None:
+            found.append(dict(line))
+        else:
+            one.update(line)
+    return found
+
+
+FORMS: dict[str, Callable[[Lines], str]] = {
+    "several in a line": lambda lines: dumped(lines, " "),
+    "without spaces": lambda lines: dumped(lines, ""),
+    "pretty-printed": lambda lines: dumped(lines, indent=2),
+    "numbers as floats": lambda lines: dumped([of_floats(line) for line in lines]),
+    "numbers with exponents": lambda lines: dumped(lines).replace('"size": ', '"size": 10e-1'),
+    "blank lines": lambda lines: "\n\n" + dumped(lines, "\n \n"),
+    "other line ends": lambda lines: dumped(lines, "\r\n"),
+    "several kinds in an object": lambda lines: dumped(in_one_object(lines)),
+}
+
+
+def rewrite(table: Path, form: Callable[[Lines], str], versions: slice = slice(None)) -> None:
+    for file in sorted((table / "_delta_log").glob("*.json"))[versions]:
+        file.write_text(form([json.loads(line) for line in file.read_text().splitlines()]), newline="")
+
+
+def of_duckdb(connection: DuckDBPyConnection, table: Path) -> list[int]:
+    rows = connection.execute(f"SELECT id FROM delta_scan('{table}') ORDER BY id").fetchall()
+    return [id for (id,) in rows]
+
+
+@pytest.mark.parametrize("name", ["spark_partitioned", "spark_many_features"])
+@pytest.mark.parametrize("form", FORMS)
+def test_other_forms_of_commits_are_read_and_written_on(
+    form: str, name: str, golden: Golden, duckdb_delta: DuckDBPyConnection
+) -> None:
+    table = golden(name)
+    before, adds = ids(table), sorted(map(str, delta.snapshot(table).adds(range(3))))
+    rewrite(table, FORMS[form])
+    assert ids(table) == before
+    if form != "numbers with exponents":
+        assert sorted(map(str, delta.snapshot(table).adds(range(3)))) == adds
+        assert delta.verify(table) == []
+    assert of_duckdb(duckdb_delta, table) == before
+    done = delta.delete(table, "id < 30")
+    assert done.rows_deleted == sum(id < 30 for id in before)
+    assert ids(table) == [id for id in before if id >= 30]
+    assert of_duckdb(duckdb_delta, table) == [id for id in before if id >= 30]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (lambda lines: json.dumps(lines), "line 1: expected object, found array"),
+        (lambda lines: ",\n".join(map(json.dumps, lines)), "line 1: expected a JSON object"),
+        (lambda lines: dumped(lines)[:-10], "expected a JSON object, found"),
+        (lambda lines: dumped(lines, indent=1).replace("{", "", 1), "line 2: expected object, found str"),
+        (
+            lambda lines: dumped(lines[:2]) + dumped([{**lines[2], "remove": {"path": "b"}}, *lines[3:]]),
+            "line 3: expected one action, found both add and remove",
+        ),
+    ],
+)
+def test_forms_that_are_ambiguous_are_refused(
+    form: Callable[[Lines], str], message: str, golden: Golden
+) -> None:
+    table = golden("spark_partitioned")
+    rewrite(
+        table, lambda lines: form(sorted(lines, key=lambda line: ("add" in line and "z") or "a")), slice(3, 4)
+    )
+    before = files_of(table)
+    with pytest.raises(errors.CorruptDataError, match=message) as caught:
+        delta.delete(table, "id < 30")
+    assert f"{3:020d}.json" in str(caught.value)
+    assert files_of(table) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "edit", "message"),
+    [
+        ("add", lambda a: a.update(size=530.5), "add.size of line .: expected int | null, found float"),
+        ("add", lambda a: a.update(size="530"), "add.size of line .: expected int | null, found str"),
+        ("add", lambda a: a.update(size=1e30), "add.size of line .: expected int"),
+        ("add", lambda a: a.update(size=10**30), "add.size of line .: expected int"),
+        ("add", lambda a: a["deletionVector"].update(offset=1 << 31), "add.deletionVector.offset of line ."),
+        ("commitInfo", lambda a: a.update(inCommitTimestamp="x"), None),
+    ],
+)
+def test_values_of_another_type_are_named(
+    kind: str, edit: Callable[[dict[str, Any]], object], message: str | None, golden: Golden
+) -> None:
+    table = golden("spark_partitioned")
+    before = ids(table)
+    alter(table, kind, edit, version=3)
+    if message is None:  # the values of `commitInfo` are free; a commit reads the time
+        assert ids(table) == before
+        with pytest.raises(errors.CorruptDataError, match=r"inCommitTimestamp of commitInfo: .*found str"):
+            delta.delete(table, "id < 30")
+        return
+    with pytest.raises(errors.CorruptDataError, match=message) as caught:
+        ids(table)
+    assert str(table / "_delta_log" / f"{3:020d}.json") in str(caught.value)
