@@ -213,8 +213,10 @@ def test_tables_and_states_that_are_not_there_are_refused(
     deltalake: Any = require_module("deltalake")
     plain = tmp_path / "plain"
     deltalake.write_deltalake(str(plain), pa.table({"id": [1, 2, 3]}))
+    before = files_of(plain)
     with pytest.raises(errors.UnsupportedError, match="enable"):
         on_spark.delete(spark, plain, "id = 1")
+    assert files_of(plain) == before
     delta.enable(plain)
     assert on_spark.delete(spark, deltalake.DeltaTable(str(plain)), "id = 1").rows_deleted == 1
     assert ids(plain) == [2, 3]

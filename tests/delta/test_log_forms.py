@@ -11,7 +11,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from puffin_fast import delta, errors
-from tests.delta.test_delete import alter, files_of, ids
+from tests.delta.test_delete import alter, commit_of, files_of, ids
 
 Golden = Callable[[str], Path]
 Lines = list[dict[str, Any]]
@@ -133,3 +133,40 @@ def test_values_of_another_type_are_named(
     with pytest.raises(errors.CorruptDataError, match=message) as caught:
         ids(table)
     assert str(table / "_delta_log" / f"{3:020d}.json") in str(caught.value)
+
+
+@pytest.mark.parametrize("form", ["pretty-printed", "several in a line", "numbers as floats"])
+def test_times_of_commits_in_other_forms_are_found(form: str, golden: Golden) -> None:
+    table = golden("spark_many_features")
+    (info,) = commit_of(table, 2)["commitInfo"]
+    rewrite(table, FORMS[form])
+    assert delta.snapshot(table, as_of=info["inCommitTimestamp"]).version == 2
+    assert delta.snapshot(table, as_of=info["inCommitTimestamp"] - 1).version == 1
+
+
+def test_a_time_of_a_commit_that_is_a_text_is_named(golden: Golden) -> None:
+    table = golden("spark_many_features")
+    alter(table, "commitInfo", lambda info: info.update(inCommitTimestamp="x"), 2)
+    with pytest.raises(errors.CorruptDataError, match=r"inCommitTimestamp of commitInfo: .*found str"):
+        delta.snapshot(table, as_of=1 << 42)
+
+
+@pytest.mark.parametrize("n_rows", ["1000.0", "1e3"])
+def test_numbers_of_records_may_be_floats(n_rows: str, golden: Golden) -> None:
+    table = golden("hand_inline")
+    stats = f'{{"numRecords":{n_rows},"nullCount":{{"id":0.0}}}}'
+    for version in range(3):
+        alter(table, "add", lambda add: add.update(stats=stats), version)
+    assert delta.scan(table).count() == len(ids(table)) == 900
+    assert delta.delete(table, "id < 5").rows_deleted == 4
+    (add,) = commit_of(table, 3)["add"]
+    assert json.loads(add["stats"])["numRecords"] == 1000
+
+
+@pytest.mark.parametrize("n_rows", ['"1000"', "true", "-5", "1.5", "[1]", "1e30", "9" * 30])
+def test_other_numbers_of_records_are_named(n_rows: str, golden: Golden) -> None:
+    table = golden("hand_inline")
+    for version in range(3):
+        alter(table, "add", lambda add: add.update(stats=f'{{"numRecords":{n_rows}}}'), version)
+    with pytest.raises(errors.CorruptDataError, match=r"numRecords( of stats of a file)?: expected"):
+        delta.scan(table).count()

@@ -8,6 +8,7 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -192,6 +193,9 @@ CHECKPOINTS: dict[str, Callable[[], pa.Array]] = {
     "bomb in a map": lambda: pa.StructArray.from_arrays(
         [one_map(repeated(1 << 12, 10_000_000))], ["partitionValues"]
     ),
+    "bomb of common beginnings": lambda: pa.StructArray.from_arrays(
+        [one_map(pa.repeat(pa.scalar("x" * (1 << 12)), 100_000))], ["partitionValues"]
+    ),
     "one long value": lambda: pa.StructArray.from_arrays([pa.array(["p" * 200_000_000])], ["path"]),
     "bomb of actions": lambda: pa.StructArray.from_arrays([repeated(1 << 14, 100_000)], ["schemaString"]),
     "another type": lambda: pa.StructArray.from_arrays([pa.array([1.5])], ["path"]),
@@ -207,9 +211,19 @@ def test_a_delta_checkpoint_takes_memory_that_follows_from_its_bytes(
     log.mkdir()
     checkpoint = log / f"{0:020}.checkpoint.parquet"
     column = CHECKPOINTS[kind]()
+    leaves = [f"add.partitionValues.key_value.{leaf}" for leaf in ("key", "value")]
+    common: dict[str, Any] = {
+        "use_dictionary": False,
+        "column_encoding": dict.fromkeys(leaves, "DELTA_BYTE_ARRAY"),
+    }
     action = "metaData" if kind == "bomb of actions" else "add"
     pq.write_table(
-        pa.table({action: column}), checkpoint, store_schema=False, compression="zstd", write_statistics=False
+        pa.table({action: column}),
+        checkpoint,
+        store_schema=False,
+        compression="zstd",
+        write_statistics=False,
+        **(common if kind == "bomb of common beginnings" else {}),
     )
     assert checkpoint.stat().st_size < 1 << 20
     (log / f"{0:020}.json").write_bytes(b"\n".join(ACTIONS))

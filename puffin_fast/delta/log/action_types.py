@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, field
 
 from puffin_fast.errors import CorruptDataError
 
-__all__ = ["ACTIONS", "Actions", "CommitTime", "RowIds", "Schema", "check", "number", "parse"]
+__all__ = ["ACTIONS", "Actions", "CommitTime", "FileStats", "RowIds", "Schema", "check", "number", "parse"]
 
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Integer = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -118,6 +118,12 @@ class RowIds(Struct, rename="camel"):
     row_id_high_water_mark: _Counted
 
 
+class FileStats(Struct, rename="camel"):
+    """The part of a file's statistics that must be right."""
+
+    num_records: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
 _Id = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -201,6 +207,15 @@ def _value_at(value: Any, place: str) -> Any:
     return None
 
 
+def number(text: str) -> int | float:
+    """Converts a number with a point or an exponent: to an integer if it is one."""
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) < 2**53 else found
+
+
+_DECODER = msgspec.json.Decoder(float_hook=number)
+
+
 def parse(text: str | bytes, what: str, path: str, kind: Any = dict) -> Any:
     """Parses a JSON object whose texts are Unicode. Numbers like 5.0 are integers.
 
@@ -213,7 +228,7 @@ def parse(text: str | bytes, what: str, path: str, kind: Any = dict) -> Any:
         CorruptDataError: it is no JSON, or no such object.
     """
     with suppress(msgspec.MsgspecError, ValueError, RecursionError):
-        found = msgspec.json.decode(text)
+        found = _DECODER.decode(text)
         msgspec.convert(found, kind)
         return found
     try:
@@ -223,9 +238,3 @@ def parse(text: str | bytes, what: str, path: str, kind: Any = dict) -> Any:
         raise CorruptDataError(what, path=path, expected="a JSON object", found=error) from error
     check(found, kind, what, path)
     return found
-
-
-def number(text: str) -> int | float:
-    """Converts a number with a point or an exponent: to an integer if it is one."""
-    found = float(text)
-    return int(found) if found.is_integer() and abs(found) < 2**53 else found

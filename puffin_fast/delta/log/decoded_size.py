@@ -69,10 +69,10 @@ def check_decoded(file: pq.ParquetFile, data: bytes, columns: Sequence[str], lim
                         n_bytes += n_batch
                         _check(n_bytes, limit, path)
         for leaf in sorted(set(texts) - set(coded)):
-            most = max(texts[leaf], 1) * group.column(paths.index(leaf)).total_uncompressed_size
-            for batch in file.iter_batches(
-                max(1, min(_BATCH_ROWS, limit * group.num_rows // most)), row_groups=[number], columns=[leaf]
-            ):
+            most = texts[leaf] * group.column(paths.index(leaf)).total_uncompressed_size
+            n_rows = limit * group.num_rows // most
+            _check(n_bytes if n_rows else limit + 1, limit, path)  # rows of very many values
+            for batch in file.iter_batches(min(_BATCH_ROWS, n_rows), row_groups=[number], columns=[leaf]):
                 n_bytes += batch.nbytes
                 _check(n_bytes, limit, path)
 

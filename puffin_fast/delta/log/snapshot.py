@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.threads import on_threads
-from puffin_fast.delta.log.action_types import CommitTime, check, parse
+from puffin_fast.delta.log.action_types import Actions, CommitTime, check, parse
 from puffin_fast.delta.log.actions import (
     FileActions,
     Source,
@@ -362,8 +362,15 @@ def _timestamp(storage: TableStorage, version: int, modified: Mapping[str, int])
     """Returns the time of a commit: the one in the commit, else the modification time of its file."""
     path = commit_path(version)
     where = f"{storage.root}/{path}"
-    with suppress(CorruptDataError):  # the version that is read says what is wrong
-        info = parse(storage.read(path).split(b"\n", 1)[0], "line 1", where).get("commitInfo")
-        time = in_commit_timestamp(info or {}, where)
-        return modified[path] if time is None else time
-    return modified[path]
+    time = in_commit_timestamp(_commit_info(version, where, storage.read(path)), where)
+    return modified[path] if time is None else time
+
+
+def _commit_info(version: int, path: str, data: bytes) -> Mapping[str, Any]:
+    """Returns the `commitInfo` of a commit, which is its first action; empty if there is none, or the commit is
+    damaged: the version that is read says what is wrong."""
+    with suppress(CorruptDataError):
+        return parse(data.split(b"\n", 1)[0], "line 1", path, Actions).get("commitInfo") or {}
+    with suppress(CorruptDataError):
+        return _newest(read_commits([(version, path, data)], list).others, "commitInfo") or {}
+    return {}

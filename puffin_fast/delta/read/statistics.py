@@ -1,8 +1,8 @@
 """Parses the statistics and partition values of many files, by columns.
 
 `stats` is JSON in a string per file: numRecords, and per column minValues, maxValues and nullCount by physical names.
-A bound that is no value of its column is ignored. `stats` that is no JSON object, or has a text for a number, is
-refused.
+A bound that is no value of its column is ignored. `stats` that is no JSON object, or has a text for the number of
+records, is refused.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from puffin_fast.delta.log.action_types import FileStats, parse
 from puffin_fast.delta.log.json_rows import read_rows
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import storage_type
@@ -72,7 +73,7 @@ class Statistics:
             root: the table, for errors.
 
         Raises:
-            CorruptDataError: statistics are not JSON.
+            CorruptDataError: statistics are not JSON, or a number of records is none.
         """
         wanted = {field_id: column for field_id, column in columns.items() if _has_bounds(column[1])}
         found = cls(np.full(len(stats), UNKNOWN, np.int64), {}, {}, {})
@@ -127,10 +128,14 @@ def _counts(stats: pa.ChunkedArray, root: str) -> npt.NDArray[np.int64]:
     n_rows[known] = first.filter(first.is_valid()).cast(pa.int64()).to_numpy()
     if known.all():
         return n_rows
-    rest = _parse(stats.filter(pa.array(~known)), pa.schema([("numRecords", pa.int64())]))
-    if rest is None:
-        raise CorruptDataError("stats of a file", path=root, expected="a JSON object", found="none")
-    n_rows[~known] = rest["numRecords"].fill_null(UNKNOWN).to_numpy()
+    others = stats.filter(pa.array(~known))
+    rest = _parse(others, pa.schema([("numRecords", pa.int64())]))
+    if rest is not None:
+        n_rows[~known] = rest["numRecords"].fill_null(UNKNOWN).to_numpy()
+        return n_rows
+    found = (parse(text or "{}", "stats of a file", root, FileStats) for text in others.to_pylist())
+    counts = [one.get("numRecords") for one in found]
+    n_rows[~known] = [UNKNOWN if count is None else count for count in counts]
     return n_rows
 
 
