@@ -197,12 +197,18 @@ def write_avro(
 
     Returns:
         the length of the file in bytes.
+
+    Raises:
+        CorruptDataError: a value does not fit its type in the schema; values come from the table's metadata.
     """
     buffer = BytesIO()
     try:
         fastavro.writer(buffer, schema, records, codec=codec, metadata=metadata)
-    except ValueError as error:
-        raise _codec_error(error, path) or error from error
+    except PuffinFastError:
+        raise
+    except (OverflowError, TypeError, ValueError) as error:
+        damage = CorruptDataError("values of a metadata file to write", path=path, found=error)
+        raise _codec_error(error, path) or damage from error
     with io.new_output(path).create(overwrite=True) as sink:
         sink.write(buffer.getvalue())
     return buffer.tell()

@@ -23,6 +23,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TooManyRequestsError,
     UnauthorizedError,
+    ValidationError,
 )
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -269,7 +270,7 @@ def _commit(
         try:
             with interruptible():
                 update_table_metadata(base, updates)
-        except ValueError as error:
+        except (ValueError, ValidationError) as error:
             raise InvalidInputError(f"{name}: {error}") from error
 
     def send() -> None:

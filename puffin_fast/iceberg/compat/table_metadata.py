@@ -126,6 +126,7 @@ def _previous_document(metadata: TableMetadata, io: FileIO) -> dict[str, Any]:
 
     Raises:
         UnsupportedError: it has keys that PyIceberg does not know (as encryption-keys): it would drop them.
+        CorruptDataError: a value of a snapshot's summary is no text.
     """
     if not metadata.metadata_log:
         return {}
@@ -134,6 +135,10 @@ def _previous_document(metadata: TableMetadata, io: FileIO) -> dict[str, Any]:
     unknown = {key for key, value in document.items() if value not in (None, [], {})} - METADATA_KEYS
     for snapshot in document.get("snapshots") or []:
         unknown |= {f"snapshots.{key}" for key in snapshot.keys() - SNAPSHOT_KEYS}
+        for name, value in (snapshot.get("summary") or {}).items():
+            if not isinstance(value, str):
+                what = f"summary of snapshot {snapshot.get('snapshot-id')}: {name}"
+                raise CorruptDataError(what, path=previous, expected="a text", found=repr(value))
     if unknown:
         raise UnsupportedError(
             f"{previous}: expected keys that PyIceberg {pyiceberg.__version__} knows, "

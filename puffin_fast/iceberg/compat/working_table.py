@@ -27,6 +27,7 @@ from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.errors import (
     CommitUnknownError,
+    CorruptDataError,
     NotFoundError,
     PuffinFastError,
     UnsupportedError,
@@ -244,6 +245,8 @@ def _loading(catalog: Catalog, shown: str) -> Iterator[None]:
         raise NotFoundError(f"{shown}: {error}") from error
     except NotImplementedError as error:
         raise UnsupportedError(f"{type(catalog).__name__} does not load tables: {error}") from error
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise CorruptDataError(f"{shown}: values of the metadata: {error!r}") from error
     except Exception as error:
         if is_locked(error):
             raise BusyError.of(shown, error) from error

@@ -123,7 +123,7 @@ class DataFileWriter:
 
     def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
         metadata = table.metadata
-        check_transforms(spec)
+        check_transforms(spec, schema)
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = _writer_properties(metadata.properties)
         shown = ".".join(table.name())

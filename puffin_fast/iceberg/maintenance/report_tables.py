@@ -43,6 +43,9 @@ SNAPSHOTS = pa.schema(
 )
 """Columns of `Report.snapshots`."""
 
+MAX_DIGITS = 18
+"""Longer numbers may not fit in the columns; no table has as many files or rows."""
+
 
 def by_partition(metadata: TableMetadata, found: DeleteInventory, deleted: Mapping[str, int]) -> pa.Table:
     """Returns a row per partition that has data files, sorted by descending number of deleted rows.
@@ -76,7 +79,7 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
         stated = {} if summary is None else summary.additional_properties
         rows.append(
             {
-                "committed_at": known.timestamp_ms,
+                "committed_at": known.timestamp_ms if abs(known.timestamp_ms) < 1 << 63 else None,
                 "snapshot_id": known.snapshot_id,
                 "operation": None if summary is None else summary.operation.value,
                 "delete_files": _number(stated.get("total-delete-files")),
@@ -86,8 +89,10 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
     return pa.Table.from_pylist(rows[::-1], SNAPSHOTS)
 
 
-def _number(stated: str | None) -> int | None:
-    return int(stated) if stated is not None and stated.isascii() and stated.isdigit() else None
+def _number(stated: object) -> int | None:
+    """A number of a summary, which is a text; None for anything else that a writer put there."""
+    text = str(stated)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
 
 
 def _partition(metadata: TableMetadata, data: ManifestEntry) -> str:

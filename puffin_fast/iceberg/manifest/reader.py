@@ -134,7 +134,7 @@ def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
     manifests = read_manifest_list(io, snapshot.manifest_list, snapshot.snapshot_id)
     if not manifests and snapshot.summary is not None:
         for name in ("total-data-files", "total-delete-files"):
-            if (snapshot.summary.get(name) or "0").strip("0"):
+            if str(snapshot.summary.get(name) or "0").strip("0"):
                 raise CorruptDataError(
                     "manifests of a snapshot",
                     path=snapshot.manifest_list,
@@ -195,7 +195,10 @@ def read_manifest(
             columns |= read_columns(file, BOUNDS)
         _inherit(columns, manifest)
         columns["spec_id"] = repeat(manifest.spec_id)
-        spec = None if specs is None else specs.get(manifest.spec_id)
+        if specs is not None and manifest.spec_id not in specs:
+            what = f"partition_spec_id of a manifest: expected one of {', '.join(map(str, specs))}"
+            raise CorruptDataError(what, path=manifest.path, found=manifest.spec_id)
+        spec = None if specs is None else specs[manifest.spec_id]
         columns["partition"] = _partitions(file.plain.partition, spec, columns)
         if select is not None:
             columns = _selected(select(columns), columns)

@@ -16,7 +16,7 @@ from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast.avro.file import CODECS, to_avro_schema, write_avro
-from puffin_fast.errors import InvalidInputError, UnsupportedError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -37,6 +37,7 @@ from puffin_fast.iceberg.manifest.entries import (
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
 
 __all__ = ["can_write", "check_transforms", "write_manifest", "write_manifest_list"]
@@ -53,13 +54,24 @@ def _list_avro_schema(format_version: int) -> Any:
     return to_avro_schema(MANIFEST_LIST_FILE_SCHEMAS[format_version], "manifest_file")
 
 
-def check_transforms(spec: PartitionSpec) -> None:
+def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
     """Refuses to write to a partition spec with unknown transforms, as the specification does ("Partition Transforms").
+
+    Args:
+        spec: of new files.
+        schema: of their rows, which have the spec's source columns.
 
     Raises:
         UnsupportedError: the spec has such a transform, or one of several columns.
+        CorruptDataError: the schema does not have a source column.
     """
     for field in spec.fields:
+        if schema is not None and field.source_id not in schema.field_ids:
+            raise CorruptDataError(
+                f"partition spec {spec.spec_id}: source-id of field {field.name}",
+                expected=f"a column of schema {schema.schema_id}",
+                found=field.source_id,
+            )
         if isinstance(field.transform, UnknownTransform):
             raise UnsupportedError(
                 f"partition spec {spec.spec_id}: field {field.name}: {field.transform!r}; expected known transforms "

@@ -23,6 +23,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_name
 from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import (
     DATA,
@@ -85,11 +86,13 @@ def metadata_of(table: Table) -> TableMetadata:
 
     Raises:
         InvalidInputError: `table` is not a PyIceberg table, but for example its name.
+        CorruptDataError: its schemas, partition specs and sort orders contradict each other.
     """
     if not isinstance(table, Table):
         raise InvalidInputError(
             f"table: expected a PyIceberg table (see catalog.load_table), found {table!r}"
         )
+    check_definitions(table.metadata, table.metadata_location)
     return table.metadata
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -14,7 +15,7 @@ from pyiceberg.schema import Schema
 
 from puffin_fast._runtime.decimals import exact_decimals
 from puffin_fast.avro.columns import Nested
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.manifest import ManifestEntry, ManifestFile, partition_type
 from puffin_fast.iceberg.manifest.reader import BOUNDS, Columns, EntrySelector
 from puffin_fast.iceberg.plan.pruning import BoundsPruner
@@ -55,8 +56,8 @@ class _SpecPruning:
     def partition(self) -> Callable[[Any], bool] | None:
         if isinstance(self.projection, AlwaysTrue):
             return None
-        struct = Schema(*partition_type(self.metadata, self.spec).fields)
-        return cache(expression_evaluator(struct, self.projection, self.case_sensitive))
+        values = Schema(*partition_type(self.metadata, self.spec).fields)
+        return cache(expression_evaluator(values, self.projection, self.case_sensitive))
 
 
 class SnapshotPruning:
@@ -88,7 +89,7 @@ class SnapshotPruning:
 
     def may_match_manifest(self, manifest: ManifestFile) -> bool:
         spec = self._spec(manifest.spec_id)
-        return not self.filters or spec.manifest(manifest)
+        return not self.filters or _checked(spec.manifest, manifest.path)(manifest)
 
     @property
     def select_by_bounds(self) -> EntrySelector | None:
@@ -108,7 +109,7 @@ class SnapshotPruning:
     def delete_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
         """A test of delete files by partition only: their metrics describe deleted rows, not live rows."""
         by_partition = self._spec(spec_id).partition if self.filters else None
-        return None if by_partition is None else lambda entry: by_partition(entry.partition)
+        return None if by_partition is None else _checked(lambda entry: by_partition(entry.partition))
 
     def data_file_test(self, spec_id: int) -> Callable[[ManifestEntry], bool] | None:
         by_metrics = self._metrics
@@ -116,5 +117,20 @@ class SnapshotPruning:
             return None
         by_partition = self._spec(spec_id).partition
         if by_partition is None:
-            return by_metrics
-        return lambda entry: by_partition(entry.partition) and by_metrics(entry)
+            return _checked(by_metrics)
+        return _checked(lambda entry: by_partition(entry.partition) and by_metrics(entry))
+
+
+def _checked(test: Callable[[Any], bool], path: str | None = None) -> Callable[[Any], bool]:
+    """Makes a test name the file whose partition values or bounds cannot be decoded; `path` is that of a manifest."""
+
+    def check(tested: Any) -> bool:
+        try:
+            return test(tested)
+        except PuffinFastError:
+            raise
+        except (ArithmeticError, IndexError, TypeError, ValueError, struct.error) as error:
+            where = path or tested.file_path
+            raise CorruptDataError(f"partition values or bounds: {error!r}", path=where) from error
+
+    return check

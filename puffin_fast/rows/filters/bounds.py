@@ -84,7 +84,11 @@ def decode_bound(kind: IcebergType, raw: bytes | None) -> Any:
         return None
     try:
         found = from_bytes(kind, raw)  # type: ignore[arg-type]
-    except (ValueError, struct.error):  # written before the column was promoted to this type
+    except (
+        TypeError,
+        ValueError,
+        struct.error,
+    ):  # written before the column was promoted to this type, or damaged
         return None
     return None if found != found else found
 
