@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from puffin_fast.cli._files import rows as rows_of_file
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from tests import thrift
 from tests.conftest import require_module
+from tests.delta.conftest import GOLDEN
 from tests.iceberg.conftest import files_of
 
 N_ROWS = 90
@@ -170,6 +172,26 @@ def test_checkpoints_and_data_files_of_delta_tables_are_compared(tmp_path: Path)
     with pytest.raises(CorruptDataError) as caught:
         delta.scan(path)
     assert str(caught.value) == f"{checkpoint}: {message}"
+
+
+def test_a_changed_bit_in_any_page_of_sparks_files_is_named_or_not_read(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    shutil.copytree(GOLDEN / "spark_v1_checkpoint", table)
+    rows = delta.scan(table).to_arrow().sort_by("id")
+    n_named = 0
+    for path in (next(table.glob("part=*/*.parquet")), next(table.glob("_delta_log/*.parquet"))):
+        data = path.read_bytes()
+        for page in list(thrift.pages_of(data)):
+            path.write_bytes(data[: page.stop - 1] + bytes([data[page.stop - 1] ^ 1]) + data[page.stop :])
+            try:
+                found = delta.scan(table).to_arrow().sort_by("id")
+            except CorruptDataError as error:
+                assert f"offset {page.at}: CRC-32 of a page of column {page.column}: " in str(error)  # noqa: PT017
+                n_named += 1
+            else:
+                assert found.equals(rows)
+        path.write_bytes(data)
+    assert n_named >= 20
 
 
 def of_ids(rows: pa.Table) -> pa.Table:
