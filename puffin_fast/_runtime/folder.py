@@ -42,7 +42,10 @@ def names_in(folder: str, prefix: str, *, folders: bool = False, filesystem: Any
     kind, handle, key = resolve(folder, filesystem)
     with errors_of(folder):
         if kind == "local":
-            entries = list(os.scandir(key)) if os.path.isdir(key) else []
+            try:
+                entries = list(os.scandir(key))
+            except (FileNotFoundError, NotADirectoryError):
+                entries = []
             names = [e.name for e in entries if (e.is_dir(follow_symlinks=False) if folders else e.is_file())]
         elif kind == "arrow":
             from pyarrow.fs import FileSelector, FileType

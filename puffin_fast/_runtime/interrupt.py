@@ -1,7 +1,15 @@
-"""Raises an interrupt (Ctrl-C) as such, where a library reports it as an error of its own.
+"""Tells exceptions that come from outside from those of the code that they come in.
 
-| library | the `KeyboardInterrupt` is |
+A signal's handler runs between any two steps of a program, and so may raise its exception in any code: Python's own for
+Ctrl-C a `KeyboardInterrupt`; those of limits of time (Celery, Airflow, pytest-timeout, `signal.setitimer`) a
+`TimeoutError` or a class of their own, often an `Exception`. It says nothing about the file that was being parsed or
+the request that was waited for.
+
+Libraries report such an exception as an error of their own:
+
+| library | the exception from outside is |
 |---|---|
+| Pydantic, a validator, for a `ValueError` | in the `errors()` of a `ValidationError` |
 | Pydantic, a serializer that returns JSON | part of the message of a `PydanticSerializationError` |
 | Pydantic, a serializer that returns Python objects | the cause of a `PydanticSerializationError` |
 | SQLAlchemy, which closes a connection afterwards | the context of the error that this raises |
@@ -9,30 +17,103 @@
 
 from __future__ import annotations
 
+import re
+import signal
+import struct
 import sys
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import CodeType, TracebackType
 
-__all__ = ["interruptible"]
+__all__ = ["PARSE_ERRORS", "interruptible", "is_from_outside", "suppressed"]
+
+PARSE_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError, MemoryError, RuntimeError),
+    *(StopIteration, TypeError, ValueError, struct.error, zlib.error),
+)  # fmt: skip
+"""What Python's and fastavro's parsers raise for wrong bytes: no `Exception` of a class that is not known."""
+
+_SERIALIZER = re.compile(r"Error calling function `\w+`: (?:[^:\s]+\.)?(\w+)(?:: (.*))?$", re.DOTALL)
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether an exception was raised by a signal's handler, or by what it called."""
+    traceback = error.__traceback__
+    codes = _handlers() if traceback is not None else ()
+    while codes and traceback is not None:
+        if traceback.tb_frame.f_code in codes:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+class suppressed(suppress):  # noqa: N801 - named as what it replaces
+    """As `contextlib.suppress`, except for exceptions from outside."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        is_own = error is None or not is_from_outside(error)
+        return is_own and super().__exit__(kind, error, traceback)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raises the `KeyboardInterrupt` that caused an error of the block, instead of this error.
+    """Raises the exception from outside that caused an error of the block, instead of this error.
 
-    An interrupt that the caller was already handling before the block is not raised.
+    One that the caller was already handling before the block is not raised.
     """
     handled = sys.exception()
+    found: BaseException | None = None
     try:
         yield
     except Exception as error:
-        cause: BaseException | None = error
-        while cause is not None and cause is not handled:
-            if isinstance(cause, KeyboardInterrupt) or _is_named_by(cause):
-                raise KeyboardInterrupt from error
-            cause = cause.__cause__ or cause.__context__
-        raise
+        found = _cause(error, handled)
+        if found is None or found is error:
+            raise
+    if found is not None:
+        raise found
 
 
-def _is_named_by(error: BaseException) -> bool:
-    return type(error).__name__ == "PydanticSerializationError" and ": KeyboardInterrupt" in str(error)
+def _cause(error: BaseException, handled: BaseException | None) -> BaseException | None:
+    """The exception from outside among an error and its causes."""
+    cause: BaseException | None = error
+    while cause is not None and cause is not handled:
+        if isinstance(cause, KeyboardInterrupt) or is_from_outside(cause):
+            return cause
+        if (named := _named_by(cause)) is not None:
+            return named
+        for detail in cause.errors() if type(cause).__name__ == "ValidationError" else ():  # type: ignore[attr-defined]
+            validator = detail.get("ctx", {}).get("error")
+            if isinstance(validator, Exception) and is_from_outside(validator):
+                return validator
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _named_by(error: BaseException) -> BaseException | None:
+    """An exception like the one that Pydantic's error names: PyIceberg's serializers raise none themselves."""
+    found = None
+    if type(error).__name__ == "PydanticSerializationError":
+        found = _SERIALIZER.search(str(error))
+    kinds: list[type[BaseException]] = [BaseException] if found else []
+    for kind in kinds:
+        if found and kind.__name__ == found[1]:
+            return kind.__new__(kind, *filter(None, [found[2]]))
+        kinds += kind.__subclasses__()
+    return None
+
+
+def _handlers() -> set[CodeType]:
+    """The code of the handlers that are set in Python."""
+    found = set()
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if callable(handler):
+            function = getattr(handler, "func", handler)  # of a partial
+            function = getattr(function, "__func__", function)  # of a method
+            code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+            if code is not None:
+                found.add(code)
+    return found

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 
 __all__ = [
@@ -228,4 +229,5 @@ def errors_of(path: str | None) -> Iterator[None]:
 
 def is_of_storage(error: Exception) -> bool:
     """Whether an error is of a storage: an OSError, or of a client of object stores, whose errors are none."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
+    is_one = isinstance(error, OSError) or type(error).__module__.partition(".")[0] in CLIENTS
+    return is_one and not is_from_outside(error)

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from puffin_fast._runtime.even_tables import cut
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
 from puffin_fast.errors import PuffinFastError
 
@@ -151,6 +152,8 @@ def _temporary(argument: str, how: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
+        if is_from_outside(error):
+            raise
         raise PuffinFastError(f"{argument}: could not be {how} temporary files: {error}") from error
 
 

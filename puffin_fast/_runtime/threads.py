@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from puffin_fast._runtime.arguments import check_integer
+from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.progress import progress
 
 __all__ = ["check_threads", "on_threads", "thread_pool"]
@@ -45,7 +46,8 @@ def thread_pool(
 
     _stops.add(cancel)
     try:
-        yield pool
+        with interruptible():  # Python's threads raise a KeyError if they are interrupted while one starts
+            yield pool
     finally:
         _stops.discard(cancel)
         cancel()

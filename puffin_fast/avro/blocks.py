@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import zstandard
 
+from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError, UnsupportedError
 from puffin_fast.limits import most_inflated
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from puffin_fast._runtime import Source
 
 __all__ = ["SYNC_BYTES", "Block", "FileBytes", "as_long", "read_block", "read_blocks"]
+
+CODEC_ERRORS = (*PARSE_ERRORS, OSError, lzma.LZMAError, pa.ArrowException, zstandard.ZstdError)
+"""What decompression raises for wrong bytes."""
 
 READ_BYTES = 1 << 16
 
@@ -118,7 +122,9 @@ def read_block(
     most = most_inflated(size, io) if limit is None else limit
     try:
         content = inflate(body[:size], most)
-    except Exception as error:
+    except CODEC_ERRORS as error:
+        if isinstance(error, TimeoutError) or is_from_outside(error):
+            raise
         raise CorruptDataError(f"{codec} data of an Avro block: {error}", **where) from error
     if content is None or len(content) > most:
         raise LimitExceededError(

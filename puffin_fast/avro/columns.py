@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from puffin_fast._kernels import avro
+from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.avro.file import AvroFile, one_block
 from puffin_fast.errors import CorruptDataError
 
@@ -169,7 +170,9 @@ def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False
             column.name: Nested(column) if lazy and _is_nested(column) else _values(column)
             for column in frame.get_columns()
         }
-    except Exception:
+    except (polars.exceptions.PolarsError, *PARSE_ERRORS) as error:
+        if is_from_outside(error):
+            raise
         return None
     return {name: result.get(name, [None] * n_records) for name in names}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast import limits
 from puffin_fast._runtime import is_local, open_source
+from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast._runtime.location import new_input, unwrapped
 from puffin_fast.errors import (
     CorruptDataError,
@@ -30,6 +30,8 @@ from puffin_fast.errors import (
 
 try:
     import fastavro
+    from fastavro.read import SchemaResolutionError
+    from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as error:  # pragma: no cover - installed with the extra
     raise MissingExtraError("fastavro", "iceberg") from error
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 __all__ = [
+    "AVRO_ERRORS",
     "CODECS",
     "HEADER",
     "MAGIC",
@@ -73,6 +76,9 @@ HEADER = fastavro.parse_schema(
 """The Avro schema of a file's header."""
 
 _NAMED = ("record", "fixed", "enum")
+
+AVRO_ERRORS = (*PARSE_ERRORS, SchemaParseException, SchemaResolutionError, UnknownType)
+"""What fastavro raises for wrong bytes and schemas."""
 
 READ_BYTES = 16 << 20
 """Number of bytes per read from a stream of unknown length."""
@@ -132,7 +138,9 @@ class AvroFile:
             source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
             try:
                 records: Any = fastavro.schemaless_reader(source, written, wanted)
-            except Exception as error:
+            except AVRO_ERRORS as error:
+                if is_from_outside(error):
+                    raise
                 raise CorruptDataError(f"records of an Avro file: {error!r}", path=self.path) from error
             if source.tell() != len(source.getbuffer()):
                 raise CorruptDataError(
@@ -298,7 +306,9 @@ def parse_avro(data: bytes, path: str, names: Mapping[int, str], io: Any = None)
         header: Any = fastavro.schemaless_reader(source, HEADER, None)
         metadata = {key: value.decode() for key, value in header["meta"].items()}
         plain = _plain_schema(metadata["avro.schema"], names)
-    except Exception as error:
+    except AVRO_ERRORS as error:
+        if is_from_outside(error):
+            raise
         raise CorruptDataError(f"header of an Avro file: {error!r}", path=path, offset=0) from error
     start, n_fields = source.tell(), len(plain.record["fields"])
     blocks = read_blocks(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast._runtime.packages import import_optional
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
@@ -72,6 +72,8 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
     except NotFoundError:
         raise
     except Exception as error:  # the client of a catalog may raise any exception
+        if is_from_outside(error):
+            raise
         raise InvalidInputError(f"catalog {name or 'default'}: {error}") from error
     command.call_on_close(catalog.close)
     return catalog

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._positions import as_bytes
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._bitmap32 import MAX_POSITION, read_bitmap32, write_bitmap32
 from puffin_fast.dv._counted import counted
@@ -106,6 +107,8 @@ def _arrow(data: bytes, path: str | None, offset: int) -> PositionBitmap:
         if len(columns) != file.num_record_batches:
             raise corrupt("batches of a deletion file", file.num_record_batches, len(columns))
     except (pa.ArrowException, OSError, MemoryError, IndexError, KeyError, ValueError, struct.error) as error:
+        if is_from_outside(error):
+            raise
         if isinstance(error, PuffinFastError):
             raise
         message = str(error).splitlines()

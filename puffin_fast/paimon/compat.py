@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._runtime import Source, open_source
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import errors_of
 from puffin_fast._runtime.patches import Patch, Patches
 from puffin_fast.bitmap import PositionBitmap
@@ -351,6 +352,8 @@ class WorkingTable:
                 parser = _part("table.row.generic_row", "GenericRowDeserializer")
                 partition = parser.from_bytes(file.partition, self._table.partition_keys_fields)
         except Exception as error:  # of any kind, for bytes that are no row
+            if is_from_outside(error):
+                raise
             raise CorruptDataError(
                 f"partition of index file {file.name}", path=manifest, found=error
             ) from error
@@ -440,6 +443,8 @@ class WorkingTable:
             self.discard(added)
             raise refused.error from None
         except Exception as error:
+            if is_from_outside(error):  # the files stay: the commit may have happened
+                raise
             if is_ours and not files.is_tried and (cause := _cause(error)) is not None:
                 self.discard(added)
                 with errors_of(cause.filename or self.path):
@@ -457,7 +462,9 @@ class WorkingTable:
         names = {index.meta.file_name for index in added}
         try:
             newest = WorkingTable(self._table).index_files
-        except Exception:
+        except Exception as trouble:
+            if is_from_outside(trouble):
+                raise
             newest = []
         if names & {index.meta.file_name for index in newest}:
             return
@@ -505,6 +512,8 @@ def _open(path: str) -> Any:
     try:
         return catalog.get_table(f"{database.removesuffix('.db')}.{name}")
     except Exception as error:  # of the catalog's own kinds
+        if is_from_outside(error):
+            raise
         raise NotFoundError(f"{path}: {error}") from error
 
 

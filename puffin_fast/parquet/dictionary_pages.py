@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._kernels import pages
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.thrift import ThriftReader
 
@@ -134,7 +135,9 @@ def _page(data: bytes, codec: str | None, limit: int) -> tuple[bytes, int] | Non
         return None
     try:
         page = stored if codec is None else pa.decompress(stored, n_bytes, codec, asbytes=True)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError) as error:
+        if is_from_outside(error):
+            raise
         return None
     return (page, n_values) if len(page) == n_bytes else None
 

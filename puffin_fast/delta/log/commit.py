@@ -30,6 +30,7 @@ from urllib.parse import unquote
 
 from puffin_fast import __version__
 from puffin_fast._runtime.arguments import check_mapping, check_name
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
@@ -286,6 +287,8 @@ class _Attempt:
             try:
                 self._storage.remove(path)
             except Exception as error:
+                if is_from_outside(error):
+                    raise
                 _LOG.warning("%s/%s: not removed, and no version needs it: %s", self._base.root, path, error)
 
     def _concurrent_actions(self) -> FileActions:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.delta.log.segment import commit_path
 from puffin_fast.delta.log.storage import TableStorage
-from puffin_fast.errors import CommitUnknownError, NotFoundError, UnsupportedError
+from puffin_fast.errors import CommitUnknownError, NotFoundError, PuffinFastError, UnsupportedError
 
 __all__ = ["may_have_happened", "put_version"]
 
@@ -48,10 +49,14 @@ def put_version(storage: TableStorage, version: int, data: bytes, known_by: str)
         except UnsupportedError:  # before any request
             raise
         except Exception as error:
+            if is_from_outside(error):
+                raise
             cause = error
         try:
             return storage.holds(path, data)
         except Exception as error:
+            if is_from_outside(error):
+                raise
             cause = cause or error
     assert cause is not None
     raise _unknown(storage, path, cause, known_by) from cause
@@ -64,12 +69,16 @@ def _put_locally(storage: TableStorage, path: str, data: bytes, known_by: str) -
         if storage.put(path, data):
             storage.wait_for_renames(path)
     except Exception as error:
+        if is_from_outside(error):
+            raise
         cause = error
     try:
         is_there = storage.holds(path, data)
     except NotFoundError:
         is_there = False
     except Exception as error:
+        if is_from_outside(error):
+            raise
         raise _unknown(storage, path, cause or error, known_by) from error
     if not is_there and cause is not None:
         raise cause
@@ -89,8 +98,9 @@ def may_have_happened(storage: TableStorage, version: int, error: BaseException)
     Args:
         storage: of the table.
         version: the version.
-        error: the exception. An interruption may come after the file was written; an object store may write it later.
+        error: the exception. One of this package says so itself. Any other may come after the file was written, from a
+            signal's handler for example; an object store may write it later.
     """
-    if isinstance(error, Exception):
+    if isinstance(error, PuffinFastError):
         return isinstance(error, CommitUnknownError)
     return not storage.is_local or storage.new_input(f"{storage.root}/{commit_path(version)}").exists()

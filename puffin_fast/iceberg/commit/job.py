@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, overload
 
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
@@ -119,6 +120,8 @@ def run_job(
         )
     except OSError as error:
         table.remove_created()
+        if is_from_outside(error):
+            raise
         raise PuffinFastError(f"{table.shown}: nothing was committed: {error}") from error
     except BaseException:
         table.remove_created()

@@ -47,6 +47,7 @@ from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from puffin_fast._pyiceberg.versions import check_version
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import is_of_storage
 from puffin_fast.errors import CommitUnknownError, ConflictError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes, summarise
@@ -366,7 +367,7 @@ class _Commit:
         except BusyError as error:
             return _Lost(written, error) if lost.is_certain else lost
         except Exception as error:
-            if lost.is_certain or isinstance(error, CommitUnknownError):
+            if lost.is_certain or isinstance(error, CommitUnknownError) or is_from_outside(error):
                 raise
             raise self.unknown(error) from error
         table.take_back()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -70,7 +71,7 @@ class StagingTable(WorkingTable):
         except BaseException as error:
             self.changes = changes
             self.remove(self.created[n_earlier:])
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not is_from_outside(error):
                 raise PuffinFastError(f"{self.shown}: nothing was committed: {error}") from error
             raise
 

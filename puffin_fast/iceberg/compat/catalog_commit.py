@@ -46,7 +46,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import (
     CommitUnknownError,
     ConflictError,
@@ -295,6 +295,8 @@ def _commit(
     except NotImplementedError as error:
         raise UnsupportedError(f"{type(catalog).__name__} does not commit: {error}") from error
     except Exception as error:
+        if is_from_outside(error):
+            raise
         if is_locked(error):
             raise BusyError.of(name, error) from error
         if not is_sent:
@@ -312,7 +314,9 @@ def _settle(table: Table, error: Exception, landed: Callable[[TableMetadata], bo
             fresh = table.catalog.load_table(table.name())
             fresh.metadata = read_complete(fresh)
         verdict = landed(fresh.metadata)
-    except Exception:
+    except Exception as trouble:
+        if is_from_outside(trouble):
+            raise
         raise _unknown(name, error) from error
     if verdict:
         table.metadata, table.metadata_location = fresh.metadata, fresh.metadata_location

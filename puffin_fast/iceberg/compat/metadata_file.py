@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._runtime import open_source
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import CorruptDataError, LimitExceededError
 from puffin_fast.limits import MAX_METADATA_BYTES, most_inflated
 
@@ -39,6 +40,8 @@ def read_metadata_file(io: FileIO, path: str) -> dict[str, Any]:
             _check(path, len(data), limit)
         document = json.loads(data)
     except (ValueError, EOFError, OSError, RecursionError, zlib.error) as error:
+        if is_from_outside(error):
+            raise
         if isinstance(error, LimitExceededError):
             raise
         raise CorruptDataError("metadata file", path=path, expected="a JSON object", found=error) from error

@@ -38,7 +38,7 @@ from pyiceberg.types import (
 )
 
 from puffin_fast._pyiceberg.versions import check_version
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import CommitUnknownError, InvalidInputError, PuffinFastError
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
@@ -166,8 +166,10 @@ def create_in_catalog(catalog: Catalog, name: str | tuple[str, ...], shown: str,
     except BaseException as error:
         if not sent:
             _remove(catalog, begun)
-        if not begun or isinstance(error, PuffinFastError) or not isinstance(error, Exception):
+        if not begun or not isinstance(error, Exception) or isinstance(error, PuffinFastError):
             raise  # the caller knows errors from before anything was written
+        if is_from_outside(error):
+            raise
         if not sent:
             raise PuffinFastError(f"{shown}: the metadata could not be written: {error}") from error
         table = _settle(catalog, name, shown, begun, error)
@@ -190,8 +192,9 @@ def _settle(
         if isinstance(reason, sqlite3.Error):
             _remove(catalog, begun)
             raise PuffinFastError(f"{shown}: the catalog refused the table: {reason}") from error
-    except Exception:
-        pass
+    except Exception as trouble:
+        if is_from_outside(trouble):
+            raise
     else:
         log = (entry.metadata_file for entry in found.metadata.metadata_log)
         if not {found.metadata_location, *log}.isdisjoint(begun):  # also if another commit came on top

@@ -24,7 +24,7 @@ from pyiceberg.table.locations import LocationProvider
 from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._runtime.arguments import check_table_name
 from puffin_fast._runtime.fork import lock_across_fork
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast.errors import (
     CommitUnknownError,
     CorruptDataError,
@@ -225,7 +225,9 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
 def _is_view(catalog: Catalog, name: str | tuple[str, ...]) -> bool:
     try:
         return bool(catalog.view_exists(name))
-    except Exception:  # a catalog without views, or one that does not answer
+    except Exception as error:  # a catalog without views, or one that does not answer
+        if is_from_outside(error):
+            raise
         return False
 
 
@@ -248,6 +250,8 @@ def _loading(catalog: Catalog, shown: str) -> Iterator[None]:
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{shown}: values of the metadata: {error!r}") from error
     except Exception as error:
+        if is_from_outside(error):
+            raise
         if is_locked(error):
             raise BusyError.of(shown, error) from error
         raise PuffinFastError(f"{shown}: the table could not be loaded: {error}") from error
@@ -275,8 +279,9 @@ def remove_files(io: FileIO, paths: Iterable[str]) -> None:
     for path in paths:
         try:
             io.delete(path)
-        except Exception:
-            continue
+        except Exception as error:
+            if is_from_outside(error):
+                raise
 
 
 class _RecordedLocations(LocationProvider):

@@ -27,6 +27,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
 from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import is_of_storage
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.columns.arrow_rows import renamed
@@ -270,6 +271,8 @@ def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
         try:
             pa.Codec(codec, compression_level=level)
         except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
+            if is_from_outside(error):
+                raise
             raise InvalidInputError(
                 f"property {TableProperties.PARQUET_COMPRESSION_LEVEL}: expected a level of {codec}, found {level}"
             ) from error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from puffin_fast._runtime import split_location
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg.compat.locations import DATA_PATH, METADATA_PATH, path_opened_instead
@@ -121,6 +121,8 @@ def remove_all(io: FileIO, paths: Sequence[str], threads: int | None) -> Removed
         except FileNotFoundError:
             return None
         except Exception as error:
+            if is_from_outside(error):
+                raise
             return f"{path}: {error}"
         return None
 

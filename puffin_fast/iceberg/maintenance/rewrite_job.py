@@ -25,6 +25,7 @@ from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_share
 from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
@@ -307,6 +308,8 @@ class _Rewrite:
         try:
             return tuple(self.write(self.table, head, groups, self.limits.target_file_size))
         except OSError as error:
+            if is_from_outside(error):
+                raise
             raise PuffinFastError(f"{self.table.shown}: data files could not be written: {error}") from error
 
     def _replace(self, current: Plan) -> _Planned:

@@ -14,6 +14,7 @@ from pyiceberg.utils.decimal import bytes_to_decimal
 
 from puffin_fast._runtime import is_remote
 from puffin_fast._runtime.groups import filled_groups
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.avro.columns import Nested, read_columns
 from puffin_fast.avro.file import AvroFile, PartitionColumn, parse_avro, read_avro, read_together
@@ -206,6 +207,8 @@ def read_manifest(
     except CorruptDataError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if is_from_outside(error):
+            raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     if live_only and DELETED in columns["status"]:
         return [entry for entry in entries if entry.is_live]

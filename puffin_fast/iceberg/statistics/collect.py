@@ -26,6 +26,7 @@ from pyiceberg.table.statistics import StatisticsFile
 from puffin_fast._pyiceberg.versions import check_version
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.errors import (
     InvalidInputError,
@@ -310,6 +311,8 @@ def _write(
                 )
             writer.finish()
     except OSError as error:
+        if is_from_outside(error):
+            raise
         raise PuffinFastError(f"{path}: the statistics file could not be written: {error}") from error
     return StatisticsFile.model_validate(
         {

@@ -25,8 +25,9 @@ from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType,
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._runtime import open_source
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.avro.blocks import FileBytes, as_long, read_block
-from puffin_fast.avro.file import HEADER, MAGIC, too_many_records
+from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
@@ -61,6 +62,8 @@ class AvroReader:
             written = _with_fixed_types(written, {}, itertools.count())
             iceberg = _SchemaConversion().avro_to_iceberg(written)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
+            if is_from_outside(error):
+                raise
             raise UnsupportedError(
                 f"{location}: AVRO; expected a schema of Iceberg's types with field ids, found {error!r}"
             ) from error
@@ -144,7 +147,9 @@ class AvroReader:
                 yield
         except PuffinFastError:
             raise
-        except Exception as error:
+        except (*AVRO_ERRORS, pa.ArrowException) as error:
+            if is_from_outside(error):
+                raise
             if "need to install" in str(error) or "nrecognized codec" in str(error):
                 raise UnsupportedError(f"{self._location}: AVRO; {error}") from error
             raise CorruptDataError(f"{what} of an Avro file: {error!r}", path=self._location) from error

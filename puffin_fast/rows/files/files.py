@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from puffin_fast._runtime import unbuffered
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import new_input, resolve
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import (
@@ -213,7 +214,7 @@ class _Reading:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None or isinstance(error, PuffinFastError | MemoryError):
+        if error is None or isinstance(error, PuffinFastError | MemoryError) or is_from_outside(error):
             return
         path, format = self._path, _NAMES.get(self._format, self._format)
         if isinstance(error, FileNotFoundError):
@@ -227,7 +228,7 @@ class _Reading:
         if isinstance(error, ProjectionError):
             raise CorruptDataError(str(error), path=path) from error
         if isinstance(error, OSError):
-            if error.errno is not None:
+            if error.errno is not None or isinstance(error, TimeoutError):
                 raise PuffinFastError(f"{path}: could not be read: {error}") from error
             raise CorruptDataError(f"{format} file: {error}", path=path) from error
         if isinstance(error, _DAMAGED):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from puffin_fast._kernels.footers import CONTRADICTION
 from puffin_fast._runtime import is_remote, open_source
+from puffin_fast._runtime.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet.arrow_file import ArrowFile
 from puffin_fast.parquet.column_layout import Layout
@@ -268,10 +268,10 @@ def _open(
         source = open_source(location, filesystem=io, size=size)
         if footer is not None:
             return source, b""
-        with suppress(OSError, ValueError, PuffinFastError):
+        with suppressed(OSError, ValueError, PuffinFastError):
             return source, footer_bytes(source, first)
     source = open_source(open_input(io, location)) if is_local else open_source(location, filesystem=io)
-    with suppress(ValueError):
+    with suppressed(ValueError):
         return source, b"" if footer is not None else footer_bytes(source, first)
     return source, b""
 

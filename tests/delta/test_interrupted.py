@@ -1,0 +1,143 @@
+"""A signal's handler raises an exception at any step of a job: it comes out as itself, and the table is whole."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from puffin_fast import delta, iceberg
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
+
+N = 60
+POINTS = 16
+"""Number of steps, evenly spaced over a job, at which it is interrupted."""
+
+CODE = tuple(
+    f"/{name}/" for name in ("puffin_fast", "pyiceberg", "fastavro", "pydantic", "concurrent", "json")
+)
+
+
+class JobTimeout(Exception):
+    """As Celery's `SoftTimeLimitExceeded`."""
+
+
+@contextmanager
+def at_step(wanted: int | None, kind: type[Exception]) -> Iterator[list[int]]:
+    """Sends a signal at a step of this thread, whose handler raises; yields the number of steps so far."""
+    seen = [0]
+
+    def handler(number: int, frame: object) -> None:
+        raise kind("time is up")
+
+    def step(frame: Any, event: str, argument: object) -> Any:
+        if event == "line":
+            seen[0] += 1
+            if seen[0] == wanted:
+                sys.settrace(None)
+                signal.raise_signal(signal.SIGALRM)
+        return step
+
+    def call(frame: Any, event: str, argument: object) -> Any:
+        return step if any(name in frame.f_code.co_filename for name in CODE) else None
+
+    before = signal.signal(signal.SIGALRM, handler)
+    sys.settrace(call)
+    try:
+        yield seen
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Tables:
+    """A table of Iceberg and one of Delta with the same rows; each job loads them anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self._catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}/wh")
+        self._catalog.create_namespace("n")
+        rows = pa.table({"i": range(N), "s": ["a", "b", "c"] * (N // 3)})
+        made = iceberg.create_table(self._catalog, "n.t", rows.schema, partition_spec=["s"])
+        iceberg.append(made, rows)
+        self._delta = folder / "delta"
+        properties = {"delta.enableDeletionVectors": "true"}
+        deltalake.write_deltalake(self._delta, rows, partition_by=["s"], configuration=properties)
+
+    def scan(self, engine: Any, row_filter: str | bool = "true") -> list[int]:
+        table = iceberg.load_table(self._catalog, "n.t") if engine is iceberg else self._delta
+        return sorted(engine.scan(table, row_filter).to_arrow()["i"].to_pylist())
+
+    def delete(self, engine: Any, row_filter: str) -> int:
+        table = iceberg.load_table(self._catalog, "n.t") if engine is iceberg else self._delta
+        found: int = engine.delete(table, row_filter, threads=1).rows_deleted
+        return found
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return Tables(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.mark.parametrize("kind", [JobTimeout, TimeoutError])
+@pytest.mark.parametrize("verb", ["scan", "delete"])
+@pytest.mark.parametrize("engine", [iceberg, delta], ids=["iceberg", "delta"])
+def test_an_exception_of_a_handler_comes_out_and_the_table_is_whole(
+    tables: Tables, engine: Any, verb: str, kind: type[Exception]
+) -> None:
+    live = tables.scan(engine)
+    job: Callable[[str], object] = lambda row_filter: getattr(tables, verb)(engine, row_filter)  # noqa: E731
+    job(f"i = {live[-1]}")
+    with at_step(None, kind) as steps:
+        job(f"i = {live[-2]}")
+    live = tables.scan(engine)
+    for number in range(POINTS):
+        row, wanted = live[0], 1 + steps[0] * number // POINTS
+        with at_step(wanted, kind) as seen, pytest.raises(kind) as caught:
+            job(f"i = {row}")
+        assert (type(caught.value), caught.value.args, seen[0]) == (kind, ("time is up",), wanted)
+        found = tables.scan(engine)
+        assert found in (live, live[1:])
+        if verb == "delete":
+            assert tables.delete(engine, f"i = {row}") == len(found) - len(live) + 1
+        live = tables.scan(engine)
+
+
+def test_what_libraries_make_of_an_exception_is_undone() -> None:
+    import pydantic
+
+    class Model(pydantic.BaseModel):
+        value: int
+
+        @pydantic.field_serializer("value")
+        def shown(self, value: int) -> str:
+            signal.raise_signal(signal.SIGALRM)
+            return str(value)
+
+        @pydantic.field_validator("value")
+        @classmethod
+        def checked(cls, value: int) -> int:
+            if value < 0:
+                signal.raise_signal(signal.SIGALRM)
+            return value
+
+    class Limit(ValueError):
+        def __init__(self, text: str, seconds: int = 0) -> None:
+            super().__init__(text)
+
+    model = Model(value=1)
+    calls: list[Callable[[], object]] = [model.model_dump_json, model.model_dump, lambda: Model(value=-1)]
+    for kind in (JobTimeout, TimeoutError, Limit):
+        for call in calls:
+            with at_step(None, kind), pytest.raises(kind, match=r"\Atime is up\Z") as caught, interruptible():
+                call()
+            assert type(caught.value) is kind
+    with at_step(None, JobTimeout):
+        assert not is_from_outside(JobTimeout())
