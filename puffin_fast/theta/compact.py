@@ -11,7 +11,10 @@ All words are little-endian, hashes strictly ascending and below theta. Flags: 2
 16 ordered, 32 single item. theta is 2^63 - 1 (exact) unless it is written. Source: the Puffin specification,
 `apache-datasketches-theta-v1`, and the DataSketches library's compact form (serVer 3, family 3).
 
-Serial version 4 is read only: entryBits in byte 3, bytes of the count in byte 4, then theta when preLongs is 2, the
+Other versions are only read. Version 1 has the layout of an estimating sketch, without flags and seed hash. Version 2
+has that of version 3, without the form for a single value. The hashes of both are ordered.
+
+Serial version 4: entryBits in byte 3, bytes of the count in byte 4, then theta when preLongs is 2, the
 count, and the difference of each hash to the one before in entryBits bits, most significant bit first.
 """
 
@@ -29,7 +32,8 @@ __all__ = ["THETA_MAX", "WORD", "decode", "encode"]
 THETA_MAX = (1 << 63) - 1
 WORD = 8
 
-_SERIAL_VERSION, _COMPRESSED_VERSION, _FAMILY, _SEED_HASH = 3, 4, 3, 0x93CC
+_OLDEST_VERSION, _OLD_VERSION, _SERIAL_VERSION, _COMPRESSED_VERSION = 1, 2, 3, 4
+_FAMILY, _SEED_HASH = 3, 0x93CC
 _BIG_ENDIAN, _READ_ONLY, _EMPTY, _COMPACT, _ORDERED, _SINGLE = 1, 2, 4, 8, 16, 32
 _FLAGS = _READ_ONLY | _COMPACT | _ORDERED
 _PREAMBLE = struct.Struct("<BBBxxBH")
@@ -67,8 +71,8 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         path: the name of the sketch in errors.
 
     Returns:
-        The bytes of serial version 3 (`data` itself unless it is compressed), theta, the offset of the hashes, and
-        their number.
+        The bytes of serial version 3 (`data` itself unless it has another version), theta, the offset of the hashes,
+        and their number.
 
     Raises:
         CorruptDataError: the bytes are not a well-formed sketch.
@@ -88,12 +92,14 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         raise corrupt("preamble", 0, f"{_PREAMBLE.size} bytes", len(data))
     longs, version, family, flags, seed = _PREAMBLE.unpack_from(data)
     longs &= 0x3F  # the upper two bits are the resize factor of a table
-    if version not in (_SERIAL_VERSION, _COMPRESSED_VERSION):
-        raise unsupported(f"serial version {version}; expected {_SERIAL_VERSION} or {_COMPRESSED_VERSION}")
+    if not _OLDEST_VERSION <= version <= _COMPRESSED_VERSION:
+        raise unsupported(f"serial version {version}; expected {_OLDEST_VERSION} to {_COMPRESSED_VERSION}")
     if family != _FAMILY:
         name = f" ({_FAMILIES[family]})" if family in _FAMILIES else ""
         raise unsupported(f"family {family}{name}; expected {_FAMILY} (Compact)")
-    if flags & _BIG_ENDIAN or not flags & _COMPACT:
+    if version == _OLDEST_VERSION:
+        return decode(_upgrade(data, longs, version, corrupt), path)
+    if version != _OLD_VERSION and (flags & _BIG_ENDIAN or not flags & _COMPACT):
         raise corrupt("flags", 5, "compact and little-endian", f"{flags:#04x}")
     if version == _SERIAL_VERSION and longs == 1 and flags & _EMPTY:
         if len(data) != _PREAMBLE.size:
@@ -101,6 +107,8 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
         return data, THETA_MAX, _PREAMBLE.size, 0
     if seed != _SEED_HASH:
         raise unsupported(f"seed hash {seed:#06x}; expected {_SEED_HASH:#06x} (seed 9001)")
+    if version == _OLD_VERSION:
+        return decode(_upgrade(data, longs, version, corrupt), path)
     if not flags & _ORDERED:
         raise unsupported("hashes that are not ordered")
     if version == _COMPRESSED_VERSION:
@@ -131,6 +139,25 @@ def decode(data: bytes, path: str | None = None) -> tuple[bytes, int, int, int]:
             at = 0 if hashes[0] == 0 else int(np.searchsorted(hashes, np.uint64(theta)))
             raise corrupt("hash", start + WORD * at, f"1 to theta - 1 = {theta - 1:#x}", f"{hashes[at]:#x}")
     return data, theta, start, count
+
+
+def _upgrade(data: bytes, longs: int, version: int, corrupt: Corrupt) -> bytes:
+    """Converts serial version 1 or 2 to version 3; the caller checks that the hashes ascend."""
+    known = (3,) if version == _OLDEST_VERSION else (1, 2, 3)
+    if longs not in known:
+        raise corrupt(f"preamble longs of serial version {version}", 0, " or ".join(map(str, known)), longs)
+    start, count, theta = WORD * longs, 0, THETA_MAX
+    if len(data) < start:
+        raise corrupt("preamble", 0, f"{start} bytes", len(data))
+    if longs > 1:
+        count, _ = _COUNT.unpack_from(data, _PREAMBLE.size)
+    if longs > 2:
+        theta = int.from_bytes(data[start - WORD : start], "little")
+    if not 0 < theta <= THETA_MAX:
+        raise corrupt("theta", start - WORD, f"1 to {THETA_MAX}", theta)
+    if len(data) != start + WORD * count:
+        raise corrupt("count of hashes", _PREAMBLE.size, f"{(len(data) - start) / WORD:g} by size", count)
+    return encode(theta, data[start:])
 
 
 def _decompress(data: bytes, longs: int, corrupt: Corrupt) -> bytes:

@@ -114,6 +114,40 @@ def test_compressed_sketches_are_read(n: int) -> None:
         assert (sketch | sketch).to_bytes() == (sketch | ThetaSketch()).to_bytes()
 
 
+def of_version(version: int, plain: bytes) -> bytes:
+    """A sketch as the library wrote it years ago."""
+    longs = plain[0]
+    if longs == 1:
+        count, hashes = len(plain) // 8 - 1, plain[8:]
+    else:
+        count, hashes = int.from_bytes(plain[8:12], "little"), plain[8 * longs :]
+    theta = plain[16:24] if longs == 3 else struct.pack("<q", oracle.MOST)
+    if version == 1:
+        return struct.pack("<BBBxxxHi4x", 3, 1, 3, 0, count) + theta + hashes
+    seed = b"\xcc\x93"
+    if count == 0 and longs == 1:
+        return struct.pack("<BBBxxB", 1, 2, 3, 0) + seed
+    head = struct.pack("<BBBxxB", max(longs, 2), 2, 3, 0) + seed + struct.pack("<i4x", count)
+    return head + (theta if longs == 3 else b"") + hashes
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("n", [0, 1, 2, 4096, 5000, 40_000])
+def test_old_serial_versions_are_read_as_datasketches_reads_them(n: int, version: int) -> None:
+    plain = ThetaSketch.from_arrow(np.arange(n)).to_bytes()
+    data = of_version(version, plain)
+    found, known = ThetaSketch.from_bytes(data), datasketches.compact_theta_sketch.deserialize(data)
+    assert found.to_bytes() == plain
+    assert (found.estimate, len(list(known))) == (known.get_estimate(), known.num_retained)
+    assert arrow.theta_union([data, SMALL]) == arrow.theta_union([plain, SMALL])
+    for length in range(0, len(data), max(1, len(data) // 50)):
+        with pytest.raises(errors.CorruptDataError):
+            ThetaSketch.from_bytes(data[:length])
+    if version == 2:
+        with pytest.raises(errors.UnsupportedError, match="seed hash"):
+            ThetaSketch.from_bytes(change(data, 6, b"\1\2"))
+
+
 def change(data: bytes, at: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + len(new) :]
 
@@ -124,7 +158,8 @@ def swapped(data: bytes, at: int) -> bytes:
 
 HOSTILE: dict[str, tuple[Callable[[], bytes], type[Exception], str]] = {
     "nothing": (lambda: b"", errors.CorruptDataError, "preamble: expected 8 bytes, found 0"),
-    "version": (lambda: change(SMALL, 1, b"\2"), errors.UnsupportedError, "serial version 2; expected 3"),
+    "version": (lambda: change(SMALL, 1, b"\5"), errors.UnsupportedError, "serial version 5; expected 1 to 4"),
+    "old_version": (lambda: change(SMALL, 1, b"\1"), errors.CorruptDataError, "longs of serial version 1: expected 3"),
     "family": (lambda: change(SMALL, 2, b"\2"), errors.UnsupportedError, r"family 2 \(QuickSelect\)"),
     "seed": (lambda: change(SMALL, 6, b"\1\2"), errors.UnsupportedError, "seed hash 0x0201; expected 0x93cc"),
     "big_endian": (lambda: change(SMALL, 5, b"\x1b"), errors.CorruptDataError, "offset 5: theta sketch: flags"),

@@ -90,11 +90,15 @@ def columns_of(
     """
     known = {column.field_id: column for column in _leaves(schema, counted)}
     if names is None:
-        return [
-            column
-            for column in known.values()
-            if (repeated or not column.repeats) and is_sketched(column.field.field_type)
-        ]
+        sketched = [column for column in known.values() if is_sketched(column.field.field_type)]
+        found = [column for column in sketched if repeated or not column.repeats]
+        if not found and not repeated:
+            repeating = ", ".join(column.name for column in sketched)
+            raise InvalidInputError(
+                "columns: the table has none that is counted by default, outside of lists and maps"
+                + f"; name what is inside: {repeating}" * bool(repeating)
+            )
+        return found
     chosen: dict[int, SketchedColumn] = {}
     for name in check_texts("columns", names):
         try:
