@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from puffin_fast._runtime.packages import import_optional
+from puffin_fast._text import printable
 
-__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_bytes"]
+__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_units", "name_bars", "set_title"]
 
 CHART_INCHES = (5.5, 4)
+NAME_CHARACTERS = 32
+"""Maximum length of the label of a bar: the end of a name is shown."""
+
 COLUMNS = 3
 """Most charts side by side; more go below."""
+
+_PLAIN_TEXT: Any = {"text.parse_math": False, "text.usetex": False}
+"""Names and values of a user may have dollar signs, between which matplotlib reads TeX."""
 
 Chart = Callable[[Any], None]
 """Draws into matplotlib's axes."""
@@ -37,28 +45,42 @@ def draw(
         MissingExtraError: matplotlib is not installed.
     """
     Figure = import_optional("matplotlib.figure", extra="plot").Figure  # noqa: N806
+    import matplotlib
+
     width, height = CHART_INCHES
     columns = min(len(charts), COLUMNS)
     rows = -(-len(charts) // columns)
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    places = figure.subplots(rows, columns, squeeze=False).ravel()
-    for chart, axes in zip(charts, places, strict=False):
-        chart(axes)
-    for axes in places[len(charts) :]:
-        axes.set_axis_off()
-    figure.savefig(target, dpi=dpi, format=format)
+    with warnings.catch_warnings(), matplotlib.rc_context(_PLAIN_TEXT):
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)  # a box is drawn
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+        places = figure.subplots(rows, columns, squeeze=False).ravel()
+        for chart, axes in zip(charts, places, strict=False):
+            chart(axes)
+        for axes in places[len(charts) :]:
+            axes.set_axis_off()
+        figure.savefig(target, dpi=dpi, format=format)
+
+
+def set_title(axes: Any, title: str) -> None:
+    """Sets a title that may have any characters."""
+    axes.set_title(printable(title))
+
+
+def name_bars(axes: Any, names: Sequence[str]) -> None:
+    """Labels bars at 0, 1 and so on, which are below each other, with the ends of names of any characters."""
+    axes.set_yticks(range(len(names)), [printable(name)[-NAME_CHARACTERS:] for name in names], fontsize=7)
 
 
 def draw_nothing(axes: Any, title: str, words: str) -> None:
     """Writes words in place of a chart that would have no data."""
     axes.set_axis_off()
-    axes.set_title(title)
+    set_title(axes, title)
     axes.text(0.5, 0.5, words, ha="center", va="center", color="0.4", transform=axes.transAxes)
 
 
-def in_bytes(axis: Any) -> None:
-    """Labels an axis with numbers of bytes: kB, MB, GB."""
-    axis.set_major_formatter(import_optional("matplotlib.ticker", extra="plot").EngFormatter(unit="B"))
+def in_units(axis: Any, unit: str = "") -> None:
+    """Labels an axis with numbers of a unit: kB, MB, GB."""
+    axis.set_major_formatter(import_optional("matplotlib.ticker", extra="plot").EngFormatter(unit=unit))
 
 
 def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[float, float, float]]) -> None:
@@ -68,7 +90,7 @@ def draw_intervals(axes: Any, names: Sequence[str], intervals: Sequence[tuple[fl
     below = [max(0.0, estimate - lower) for lower, estimate, _ in intervals]
     above = [max(0.0, upper - estimate) for _, estimate, upper in intervals]
     axes.barh(places, estimates, xerr=[below, above], color="0.75", capsize=2)
-    axes.set_yticks(list(places), names, fontsize=7)
+    name_bars(axes, names)
     axes.invert_yaxis()
     axes.margins(x=0.2)  # space for the numbers beside the bars
     for place, (_, estimate, upper) in enumerate(intervals):

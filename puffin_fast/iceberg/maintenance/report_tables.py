@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id
 from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.manifest import ManifestEntry, partition_type
@@ -41,7 +42,7 @@ SNAPSHOTS = pa.schema(
         ("position_deletes", pa.int64()),
     ]
 )
-"""Columns of `Report.snapshots`."""
+"""Columns of `Report.snapshots`; `snapshot_id` is uint64 if an id is above 2^63."""
 
 MAX_DIGITS = 18
 """Longer numbers may not fit in the columns; no table has as many files or rows."""
@@ -86,7 +87,7 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
                 "position_deletes": _number(stated.get("total-position-deletes")),
             }
         )
-    return pa.Table.from_pylist(rows[::-1], SNAPSHOTS)
+    return table_of_snapshots(rows[::-1], SNAPSHOTS)
 
 
 def _number(stated: object) -> int | None:

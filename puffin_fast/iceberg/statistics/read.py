@@ -14,6 +14,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.pictures import draw, draw_intervals
 from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
 from puffin_fast.iceberg.statistics.collect import select
 from puffin_fast.iceberg.statistics.columns import SketchedColumn
@@ -95,7 +96,7 @@ def ndv(
                 "writer": stored.writer,
             }
         )
-    return pa.Table.from_pylist(rows, NDV_SCHEMA)
+    return table_of_snapshots(rows, NDV_SCHEMA)
 
 
 def _stored(

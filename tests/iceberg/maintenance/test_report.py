@@ -6,13 +6,15 @@ import io
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from puffin_fast import iceberg
+from puffin_fast._text import printable
 from puffin_fast.errors import InvalidInputError, MissingExtraError
 from tests.conftest import require_module
 from tests.iceberg.conftest import local
@@ -142,6 +144,55 @@ def test_deletes_are_reported_by_partition_and_over_snapshots(racing: SqlCatalog
     assert "g=b/at_day=2024-01-14" in (tmp_path / "report.html").read_text()
 
 
+NAMES = ["$5", "$x^2$", r"a$\frac{$", "_hidden", "<b>&", "名前", "a\nb\x1b[2J", "%d {x}", ""]
+
+
+@pytest.mark.parametrize("usetex", [False, True])
+def test_names_and_values_of_users_are_drawn_as_they_are(
+    racing: SqlCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usetex: bool
+) -> None:
+    require_module("matplotlib", "pip install 'puffin-fast[plot]'")
+    import matplotlib.text
+
+    drawn: list[str] = []
+    draw = matplotlib.text.Text.draw
+
+    def recorded(self: Any, renderer: Any) -> None:
+        drawn.append(self.get_text())
+        assert (self.get_usetex(), self.get_parse_math()) == (False, False)
+        draw(self, renderer)
+
+    kinds = {name or "$id": pa.string() for name in NAMES} | {"$p": pa.string()}
+    rows = pa.table(dict.fromkeys(kinds, NAMES), pa.schema(kinds))
+    table = iceberg.create_table(racing, "n.$t_{$", rows.schema, partition_spec=["$p"])
+    iceberg.append(table, rows)
+    iceberg.delete(table, "true", dry_run=True)
+    iceberg.delete(table, "\"$p\" <> ''")
+    iceberg.collect_ndv(table)
+    report = iceberg.report(table)
+    with matplotlib.rc_context({"text.usetex": usetex}):
+        monkeypatch.setattr(matplotlib.text.Text, "draw", recorded)
+        for form in ("png", "svg", "pdf"):
+            report.picture(tmp_path / f"report.{form}")
+        report.to_html(tmp_path / "report.html")
+        iceberg.ndv_overlap((table, "$5"), (table, "$id")).picture(tmp_path / "overlap.svg")
+    ElementTree.parse(tmp_path / "report.svg")
+    assert "n.$t_{$: data files by deleted rows" in drawn
+    assert {"$5", "$x^2$", r"a$\frac{$", "_hidden", "名前", r"a\nb\x1b[2J"} <= set(drawn)
+    assert printable(report.partitions["partition"][0].as_py()) in drawn
+    assert not any("mathdefault" in text for text in drawn)
+
+
+def test_ids_of_snapshots_above_2_to_the_63_are_reported(racing: SqlCatalog) -> None:
+    table = made(racing, 2)
+    first, last = (snapshot.snapshot_id for snapshot in table.metadata.snapshots)
+    metadata = local(table.metadata_location)
+    metadata.write_text(metadata.read_text().replace(str(first), str(2**64 - 1)))
+    table.refresh()
+    found = iceberg.report(table).snapshots
+    assert found["snapshot_id"].to_pylist() == [2**64 - 1, last]
+
+
 def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     table = made(racing, 2)
     assert iceberg.report(table).ndv.num_rows == 0
@@ -154,6 +205,17 @@ def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
     assert "is_upper_bound" in text.getvalue()
     first = table.metadata.snapshots[0].snapshot_id
     assert iceberg.report(table, snapshot_id=first).ndv.num_rows == 0
+
+
+def test_a_table_without_columns_to_count_is_refused_by_name(racing: SqlCatalog) -> None:
+    kinds = pa.schema([("l", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
+    table = iceberg.create_table(racing, "n.nested", kinds)
+    iceberg.append(table, pa.table({"l": [[1, 2], [2]], "m": [[("a", 1)], []]}, kinds))
+    with pytest.raises(InvalidInputError, match=r"name what is inside: l\.element, m\.key, m\.value"):
+        iceberg.collect_ndv(table)
+    assert iceberg.report(table).ndv.num_rows == 0
+    assert iceberg.collect_ndv(table, ["l.element"]).ndv == {"l.element": 2}
+    assert iceberg.ndv(table).num_rows == 1
 
 
 def test_statistics_that_cannot_be_read_are_reported(racing: SqlCatalog) -> None:
