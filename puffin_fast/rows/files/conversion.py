@@ -147,7 +147,7 @@ def type_in_file(node: FileField, iceberg: IcebergType) -> pa.DataType:
     """Returns the type that a file's field has in the answer of PyIceberg's `to_arrow`.
 
     Text, bytes and lists have 32-bit or 64-bit offsets as in the file, text and bytes are views or dictionaries as
-    there, and an unsigned integer as wide as the table's type stays unsigned.
+    there. Unsigned integers, which PyIceberg leaves unsigned, get the table's type, whose range is checked.
     """
     wanted, found = arrow_type(iceberg), node.found
     if isinstance(iceberg, StructType) and pa.types.is_struct(found):
@@ -170,8 +170,7 @@ def type_in_file(node: FileField, iceberg: IcebergType) -> pa.DataType:
     same = (wanted == pa.large_string() and any(test(value) for test in _TEXT)) or (
         wanted == pa.large_binary() and any(test(value) for test in _BYTES)
     )
-    unsigned = pa.types.is_unsigned_integer(found) and pa.types.is_integer(wanted)
-    return found if same or (unsigned and found.bit_width == wanted.bit_width) else wanted
+    return found if same else wanted
 
 
 def converter(node: FileField, iceberg: IcebergType, wanted: pa.DataType, cast: Cast) -> Convert | None:

@@ -63,6 +63,38 @@ def test_bounds_of_unsigned_numbers_exclude_no_row_group(
     assert ids(table) == [0, 2]
 
 
+@pytest.mark.parametrize(("bits", "nested"), [(32, False), (64, False), (64, True)])
+def test_unsigned_numbers_have_the_type_of_the_table_or_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, bits: int, nested: bool
+) -> None:
+    kind = getattr(pa, f"int{bits}")()
+    wanted = pa.list_(kind) if nested else kind
+    table, path, local = named_by_mapping(
+        shared_catalog, namespace, pa.schema([("id", pa.int64()), ("n", wanted)])
+    )
+    for most, fits in ((2 ** (bits - 1) - 1, True), (2 ** (bits - 1), False)):
+        values = pa.array([1, most, None], getattr(pa, f"uint{bits}")())
+        column = pa.ListArray.from_arrays([0, 1, 2, 3], values) if nested else values
+        pq.write_table(pa.table({"id": pa.array([0, 1, 2], pa.int64()), "n": column}), local)
+        if fits:
+            register(table, path, "PARQUET", 3)
+        reads: list[Any] = [
+            lambda: scan(table).to_arrow(),
+            lambda: pa.Table.from_batches(scan(table).to_batches()),
+            lambda: scan(table, string_views=True).to_arrow(),
+            lambda: scan(table, "id >= 0").to_arrow(),
+            *([] if nested else [lambda: scan(table, "n > 0 or n is null").to_arrow()]),
+        ]
+        for read in reads:
+            if fits:
+                found = read()["n"]
+                assert (found.type.value_type if nested else found.type) == kind
+                assert found.to_pylist() == column.to_pylist()
+            else:
+                with pytest.raises(CorruptDataError, match=f"{path}: Parquet file: .*{most} not in range"):
+                    read()
+
+
 @pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("ms", "UTC")], ids=str)
 def test_timestamps_beyond_the_range_of_the_table_are_refused(
     shared_catalog: SqlCatalog, namespace: str, kind: pa.DataType
