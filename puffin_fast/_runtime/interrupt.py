@@ -77,19 +77,21 @@ def interruptible() -> Iterator[None]:
 
 
 def _cause(error: BaseException, handled: BaseException | None) -> BaseException | None:
-    """The exception from outside among an error and its causes."""
+    """The exception from outside among an error and its causes: the first one, whose traceback others have too."""
+    found = None
     cause: BaseException | None = error
     while cause is not None and cause is not handled:
         if isinstance(cause, KeyboardInterrupt) or is_from_outside(cause):
-            return cause
-        if (named := _named_by(cause)) is not None:
-            return named
-        for detail in cause.errors() if type(cause).__name__ == "ValidationError" else ():  # type: ignore[attr-defined]
-            validator = detail.get("ctx", {}).get("error")
-            if isinstance(validator, Exception) and is_from_outside(validator):
-                return validator
+            found = cause
+        elif found is None:
+            found = _named_by(cause)
+        is_of_validator = type(cause).__name__ == "ValidationError" and hasattr(cause, "errors")
+        for detail in cause.errors() if is_of_validator else ():  # type: ignore[attr-defined]
+            wrapped = detail.get("ctx", {}).get("error")
+            if isinstance(wrapped, Exception) and is_from_outside(wrapped):
+                return wrapped
         cause = cause.__cause__ or cause.__context__
-    return None
+    return found
 
 
 def _named_by(error: BaseException) -> BaseException | None:
