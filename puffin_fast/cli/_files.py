@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.cli._json_lines import JsonLinesWriter, read_json_lines
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 
@@ -107,6 +108,8 @@ def _named(name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     except PuffinFastError:
         raise
     except (ValueError, OSError, NotImplementedError) as error:
+        if is_from_outside(error):
+            raise
         raise InvalidInputError(f"{name}: {error}") from error
 
 

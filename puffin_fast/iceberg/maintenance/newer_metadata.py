@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.folder import files_below
-from puffin_fast._runtime.interrupt import interruptible
+from puffin_fast._runtime.interrupt import interruptible, is_from_outside
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import (
     ConflictError,
@@ -120,6 +120,8 @@ def parsed_metadata(path: str, stated: dict[str, Any]) -> TableMetadata:
         with interruptible():
             return TableMetadataUtil.parse_obj(stated)
     except Exception as error:
+        if is_from_outside(error):
+            raise
         raise UnsupportedError(
             f"{path}: metadata in this table's location that PyIceberg cannot read, so "
             f"its files cannot be told from orphans: {error}"
