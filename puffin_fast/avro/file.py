@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast import limits
 from puffin_fast._runtime import is_local, open_source
-from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
+from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside, suppressed
 from puffin_fast._runtime.location import new_input, unwrapped
 from puffin_fast.errors import (
     CorruptDataError,
@@ -252,7 +252,7 @@ def read_bytes(io: FileIO, path: str, size: int | None = None) -> bytes:
     if kind in ("local", "fsspec"):  # checks the size first: a pipe or a device may have no end
         with open_source(path, filesystem=io) as source:
             if kind == "fsspec" and size is not None and 0 < size < limit:
-                with suppress(OSError):
+                with suppressed(OSError):
                     data = source.read_head(size + 1)
                     if len(data) == size:
                         return data
