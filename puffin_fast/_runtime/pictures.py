@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from puffin_fast._runtime.packages import import_optional
-from puffin_fast._text import printable
 
-__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_units", "name_bars", "set_title"]
+__all__ = ["Chart", "draw", "draw_intervals", "draw_nothing", "in_units", "name_bars"]
 
 CHART_INCHES = (5.5, 4)
 NAME_CHARACTERS = 32
@@ -61,20 +60,15 @@ def draw(
         figure.savefig(target, dpi=dpi, format=format)
 
 
-def set_title(axes: Any, title: str) -> None:
-    """Sets a title that may have any characters."""
-    axes.set_title(printable(title))
-
-
 def name_bars(axes: Any, names: Sequence[str]) -> None:
-    """Labels bars at 0, 1 and so on, which are below each other, with the ends of names of any characters."""
-    axes.set_yticks(range(len(names)), [printable(name)[-NAME_CHARACTERS:] for name in names], fontsize=7)
+    """Labels bars at 0, 1 and so on, which are below each other, with the ends of printable names."""
+    axes.set_yticks(range(len(names)), [name[-NAME_CHARACTERS:] for name in names], fontsize=7)
 
 
 def draw_nothing(axes: Any, title: str, words: str) -> None:
     """Writes words in place of a chart that would have no data."""
     axes.set_axis_off()
-    set_title(axes, title)
+    axes.set_title(title)
     axes.text(0.5, 0.5, words, ha="center", va="center", color="0.4", transform=axes.transAxes)
 
 

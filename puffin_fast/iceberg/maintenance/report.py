@@ -19,15 +19,7 @@ from rich.text import Text
 
 from puffin_fast._runtime.arguments import check_share
 from puffin_fast._runtime.html import html_fields, html_page, html_table
-from puffin_fast._runtime.pictures import (
-    Chart,
-    draw,
-    draw_intervals,
-    draw_nothing,
-    in_units,
-    name_bars,
-    set_title,
-)
+from puffin_fast._runtime.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
 from puffin_fast._text import printable
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
@@ -187,7 +179,7 @@ class Report:
         )
 
     def _draw_shares(self, axes: Any) -> None:
-        title = f"{self.name}: data files by deleted rows"
+        title = f"{printable(self.name)}: data files by deleted rows"
         shares = [share or 0.0 for share in self.files["share"].to_pylist()]
         if not shares:
             draw_nothing(axes, title, NOTHING)
@@ -198,7 +190,7 @@ class Report:
         axes.bar([-15], [untouched], width=9, color="0.75")
         axes.set_xticks([-15, *range(0, 101, 20)], ["no\ndeletes", *range(0, 101, 20)])
         axes.yaxis.get_major_locator().set_params(integer=True)
-        set_title(axes, title)
+        axes.set_title(title)
         axes.set_xlabel("% of the file's rows deleted")
         axes.set_ylabel("data files")
 
@@ -208,7 +200,7 @@ class Report:
             draw_nothing(axes, title, NOTHING)
             return
         worst = self.files.slice(0, DRAWN).to_pylist()[::-1]
-        names = [row["data_file"].rpartition("/")[2] for row in worst]
+        names = [printable(row["data_file"].rpartition("/")[2]) for row in worst]
         places = range(len(worst))
         axes.barh(places, [row["n_bytes"] for row in worst], color="0.85", label="file")
         axes.barh(places, [row["wasted_bytes"] for row in worst], label="of deleted rows")
@@ -237,14 +229,14 @@ class Report:
         rows = self.partitions.slice(0, DRAWN).to_pylist()[::-1]
         places = range(len(rows))
         axes.barh(places, [100 * row["share"] for row in rows])
-        name_bars(axes, [row["partition"] for row in rows])
+        name_bars(axes, [printable(row["partition"]) for row in rows])
         axes.set_xlim(0, 100)
         axes.set_xlabel("% of the partition's rows deleted")
         axes.set_title("partitions with the most deleted rows")
 
     def _draw_ndv(self, axes: Any) -> None:
         rows = sorted(self.ndv.to_pylist(), key=lambda row: -row["ndv"])[:DRAWN]
-        names = [f"{row['column']}{' (at most)' if row['is_upper_bound'] else ''}" for row in rows]
+        names = [f"{printable(row['column'])}{' (at most)' if row['is_upper_bound'] else ''}" for row in rows]
         draw_intervals(axes, names, [(row["lower"], row["ndv"], row["upper"]) for row in rows])
         axes.set_xscale("symlog")
         in_units(axes.xaxis)
