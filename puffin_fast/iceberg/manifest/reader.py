@@ -204,10 +204,8 @@ def read_manifest(
         if select is not None:
             columns = _selected(select(columns), columns)
         entries = list(map(ManifestEntry, *(columns.get(name, repeat(None)) for name in ENTRY_FIELDS)))
-    except CorruptDataError:
-        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if is_from_outside(error):
+        if isinstance(error, CorruptDataError) or is_from_outside(error):
             raise
         raise CorruptDataError(f"entries of a manifest: {error!r}", path=manifest.path) from error
     if live_only and DELETED in columns["status"]:
