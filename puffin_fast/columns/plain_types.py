@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from puffin_fast._runtime.alignment import aligned
 
 __all__ = [
+    "check_text",
     "decoder",
     "is_view",
     "list_parts",
@@ -117,6 +118,24 @@ def plain_rows(rows: pa.Table) -> pa.Table:
         ),
         schema,
     )
+
+
+def check_text(column: pa.Array) -> None:
+    """Checks that text is UTF-8, at any depth; Arrow's readers do not.
+
+    Raises:
+        pa.ArrowInvalid: it is not. The message has no text.
+    """
+    if _has_text(column.type):
+        column.validate(full=True)
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _has_text(kind.value_type)
+    if pa.types.is_nested(kind):
+        return any(_has_text(kind.field(at).type) for at in range(kind.num_fields))
+    return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:

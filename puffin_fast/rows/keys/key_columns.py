@@ -13,7 +13,7 @@ from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.even_tables import even_tables
 from puffin_fast.columns.arrow_rows import arrow_reader
-from puffin_fast.columns.plain_types import decoder, plain
+from puffin_fast.columns.plain_types import check_text, decoder, plain
 from puffin_fast.columns.uuid_text import is_uuid_text, uuids_of_text
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.files.conversion import storage_type
@@ -110,8 +110,13 @@ def key_tables(keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: b
 
 
 def _key_columns(batch: pa.RecordBatch, fields: list[tuple[str, NestedField]]) -> pa.RecordBatch:
-    names = [name for name, _ in fields]
-    return pa.RecordBatch.from_arrays([column_of(batch, name) for name in names], names)
+    columns = {name: column_of(batch, name) for name, _ in fields}
+    for name, column in columns.items():
+        try:
+            check_text(column)
+        except pa.ArrowInvalid as error:
+            raise InvalidInputError(f"keys: column {name}: {error}") from error
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def keys_of_batch(

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
 from puffin_fast._pyiceberg.v3_types import VariantType
-from puffin_fast.columns.plain_types import list_parts, map_parts, plain
+from puffin_fast.columns.plain_types import check_text, list_parts, map_parts, plain
 from puffin_fast.columns.uuid_text import uuids_of_text
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.files.conversion import Convert, ProjectionError
@@ -83,6 +83,7 @@ class RowWriterSchema:
             try:
                 arrays += step.arrays(columns, batch.num_rows, self._defaults)
                 _check_values(arrays[-1], field, field.name)
+                check_text(arrays[-1])
                 arrays[-1] = with_required_fields(arrays[-1])
             except (ProjectionError, pa.ArrowInvalid) as error:
                 raise InvalidInputError(f"data: column {field.name}: {error}") from error

@@ -13,6 +13,8 @@ from pyiceberg.types import NestedField
 
 from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.streams import in_order
+from puffin_fast.columns.plain_types import check_text
+from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import arrow_type
 from puffin_fast.rows.files.files import BATCH_ROWS, size_in_rows
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
@@ -115,11 +117,27 @@ def located_groups(
     numbers = {id(task): number for number, task in enumerate(tasks)}
 
     def work(job: Sequence[Split]) -> Iterator[Made]:
-        found = ((numbers[id(split.task)], batch) for split in job for batch in reader.read(split))
+        found = (
+            (numbers[id(split.task)], _checked(batch, split.task))
+            for split in job
+            for batch in reader.read(split)
+        )
         yield from map(make, filled_groups(found, BATCH_ROWS, lambda part: size_in_rows(part[1])))
 
     workers = threads_of(reader.io, tasks, threads)
     return in_order([*jobs_of(tasks, workers)], work, workers, label="reading data files")
+
+
+def _checked(batch: pa.RecordBatch, task: Task) -> pa.RecordBatch:
+    """The rows of a data file; text that is not UTF-8 could not be written."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            check_text(column)
+        except pa.ArrowInvalid as error:
+            raise CorruptDataError(
+                f"column {name}", path=task.data.file_path, expected="text in UTF-8", found=error
+            ) from error
+    return batch
 
 
 def joined(

@@ -1,0 +1,92 @@
+"""Text that is not UTF-8: refused in what callers give, and in data files whose rows would be written again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from puffin_fast import iceberg
+from puffin_fast.errors import CorruptDataError, InvalidInputError
+from tests.iceberg.conftest import files_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.string()))])
+NEW = pa.table({"id": [1, 7], "s": ["x", "y"], "l": [["p"], []]}, SCHEMA)
+
+
+def not_utf8(kind: pa.DataType) -> pa.Array:
+    return pa.array([b"\xff\xfe\xfd\xfcab"]).cast(pa.string(), safe=False).cast(kind)
+
+
+def made(catalog: SqlCatalog, namespace: str, column: str, metrics: str, path: Path) -> Table:
+    """Two data files, one of them of another writer; text of a column of it is not UTF-8."""
+    properties = {"write.metadata.metrics.default": metrics, "format-version": "2"}
+    table = catalog.create_table(f"{namespace}.t", SCHEMA, properties=properties)
+    iceberg.append(table, pa.table({"id": [2, 3], "s": ["ok", "z"], "l": [["l"], None]}, SCHEMA))
+    text = not_utf8(pa.string()) if column == "s" else pa.array(["ok"])
+    inner = pa.array(["ok"]) if column == "s" else not_utf8(pa.string())
+    rows = pa.table({"id": [1], "s": text, "l": pa.ListArray.from_arrays([0, 1], inner)}, SCHEMA)
+    pq.write_table(rows, path / "foreign.parquet", write_statistics=False)
+    table.add_files([str(path / "foreign.parquet")])
+    return table
+
+
+@pytest.mark.parametrize("metrics", ["none", "full"])
+@pytest.mark.parametrize("column", ["s", "l"])
+def test_rows_of_files_are_not_written_again(
+    shared_catalog: SqlCatalog, namespace: str, column: str, metrics: str, tmp_path: Path
+) -> None:
+    table = made(shared_catalog, namespace, column, metrics, tmp_path)
+    before = files_of(table)
+    verbs: dict[str, Callable[[], Any]] = {
+        "update": lambda: iceberg.update(table, "id = 1", {"id": 5}),
+        "upsert": lambda: iceberg.upsert(
+            table,
+            pa.table({"id": [1], "s": ["n"]}),
+            "id",
+            update_columns=["s"],
+            when_not_matched_insert_all=False,
+        ),
+        "rewrite": lambda: iceberg.rewrite_data_files(table, min_input_files=2),
+        "sorted": lambda: iceberg.rewrite_data_files(table, min_input_files=2, sort_by=["s"]),
+    }
+    for verb, call in verbs.items():
+        with pytest.raises(CorruptDataError, match=f"column {column}: expected text in UTF-8") as error:
+            call()
+        assert ".parquet" in str(error.value), verb
+    assert files_of(table) == before
+    assert iceberg.delete(table, "id = 2").rows_deleted == 1
+    assert iceberg.scan(table, "id = 3").to_arrow()["s"].to_pylist() == ["z"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_given_rows_and_keys_are_refused(
+    shared_catalog: SqlCatalog, namespace: str, kind: pa.DataType
+) -> None:
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", SCHEMA)
+    iceberg.append(table, NEW)
+    before = files_of(table)
+    bad = not_utf8(kind)
+    one = pa.table({"id": [1], "s": bad, "l": [["a"]]})
+    nested = pa.table({"id": [1], "s": ["a"], "l": pa.ListArray.from_arrays([0, 1], bad)})
+    for rows in (one, nested):
+        for call in (
+            lambda rows=rows: iceberg.append(table, rows),
+            lambda rows=rows: iceberg.upsert(table, rows, "id"),
+            lambda rows=rows: iceberg.overwrite(table, rows, "id = 1"),
+        ):
+            with pytest.raises(InvalidInputError, match=r"data: column (s|l): .*UTF8"):
+                call()
+    with pytest.raises(InvalidInputError, match=r"data: column s: .*UTF8"):
+        iceberg.upsert(table, one, "s")
+    with pytest.raises(InvalidInputError, match=r"keys: column s: .*UTF8"):
+        iceberg.delete_keys(table, one.select(["s"]), "s")
+    assert files_of(table) == before
