@@ -1,4 +1,4 @@
-"""CRC-32 through zlib's call: zlib-ng's or isal's where they are installed (extra `fast`), else zlib's own.
+"""CRC-32 through zlib's call: isal's (extra `iceberg`) or zlib-ng's (extra `fast`) where installed, else zlib's own.
 
 All three compute the same function; isal's and zlib-ng's use carry-less multiplication and are several times faster.
 The kernels use `crc32.h` instead of zlib's own, on processors with that instruction.
