@@ -213,10 +213,16 @@ class DeltaJob(Job):
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: Any = None) -> Any:
         """The changes that a delete commits; with ``dry_run`` only their counts."""
         tasks, sizes, written = self._delete.task_of(), dict[str, int](), Written()
-        base = self._delete.base.snapshot
+        base, outcomes = self._delete.base.snapshot, list(outcomes)
+        try:
+            for drops in {outcome.drops for outcome in outcomes}:
+                check_deletable(base.protocol, base.configuration, base.root, by_vector=not drops)
+        except UnsupportedError:
+            for path in {outcome.vector.path for outcome in outcomes if outcome.vector is not None}:
+                if not self.place.dry_run:
+                    base.storage.remove(f"{self.name}/{path.rpartition('/')[2]}")
+            raise
         for outcome in outcomes:
-            by_vector = outcome.vector is not None
-            check_deletable(base.protocol, base.configuration, base.root, by_vector=by_vector)
             task, vector = tasks[outcome.task.data.file_path], outcome.vector
             written.rows += outcome.n_new
             if vector is not None:
