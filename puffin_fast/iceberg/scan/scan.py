@@ -282,7 +282,7 @@ class Scan(RowScan):
 
         Text, bytes and lists have the layout of the files (``string`` or ``large_string``); where files differ, Arrow
         promotes them (``large_string``). With `string_views` text and bytes are views. A table without rows has the
-        types of `schema`, as streams always have.
+        types of `schema`, as streams always have. Unsigned columns of files have the types of `schema`, too.
         """
         batches = self._batches(partial(self.reader(self._table.metadata), file_types=not self._string_views))
         tables = [
