@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from puffin_fast.rows.shared_deletes import FILE_PATH_ID, NO_DELETES, DeleteFiles, single_data_file
+
 __all__ = [
     "FILE_PATH_ID",
     "DataFile",
@@ -18,9 +20,6 @@ __all__ = [
     "Vector",
     "single_data_file",
 ]
-
-FILE_PATH_ID = 2147483546
-"""Reserved field id of ``file_path`` in position-delete files. Its bounds limit the referenced data files."""
 
 
 class StoredFile(Protocol):
@@ -97,16 +96,8 @@ class TaskOf(Generic[File, Blob, Other]):
 
     data: File
     vector: Blob | None = None
-    position_deletes: tuple[Other, ...] = ()
-    equality_deletes: tuple[Other, ...] = ()
+    position_deletes: DeleteFiles = NO_DELETES
+    equality_deletes: DeleteFiles = NO_DELETES
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]
-
-
-def single_data_file(file: DeleteFile) -> str | None:
-    """The data file that a position-delete file is limited to by its bounds; None if it may have several."""
-    if file.referenced_data_file is not None:
-        return file.referenced_data_file
-    lower, upper = ((bounds or {}).get(FILE_PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
-    return lower.decode(errors="surrogateescape") if lower is not None and lower == upper else None

@@ -16,7 +16,6 @@ from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size, write
 from puffin_fast.iceberg.deletes.position_files import FILE, PositionFiles, granularity_of
 from puffin_fast.iceberg.manifest import Key, ManifestEntry, key_of
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
-from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -171,6 +170,4 @@ def replaced(task: FileTask) -> Iterator[ManifestEntry]:
     """Yields the delete files that apply to this data file alone: its new vector or its removal replaces them."""
     if task.vector is not None:
         yield task.vector
-    for entry in task.position_deletes:
-        if single_data_file(entry) == task.data.file_path:
-            yield entry
+    yield from task.position_deletes.alone

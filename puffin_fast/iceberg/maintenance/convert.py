@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+from puffin_fast.rows.shared_deletes import distinct
 
 __all__ = [
     "EqualityConverter",
@@ -129,7 +130,7 @@ def convert_positions(
         Its new deletes; None if nothing has to be written; or the reason not to convert its files.
     """
     if not file.vectors:
-        checked = within(positions, file.data, *file.position_deletes)
+        checked = within(positions, file.data, file.position_deletes)
         return NewDeletes(file.task, checked, 0) if positions else None
     lost = positions - current.of(file.task)
     return SupersededPositions(file.data.file_path, len(lost)) if lost else None
@@ -149,7 +150,9 @@ class PositionConversion:
     @classmethod
     def of(cls, inventory: DeleteInventory) -> PositionConversion:
         files = {file.data.file_path: file for file in inventory.files if file.position_deletes}
-        entries = {key_of(entry): entry for file in files.values() for entry in file.position_deletes}
+        entries = {
+            key_of(entry): entry for entry in distinct(file.position_deletes for file in files.values())
+        }
         for entry in inventory.dangling:
             if not entry.is_vector and entry.content != EQUALITY_DELETES:
                 entries[key_of(entry)] = entry
@@ -213,7 +216,7 @@ def convert_equality_deletes(
 def equality_conversion(inventory: DeleteInventory) -> tuple[list[FileDeletes], ChangeTerms]:
     """Returns the data files that equality deletes apply to, and the terms of their conversion."""
     files = [file for file in inventory.files if file.equality_deletes]
-    entries = {entry.file_path: entry for file in files for entry in file.equality_deletes}
+    entries = {entry.file_path: entry for entry in distinct(file.equality_deletes for file in files)}
     entries.update((e.file_path, e) for e in inventory.dangling if e.content == EQUALITY_DELETES)
     return files, ChangeTerms(
         also_removed=tuple(entries.values()),

@@ -12,7 +12,6 @@ from pyiceberg.table import TableProperties
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.iceberg.compat.table_properties import integer_property
 from puffin_fast.iceberg.plan.files import FileTask
-from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -104,8 +103,8 @@ def known_deleted(task: FileTask) -> int:
     """
     if task.vector is not None:
         return task.vector.record_count
-    alone = [entry for entry in task.position_deletes if single_data_file(entry) is not None]
-    return min(task.data.record_count, sum(entry.record_count for entry in alone))
+    n_deleted: int = sum(entry.record_count for entry in task.position_deletes.alone)
+    return min(task.data.record_count, n_deleted)
 
 
 def live_bytes(task: FileTask) -> int:

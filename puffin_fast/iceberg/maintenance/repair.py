@@ -30,6 +30,7 @@ from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.iceberg.plan.inventory import by_puffin_file
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.rows.shared_deletes import NO_DELETES
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -141,8 +142,10 @@ def _repaired(
     )
     if not (wrong or lost):
         return None
-    task = FileTask(data, file.vectors[0], file.position_deletes if superseded else (), file.equality_deletes)
-    return NewDeletes(task, within(before | lost, data, *file.superseded), len(lost))
+    task = FileTask(
+        data, file.vectors[0], file.position_deletes if superseded else NO_DELETES, file.equality_deletes
+    )
+    return NewDeletes(task, within(before | lost, data, file.superseded), len(lost))
 
 
 def _badly_framed(io: FileIO, vectors: list[ManifestEntry]) -> set[Key]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,11 @@ from puffin_fast.iceberg.maintenance.report_tables import (
     by_partition,
     over_snapshots,
 )
-from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes, take_inventory
 from puffin_fast.iceberg.statistics.read import NDV_SCHEMA, ndv
+from puffin_fast.rows.shared_deletes import distinct
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -339,9 +341,8 @@ def _row(file: FileDeletes, rewritten: set[str]) -> dict[str, Any]:
 
 
 def _totals(found: DeleteInventory, rows: list[dict[str, Any]]) -> dict[str, int | float]:
-    others: dict[str, ManifestEntry] = {}
-    for file in found.files:
-        others.update((entry.file_path, entry) for entry in (*file.position_deletes, *file.equality_deletes))
+    groups = chain.from_iterable((file.position_deletes, file.equality_deletes) for file in found.files)
+    others = {entry.file_path: entry for entry in distinct(groups)}
     others.update((entry.file_path, entry) for entry in found.dangling if not entry.is_vector)
     equality = sum(entry.content == EQUALITY_DELETES for entry in others.values())
     n_rows, deleted = sum(file.data.record_count for file in found.files), sum(row["deleted"] for row in rows)

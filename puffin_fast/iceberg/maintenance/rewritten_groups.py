@@ -110,6 +110,8 @@ class RewrittenGroup:
         moved = []
         for old in self.old:
             now = tasks.get(old.task.data.file_path)
+            if now is old.task:
+                continue
             if now is None or not self._is_same(old.task, now):
                 return None
             positions = old.deleted_since(now, loader)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -153,22 +153,36 @@ def _check_file(
         except CorruptDataError as error:
             found.append(Finding(MISMATCH, path, *where, str(error)))
     if file.vectors and len(bitmaps) == len(file.vectors):
-        for entry in file.superseded:
-            found += _check_superseded(current, file, entry, bitmaps)
+        found += _check_positions(current, file, partial(_check_superseded, bitmaps))
     elif not file.vectors:
-        found += _check_positions(current, file)
+        found += _check_positions(current, file, _check_within)
     return found
 
 
+def _check_positions(
+    current: DeleteLoader,
+    file: FileDeletes,
+    check: Callable[[FileDeletes, ManifestEntry, PositionBitmap], Iterator[Finding]],
+) -> Iterator[Finding]:
+    """Checks the positions in each position-delete file of a data file."""
+    path, deletes = file.data.file_path, file.position_deletes
+    try:
+        for entry, positions in [*current.each(path, deletes)]:
+            yield from check(file, entry, positions)
+    except PuffinFastError:  # one of them cannot be read: each is read alone
+        for entry in deletes:
+            try:
+                positions = current.by_files(path, [entry])
+            except PuffinFastError as error:
+                yield Finding(kind_of(error), path, entry.file_path, None, str(error))
+            else:
+                yield from check(file, entry, positions)
+
+
 def _check_superseded(
-    current: DeleteLoader, file: FileDeletes, entry: ManifestEntry, bitmaps: list[PositionBitmap]
+    bitmaps: list[PositionBitmap], file: FileDeletes, entry: ManifestEntry, lost: PositionBitmap
 ) -> Iterator[Finding]:
     path = file.data.file_path
-    try:
-        lost = current.by_files(path, [entry])
-    except PuffinFastError as error:
-        yield Finding(kind_of(error), path, entry.file_path, None, str(error))
-        return
     for bitmap in bitmaps:
         lost = lost - bitmap
     if lost:
@@ -182,18 +196,11 @@ def _check_superseded(
         )
 
 
-def _check_positions(current: DeleteLoader, file: FileDeletes) -> Iterator[Finding]:
-    path = file.data.file_path
-    for entry in file.position_deletes:
-        try:
-            found = current.by_files(path, [entry])
-        except PuffinFastError as error:
-            yield Finding(kind_of(error), path, entry.file_path, None, str(error))
-            continue
-        try:
-            within(found, file.data, entry)
-        except CorruptDataError as error:
-            yield Finding(MISMATCH, path, entry.file_path, None, str(error))
+def _check_within(file: FileDeletes, entry: ManifestEntry, positions: PositionBitmap) -> Iterator[Finding]:
+    try:
+        within(positions, file.data, entry)
+    except CorruptDataError as error:
+        yield Finding(MISMATCH, file.data.file_path, entry.file_path, None, str(error))
 
 
 def _check_dangling(io: FileIO, numbers: Mapping[str, int | None], entry: ManifestEntry) -> list[Finding]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,16 @@ from pyiceberg.types import DoubleType, FloatType
 
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry, partition_type
-from puffin_fast.rows.tasks import FILE_PATH_ID, TaskOf, single_data_file
+from puffin_fast.rows.shared_deletes import (
+    NO_DELETES,
+    DeleteFiles,
+    SharedDeletes,
+    distinct,
+    path_bounds,
+    sequence_number,
+    single_data_file,
+)
+from puffin_fast.rows.tasks import TaskOf
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -33,8 +42,8 @@ class FileTask(TaskOf[ManifestEntry, ManifestEntry, ManifestEntry]):
     """A data file and the delete files that apply to it; their entries include inherited values."""
 
     @property
-    def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
-        """The delete files that apply, by kind. Data files with equal delete files share one tuple."""
+    def groups(self) -> tuple[Sequence[ManifestEntry], ...]:
+        """The delete files that apply, by kind."""
         return () if self.vector is None else (self.vector,), self.position_deletes, self.equality_deletes
 
     @property
@@ -43,44 +52,11 @@ class FileTask(TaskOf[ManifestEntry, ManifestEntry, ManifestEntry]):
         return tuple(chain.from_iterable(self.groups))
 
 
-class _BySequence:
-    """Delete files of one partition or path, ordered by data sequence number. Equal results share one tuple."""
-
-    __slots__ = ("_entries", "_numbers", "_results")
-
-    def __init__(self) -> None:
-        self._entries: list[ManifestEntry] = []
-        self._numbers: list[int] | None = None
-        self._results: dict[int, tuple[ManifestEntry, ...]] = {}
-
-    def add(self, entry: ManifestEntry) -> None:
-        self._entries.append(entry)
-        self._numbers = None
-
-    def not_older(self, sequence_number: int) -> tuple[ManifestEntry, ...]:
-        return self._from(bisect_left(self._sorted(), sequence_number))
-
-    def newer(self, sequence_number: int) -> tuple[ManifestEntry, ...]:
-        return self._from(bisect_right(self._sorted(), sequence_number))
-
-    def _sorted(self) -> list[int]:
-        if self._numbers is None:
-            self._entries.sort(key=_sequence_number)
-            self._numbers = [_sequence_number(entry) for entry in self._entries]
-            self._results = {}
-        return self._numbers
-
-    def _from(self, start: int) -> tuple[ManifestEntry, ...]:
-        if (found := self._results.get(start)) is None:
-            found = self._results[start] = tuple(self._entries[start:])
-        return found
-
-
 class _ByBounds:
     """Position-delete files of one partition, found by the bounds of their ``file_path``.
 
-    Data files are visited in the order of their paths. A delete file is added once, at its lower bound, and removed
-    once, after its upper bound. Data files between two such events have equal results, which share one tuple.
+    A tree over the data files in the order of their paths. A delete file is in the few nodes that together cover the
+    data files within its bounds; those that may reference a data file are in the nodes above it.
     """
 
     def __init__(self) -> None:
@@ -91,31 +67,35 @@ class _ByBounds:
 
     def not_older(
         self, files: Iterable[ManifestEntry]
-    ) -> Iterator[tuple[ManifestEntry, tuple[ManifestEntry, ...]]]:
-        """Yields each data file, by path, with the delete files that may reference it and are not older."""
-        entries = sorted(self._entries, key=_sequence_number)
-        numbers = [_sequence_number(entry) for entry in entries]
-        bounds = [(*_path_bounds(entry), at) for at, entry in enumerate(entries)]
-        bounds = [(low, high, at) for low, high, at in bounds if high is None or (low or b"") <= high]
-        starting = sorted(((low or b"", at) for low, _, at in bounds), reverse=True)
-        ending = sorted(((high, at) for _, high, at in bounds if high is not None), reverse=True)
-        inside: list[int] = []
-        results: dict[int, tuple[ManifestEntry, ...]] = {}
-        for path, file in sorted(((file.file_path.encode(), file) for file in files), key=itemgetter(0)):
-            while starting and starting[-1][0] <= path:
-                insort(inside, starting.pop()[1])
-                results = {}
-            while ending and ending[-1][0] < path:
-                del inside[bisect_left(inside, ending.pop()[1])]
-                results = {}
-            start = bisect_left(inside, bisect_left(numbers, _sequence_number(file)))
-            if start not in results:
-                results[start] = tuple([entries[at] for at in inside[start:]])
-            yield file, results[start]
+    ) -> Iterator[tuple[ManifestEntry, list[tuple[SharedDeletes, int]]]]:
+        """Yields each data file with the delete files that may reference it and are not older."""
+        ordered = sorted(((file.file_path.encode(), file) for file in files), key=itemgetter(0))
+        paths = [path for path, _ in ordered]
+        n_leaves = 1 << (len(paths) - 1).bit_length()
+        nodes: dict[int, SharedDeletes] = {}
+        for entry in self._entries:
+            low, high = path_bounds(entry)
+            start = 0 if low is None else bisect_left(paths, low)
+            stop = n_leaves if high is None or paths[-1] <= high else bisect_right(paths, high)
+            for node in _nodes_of(n_leaves + start, n_leaves + stop):
+                nodes.setdefault(node, SharedDeletes()).entries.append(entry)
+        for leaf, (_, file) in enumerate(ordered, n_leaves):
+            above = (nodes.get(leaf >> level) for level in range(n_leaves.bit_length()))
+            number = sequence_number(file)
+            yield file, [(node, node.not_older(number)) for node in above if node is not None]
 
 
-def _sequence_number(entry: ManifestEntry) -> int:
-    return entry.sequence_number or 0
+def _nodes_of(start: int, stop: int) -> Iterator[int]:
+    """Yields the nodes of a binary tree that together cover the leaves from `start` to before `stop`."""
+    while start < stop:
+        if start & 1:
+            yield start
+            start += 1
+        if stop & 1:
+            stop -= 1
+            yield stop
+        start >>= 1
+        stop >>= 1
 
 
 class DeleteIndex:
@@ -127,10 +107,11 @@ class DeleteIndex:
 
     def __init__(self, metadata: TableMetadata) -> None:
         self._vectors: dict[str, ManifestEntry] = {}
-        self._by_path: dict[str, _BySequence] = {}
+        self._by_path: dict[str, SharedDeletes] = {}
         self._by_partition: dict[Any, _ByBounds] = {}
-        self._equal: dict[Any, _BySequence] = {}
-        self._equal_everywhere = _BySequence()
+        self._equal: dict[Any, SharedDeletes] = {}
+        self._equal_everywhere = SharedDeletes()
+        self._results: dict[tuple[tuple[int, int], ...], DeleteFiles] = {}
         self.entries: list[ManifestEntry] = []
         specs = metadata.specs()
         self._global = {
@@ -171,11 +152,11 @@ class DeleteIndex:
                 if not entry.equality_ids:
                     raise CorruptDataError("equality deletes without equality_ids", path=entry.file_path)
                 if entry.spec_id in self._global:
-                    self._equal_everywhere.add(entry)
+                    self._equal_everywhere.entries.append(entry)
                 else:
-                    self._equal.setdefault(self._key(entry), _BySequence()).add(entry)
+                    self._equal.setdefault(self._key(entry), SharedDeletes()).entries.append(entry)
             elif (path := single_data_file(entry)) is not None:
-                self._by_path.setdefault(path, _BySequence()).add(entry)
+                self._by_path.setdefault(path, SharedDeletes(of_one=True)).entries.append(entry)
             else:
                 self._by_partition.setdefault(self._key(entry), _ByBounds()).add(entry)
 
@@ -216,51 +197,45 @@ class DeleteIndex:
         if len(self.entries) != len(self._vectors):
             positions = self._position_deletes([task.data for task in tasks if task.vector is None])
             for task in tasks:
-                task.position_deletes = positions.get(id(task.data), ())
+                task.position_deletes = positions.get(id(task.data), NO_DELETES)
                 task.equality_deletes = self._equality_deletes(task.data)
         return tasks
 
-    def _position_deletes(self, files: Sequence[ManifestEntry]) -> dict[int, tuple[ManifestEntry, ...]]:
+    def _position_deletes(self, files: Sequence[ManifestEntry]) -> dict[int, DeleteFiles]:
         """The position-delete files that apply to each data file, by Python's `id` of the data file's entry."""
-        found: dict[int, tuple[ManifestEntry, ...]] = {}
+        found: dict[int, list[tuple[SharedDeletes, int]]] = defaultdict(list)
         if self._by_path:
             for file in files:
                 if (named := self._by_path.get(file.file_path)) is not None:
-                    found[id(file)] = named.not_older(_sequence_number(file))
+                    found[id(file)].append((named, named.not_older(sequence_number(file))))
         if self._by_partition:
             same: dict[Any, list[ManifestEntry]] = defaultdict(list)
             for file in files:
                 same[self._key(file)].append(file)
             for key in same.keys() & self._by_partition.keys():
                 for file, some in self._by_partition[key].not_older(same[key]):
-                    found[id(file)] = _joined(found.get(id(file), ()), some)
-        return found
+                    found[id(file)] += some
+        return {key: self._shared(parts) for key, parts in found.items()}
 
-    def _equality_deletes(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
-        number = _sequence_number(data)
-        found = self._equal_everywhere.newer(number)
+    def _equality_deletes(self, data: ManifestEntry) -> DeleteFiles:
+        lists = [self._equal_everywhere]
         if self._equal and (same := self._equal.get(self._key(data))) is not None:
-            return _joined(found, same.newer(number))
+            lists.append(same)
+        return self._shared([(one, one.newer(sequence_number(data))) for one in lists])
+
+    def _shared(self, parts: Sequence[tuple[SharedDeletes, int]]) -> DeleteFiles:
+        """The same object for equal parts."""
+        key = tuple([(id(shared), start) for shared, start in parts])
+        if (found := self._results.get(key)) is None:
+            found = self._results[key] = DeleteFiles(parts)
         return found
 
 
-def _joined(first: tuple[ManifestEntry, ...], second: tuple[ManifestEntry, ...]) -> tuple[ManifestEntry, ...]:
-    """Joins two tuples. If one is empty there is no copy: a copy for each data file would take quadratic time."""
-    return first + second if first and second else first or second
-
-
-def unused(
-    entries: Iterable[ManifestEntry], used: Iterable[tuple[ManifestEntry, ...]]
-) -> list[ManifestEntry]:
-    """The delete files of `entries` that are in no tuple of `used`. Many of these tuples are the same object."""
-    groups = {id(group): group for group in used}
-    known = {id(entry) for group in groups.values() for entry in group}
+def unused(entries: Iterable[ManifestEntry], used: Iterable[Iterable[ManifestEntry]]) -> list[ManifestEntry]:
+    """The delete files of `entries` that are in none of `used`."""
+    known = set(map(id, distinct(used)))
     return [entry for entry in entries if id(entry) not in known]
 
 
 def _where(vector: ManifestEntry) -> str:
     return f"{vector.file_path} offset {vector.content_offset}"
-
-
-def _path_bounds(entry: ManifestEntry) -> tuple[bytes | None, bytes | None]:
-    return (entry.lower_bounds or {}).get(FILE_PATH_ID), (entry.upper_bounds or {}).get(FILE_PATH_ID)

@@ -20,6 +20,7 @@ from puffin_fast.iceberg.manifest import (
     read_manifests,
 )
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask, unused
+from puffin_fast.rows.shared_deletes import NO_DELETES, DeleteFiles
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -46,13 +47,13 @@ class FileDeletes:
 
     data: ManifestEntry
     vectors: tuple[ManifestEntry, ...] = ()
-    position_deletes: tuple[ManifestEntry, ...] = ()
-    equality_deletes: tuple[ManifestEntry, ...] = ()
+    position_deletes: DeleteFiles = NO_DELETES
+    equality_deletes: DeleteFiles = NO_DELETES
 
     @property
-    def superseded(self) -> tuple[ManifestEntry, ...]:
+    def superseded(self) -> DeleteFiles:
         """The position-delete files that do not apply, because the data file has a deletion vector."""
-        return self.position_deletes if self.vectors else ()
+        return self.position_deletes if self.vectors else NO_DELETES
 
     @property
     def task(self) -> FileTask:
@@ -67,12 +68,12 @@ class FileDeletes:
                 path=self.data.file_path,
             )
         if self.vectors:
-            return FileTask(self.data, self.vectors[0], (), self.equality_deletes)
+            return FileTask(self.data, self.vectors[0], NO_DELETES, self.equality_deletes)
         return FileTask(self.data, None, self.position_deletes, self.equality_deletes)
 
     @property
-    def groups(self) -> tuple[tuple[ManifestEntry, ...], ...]:
-        """All delete files, by kind. Data files with equal delete files share one tuple."""
+    def groups(self) -> tuple[Sequence[ManifestEntry], ...]:
+        """All delete files, by kind."""
         return self.vectors, self.position_deletes, self.equality_deletes
 
 
@@ -132,7 +133,7 @@ class _Index(DeleteIndex):
                 both = (first, *self._more.get(data.file_path, ()))
                 number = data.sequence_number or 0
                 found.vectors = tuple(vector for vector in both if (vector.sequence_number or 0) >= number)
-            found.position_deletes = positions.get(id(data), ())
+            found.position_deletes = positions.get(id(data), NO_DELETES)
             found.equality_deletes = self._equality_deletes(data)
             result.append(found)
         return result

@@ -228,7 +228,7 @@ class _Deletes(Mapping[str, _Positions]):
         deleted = self._load(path, task)
         if not deleted:
             raise KeyError(path)
-        return _Positions(within(deleted, _entry(task.file), *map(_entry, task.delete_files)), task)
+        return _Positions(within(deleted, _entry(task.file), map(_entry, task.delete_files)), task)
 
     def __iter__(self) -> Any:
         return iter(self._tasks)

@@ -18,7 +18,7 @@ from puffin_fast._runtime.arguments import check_flags, check_integer, check_tex
 from puffin_fast._runtime.html import html_fields
 from puffin_fast._runtime.packages import import_optional
 from puffin_fast._runtime.streams import in_order
-from puffin_fast._runtime.threads import check_threads
+from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import NotFoundError
 from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
@@ -128,21 +128,23 @@ class RowScan:
         """Returns the number of rows.
 
         Data files whose rows all match the filter are not read: their live rows are the row count of the manifest
-        entry less the cardinality of the deletion vector. Of other files only the columns of the filter and of
-        equality deletes are read.
+        entry less the deleted positions. Of other files only the columns of the filter and equality deletes are read.
 
         Raises:
             CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
         """
         row_filter = self._row_filter
         proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), self._case_sensitive)
-        n_rows, others = 0, []
+        n_rows, by_positions, others = 0, [], []
         for task in self.tasks():
-            by_vector = task.vector is not None or not task.position_deletes
-            if by_vector and not task.equality_deletes and (row_filter.always_true or proved(task.data)):
-                n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
-            else:
+            if task.equality_deletes or not (row_filter.always_true or proved(task.data)):
                 others.append(task)
+            elif task.vector is None and task.position_deletes:
+                by_positions.append(task)
+            else:
+                n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
+        if by_positions:
+            n_rows += sum(on_threads(self.file_reader().n_live, by_positions, self._threads))
         if others:
             rows = copy(self)
             rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])

@@ -8,7 +8,10 @@ their field ids. Files with different sets of ids are independent of each other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,9 +32,13 @@ if TYPE_CHECKING:
     from pyiceberg.types import NestedField
 
     from puffin_fast.rows.filters.filters import Matcher
+    from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
     from puffin_fast.rows.tasks import DeleteFile
 
-__all__ = ["EqualityDeletes", "KeySet", "field_of", "live_matches"]
+MOST_HASHED = 1 << 10
+"""Up to this number of keys, a hash table may be built again for each batch: a table may have many small data files."""
+
+__all__ = ["DeletedKeys", "EqualityDeletes", "KeySet", "field_of", "live_matches"]
 
 
 def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
@@ -46,7 +53,7 @@ def field_of(metadata: TableMetadata, field_id: int) -> NestedField:
     raise CorruptDataError("field id of equality deletes", path=metadata.location, found=field_id)
 
 
-def live_matches(matcher: Matcher, keys: Sequence[KeySet], batch: Batch) -> np.ndarray | None:
+def live_matches(matcher: Matcher, keys: Sequence[DeletedKeys], batch: Batch) -> np.ndarray | None:
     """Returns which rows of a batch match and are not deleted by equality; None if all of them.
 
     A matcher that may fail is not evaluated for rows that are deleted by equality.
@@ -75,8 +82,64 @@ def live_matches(matcher: Matcher, keys: Sequence[KeySet], batch: Batch) -> np.n
     return live
 
 
+class _Keys:
+    """The keys of equality-delete files of equal columns, ordered by data sequence number.
+
+    Args:
+        fields: the columns.
+        files: the key columns of each delete file.
+        places: the index of each delete file in its list.
+    """
+
+    def __init__(
+        self, fields: Sequence[NestedField], files: Sequence[list[pa.ChunkedArray]], places: Sequence[int]
+    ) -> None:
+        self.columns = [
+            pa.chunked_array([c for file in files for c in file[at].chunks], storage_type(field.field_type))
+            for at, field in enumerate(fields)
+        ]
+        self.set = KeySet.of(fields, self.columns, most_hashed=MOST_HASHED)
+        self._places = np.repeat(places, [len(file[0]) for file in files])
+
+    @cached_property
+    def newest(self) -> np.ndarray:
+        """The index of the newest delete file that has each key."""
+        columns = [column.combine_chunks() for column in self.columns]
+        numbers = self.set.index({f.field_id: c for f, c in zip(self.set.fields, columns, strict=True)})
+        found = np.full(len(self.set), -1)
+        np.maximum.at(found, numbers.to_numpy(), self._places)
+        return found
+
+
+@dataclass(frozen=True)
+class DeletedKeys:
+    """The keys of the equality deletes that apply to a data file, in some columns.
+
+    Attributes:
+        start: index of the first delete file that applies; None if all of the keys apply.
+    """
+
+    start: int | None
+    _keys: _Keys
+
+    @property
+    def fields(self) -> tuple[NestedField, ...]:
+        """The columns."""
+        return self._keys.set.fields
+
+    def contains(self, columns: Mapping[int, pa.Array]) -> np.ndarray:
+        """Tests which rows are deleted; see `KeySet.contains`."""
+        if self.start is None:
+            return self._keys.set.contains(columns)
+        numbers = self._keys.set.index(columns).fill_null(-1).to_numpy()
+        found: np.ndarray = np.append(self._keys.newest >= self.start, False)[numbers]
+        return found
+
+
 class EqualityDeletes:
-    """Loads equality-delete files, each once, and unites them to the key sets that apply to data files.
+    """Loads equality-delete files, each once, to key sets that data files share.
+
+    Data files of different ages share a set: it has the newest delete file of each key.
 
     Safe to use from several threads.
     """
@@ -85,45 +148,44 @@ class EqualityDeletes:
         self._io = io
         self._metadata = metadata
         self._lock = threading.Lock()
-        self._files: dict[str, list[pa.ChunkedArray]] = {}
-        self._sets: dict[tuple[str, ...], KeySet] = {}
+        self._sets: weakref.WeakKeyDictionary[SharedDeletes, tuple[int, list[tuple[int, _Keys]]]] = (
+            weakref.WeakKeyDictionary()
+        )
 
-    def of(self, entries: Sequence[DeleteFile]) -> list[KeySet]:
-        """Returns the key sets of equality-delete files, one per set of columns.
+    def of(self, deletes: DeleteFiles) -> list[DeletedKeys]:
+        """Returns the keys of equality-delete files, by list of them and set of columns.
 
         Args:
-            entries: the files that apply to one data file.
+            deletes: the files that apply to one data file.
 
         Raises:
             CorruptDataError: a delete file lacks a column of its ``equality_ids``, or cannot be read.
             UnsupportedError: the format of a delete file is not supported.
             NotFoundError: a delete file does not exist.
         """
-        by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
-        for entry in entries:
-            by_ids.setdefault(tuple(sorted(set(entry.equality_ids or ()))), []).append(entry)
+        found = []
         with self._lock:
-            return [self._set(ids, files) for ids, files in by_ids.items()]
-
-    def _set(self, ids: tuple[int, ...], entries: Sequence[DeleteFile]) -> KeySet:
-        paths = tuple(sorted(entry.file_path for entry in entries))
-        found = self._sets.get(paths)
-        if found is None:
-            fields = [field_of(self._metadata, field_id) for field_id in ids]
-            parts = [self._read(entry, fields) for entry in entries]
-            chunks = [
-                pa.chunked_array(
-                    [c for part in parts for c in part[at].chunks], storage_type(field.field_type)
-                )
-                for at, field in enumerate(fields)
-            ]
-            found = self._sets[paths] = KeySet.of(fields, chunks)
+            for shared, start in deletes.parts:
+                first, sets = self._sets.get(shared, (len(shared.entries), []))
+                if start < first:
+                    first = min(start, shared.first or 0)
+                    sets = [*self._sets_of(shared, first)]
+                    self._sets[shared] = first, sets
+                applies = None if start == first else start
+                found += [DeletedKeys(applies, keys) for last, keys in sets if last >= start]
         return found
 
+    def _sets_of(self, shared: SharedDeletes, first: int) -> Iterator[tuple[int, _Keys]]:
+        """Yields the index of the newest delete file of each set of columns, and the keys."""
+        by_ids: dict[tuple[int, ...], list[int]] = {}
+        for at in range(first, len(shared.entries)):
+            by_ids.setdefault(tuple(sorted(set(shared.entries[at].equality_ids or ()))), []).append(at)
+        for ids, places in by_ids.items():
+            fields = [field_of(self._metadata, field_id) for field_id in ids]
+            files = [self._read(shared.entries[at], fields) for at in places]
+            yield places[-1], _Keys(fields, files, places)
+
     def _read(self, entry: DeleteFile, fields: Sequence[NestedField]) -> list[pa.ChunkedArray]:
-        known = self._files.get(entry.file_path)
-        if known is not None:
-            return known
         path = entry.file_path
         file = open_format(self._io, entry)
         with reading(path, entry.file_format):
@@ -142,9 +204,7 @@ class EqualityDeletes:
                 for batch in file.batches(group, sorted(set(names)), BATCH_ROWS, use_threads=False):
                     for part, name, (_, get) in zip(parts, names, steps, strict=True):
                         part.append(get(plain(batch.column(name)), {}))
-        result = [
+        return [
             pa.chunked_array(part, storage_type(field.field_type))
             for field, part in zip(fields, parts, strict=True)
         ]
-        self._files[entry.file_path] = result
-        return result

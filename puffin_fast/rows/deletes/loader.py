@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +26,8 @@ from puffin_fast.rows.files.files import reading
 from puffin_fast.rows.files.parquet import ParquetReader
 from puffin_fast.rows.files.projection import FIELD_ID
 from puffin_fast.rows.files.reader import open_format
-from puffin_fast.rows.tasks import FILE_PATH_ID, single_data_file
+from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
+from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -57,13 +59,15 @@ POS_FIELD = 2147483545
 class DeleteLoader:
     """Loads the deleted positions of data files; a position-delete file shared by several data files is read once.
 
-    Safe to use from several threads. Different delete files are read in parallel.
+    Safe to use from several threads.
     """
 
     def __init__(self, io: FileIO, decode: Decode = codec.decode) -> None:
         self._io, self._decode = io, decode
         self._lock = threading.Lock()
-        self._shared: dict[str, _LoadOnce] = {}
+        self._shared: dict[str, list[tuple[DeleteFile, PositionBitmap]]] = {}
+        self._read: set[str] = set()
+        self._read_from: weakref.WeakKeyDictionary[SharedDeletes, int] = weakref.WeakKeyDictionary()
 
     def of(self, task: Task, vectors: ReadAhead | None = None) -> PositionBitmap:
         """Returns the positions deleted by the deletion vector or the position-delete files of a data file.
@@ -80,58 +84,76 @@ class DeleteLoader:
         if task.vector is not None:
             read = partial(read_entry, self._io, decode=self._decode) if vectors is None else vectors.take
             return within(read(task.vector), task.data, task.vector)
-        path, entries = task.data.file_path, task.position_deletes
-        return PositionBitmap.union(within(self.by_files(path, [one]), task.data, one) for one in entries)
+        return PositionBitmap.union(
+            within(positions, task.data, entry)
+            for entry, positions in self.each(task.data.file_path, task.position_deletes)
+        )
 
-    def by_files(self, path: str, entries: Iterable[DeleteFile]) -> PositionBitmap:
+    def by_files(self, path: str, deletes: Iterable[DeleteFile]) -> PositionBitmap:
         """Returns the positions of a data file in some position-delete files.
 
         Args:
             path: of the data file.
-            entries: the position-delete files.
+            deletes: the position-delete files.
         """
-        parts = [self._file(entry).get(path) for entry in entries]
-        found = [part for part in parts if part is not None]
+        found = [positions for _, positions in self.each(path, deletes)]
         return found[0] if len(found) == 1 else PositionBitmap.union(found)
 
-    def _file(self, entry: DeleteFile) -> Mapping[str, PositionBitmap]:
-        if single_data_file(entry) is not None:
-            return _position_deletes(self._io, entry)
+    def each(self, path: str, deletes: Iterable[DeleteFile]) -> Iterator[tuple[Any, PositionBitmap]]:
+        """Yields those of some position-delete files that have positions of a data file, with the positions.
+
+        The delete files that data files share are read by the first call that needs them, in parallel; a call takes
+        time linear in the delete files that have positions of its data file.
+
+        Args:
+            path: of the data file.
+            deletes: the position-delete files.
+        """
+        if not isinstance(deletes, DeleteFiles):
+            deletes = DeleteFiles.of(deletes)
+        for shared, start in deletes.parts:
+            if not shared.of_one:
+                self._read_shared(shared, start)
+                continue
+            for entry in shared.entries[start:]:
+                if (positions := _position_deletes(self._io, entry).get(path)) is not None:
+                    yield entry, positions
+        for entry, positions in self._shared.get(path, ()):
+            if entry in deletes:
+                yield entry, positions
+
+    def _read_shared(self, shared: SharedDeletes, start: int) -> None:
+        """Reads the delete files of a list from an index on, unless they were read before."""
         with self._lock:
-            once = self._shared.setdefault(entry.file_path, _LoadOnce())
-        return once.get(lambda: _position_deletes(self._io, entry))
+            stop = self._read_from.get(shared, len(shared.entries))
+            entries = [entry for entry in shared.entries[start:stop] if entry.file_path not in self._read]
+            read = partial(_position_deletes, self._io)
+            for entry, found in zip(entries, on_threads(read, entries, None), strict=True):
+                self._read.add(entry.file_path)
+                for path, positions in found.items():
+                    self._shared.setdefault(path, []).append((entry, positions))
+            self._read_from[shared] = min(start, stop)
 
 
-class _LoadOnce:
-    """A value that the first caller makes; other threads wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: Mapping[str, PositionBitmap] | None = None
-
-    def get(self, make: Callable[[], Mapping[str, PositionBitmap]]) -> Mapping[str, PositionBitmap]:
-        with self._lock:
-            if self._made is None:
-                self._made = make()
-            return self._made
-
-
-def within(positions: PositionBitmap, data: DataFile, *deletes: DeleteFile | Vector) -> PositionBitmap:
+def within(
+    positions: PositionBitmap, data: DataFile, deletes: DeleteFile | Vector | Iterable[DeleteFile]
+) -> PositionBitmap:
     """Checks that positions are inside of a data file, and returns them.
 
     Args:
         positions: the deleted positions.
         data: the data file.
-        deletes: the delete files that contain the positions, for the error.
+        deletes: the delete file that contains the positions, or all of them, for the error.
 
     Raises:
         CorruptDataError: a position is not less than the row count of the data file.
     """
     if positions and positions.max() >= data.record_count:
+        entries: list[Any] = [deletes] if not isinstance(deletes, Iterable) else [*deletes]
         raise CorruptDataError(
             f"deleted position of {data.file_path}",
-            path=", ".join(entry.file_path for entry in deletes) or None,
-            offset=getattr(deletes[0], "content_offset", None) if len(deletes) == 1 else None,
+            path=", ".join(entry.file_path for entry in entries) or None,
+            offset=getattr(entries[0], "content_offset", None) if len(entries) == 1 else None,
             expected=f"less than {data.record_count} rows",
             found=positions.max(),
         )

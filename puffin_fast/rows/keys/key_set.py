@@ -50,12 +50,12 @@ class _Values:
         self.distinct = distinct
 
     @staticmethod
-    def of(values: pa.Array) -> _Values:
-        if is_integral(values.type) and len(values) - values.null_count > max(MAX_HASH_TABLE_VALUES, 1):
+    def of(values: pa.Array, most_hashed: int) -> _Values:
+        if is_integral(values.type) and len(values) - values.null_count > max(most_hashed, 1):
             return _Integers(values)
         distinct = pc.unique(values)
         is_text = pa.types.is_large_string(distinct.type) or pa.types.is_large_binary(distinct.type)
-        if is_text and len(distinct) > max(MAX_HASH_TABLE_VALUES, 1):
+        if is_text and len(distinct) > max(most_hashed, 1):
             return _Strings.of_distinct(distinct) or _Values(distinct)
         return _Values(distinct)
 
@@ -251,14 +251,29 @@ class KeySet:
     _pairs: tuple[_Values, ...]
 
     @classmethod
-    def of(cls, fields: Sequence[NestedField], keys: Sequence[pa.Array | pa.ChunkedArray]) -> KeySet:
-        """Makes the set from the key columns, which have equal lengths; each row is a key."""
+    def of(
+        cls,
+        fields: Sequence[NestedField],
+        keys: Sequence[pa.Array | pa.ChunkedArray],
+        *,
+        most_hashed: int | None = None,
+    ) -> KeySet:
+        """Makes the set from the key columns, which have equal lengths; each row is a key.
+
+        Args:
+            fields: the key columns.
+            keys: their values.
+            most_hashed: number of values up to which Arrow may build its hash table again for each batch; None:
+                `MAX_HASH_TABLE_VALUES`.
+        """
+        if most_hashed is None:
+            most_hashed = MAX_HASH_TABLE_VALUES
         columns: list[_Values] = []
         pairs: list[_Values] = []
         code: Any = None
         for at, key in enumerate(keys):
             array = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
-            values = _Values.of(array)
+            values = _Values.of(array, most_hashed)
             columns.append(values)
             if len(keys) == 1:
                 break
@@ -267,7 +282,7 @@ class KeySet:
                 code = index
                 continue
             pair = _pair(code, index, len(values))
-            pairs.append(_Values.of(pair))
+            pairs.append(_Values.of(pair, most_hashed))
             code = pairs[-1].index(pair)
         return cls(tuple(fields), tuple(columns), tuple(pairs))
 

@@ -14,7 +14,7 @@ from puffin_fast._runtime.streams import CAPACITY
 from puffin_fast.columns.plain_types import is_view
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.rows.deletes.equality import EqualityDeletes, KeySet, live_matches
+from puffin_fast.rows.deletes.equality import DeletedKeys, EqualityDeletes, live_matches
 from puffin_fast.rows.deletes.loader import Decode, DeleteLoader, ReadAhead
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.files.files import BATCH_ROWS, reading, size_in_rows
@@ -93,7 +93,7 @@ class OpenedDataFile:
 
     file: OpenedFile
     output: _Output
-    keys: tuple[KeySet, ...]
+    keys: tuple[DeletedKeys, ...]
 
 
 class FileReader:
@@ -172,6 +172,10 @@ class FileReader:
         n_bytes = sum(vector.content_size_in_bytes or 0 for vector in vectors)
         if vectors and n_bytes <= PREFETCH_BYTES:
             self._vectors = ReadAhead(self.io, vectors, counted=True, decode=self._decode, threads=threads)
+
+    def n_live(self, task: Task) -> int:
+        """Returns the number of rows of a data file that are not deleted by position; the data file is not read."""
+        return task.data.record_count - len(self._deletes.of(task))
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
         """Yields the batches of several splits, grouped to about `BATCH_ROWS` rows, fewer if they are wide.

@@ -13,7 +13,7 @@ from puffin_fast._runtime.streams import in_order
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import LiveRows, mask_of
 from puffin_fast.dv import iceberg as codec
-from puffin_fast.rows.deletes.equality import EqualityDeletes, live_matches
+from puffin_fast.rows.deletes.equality import DeletedKeys, EqualityDeletes, live_matches
 from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from puffin_fast.rows.filters.filters import Matcher
-    from puffin_fast.rows.keys.key_set import KeySet
 
 __all__ = ["Finder"]
 
@@ -122,10 +121,10 @@ class _Search:
         self._finder, self._task, self._n_parts = finder, task, n_parts
         self._left = n_parts
         self._lock = threading.Lock()
-        self._opened: tuple[OpenedFile, list[KeySet], np.ndarray] | None = None
+        self._opened: tuple[OpenedFile, list[DeletedKeys], np.ndarray] | None = None
         self._before: PositionBitmap | None = None  # the deleted rows that are not searched
 
-    def _open(self) -> tuple[OpenedFile, list[KeySet], np.ndarray]:
+    def _open(self) -> tuple[OpenedFile, list[DeletedKeys], np.ndarray]:
         with self._lock:
             if self._opened is None:
                 finder, task = self._finder, self._task

@@ -16,7 +16,7 @@ from puffin_fast.iceberg.maintenance.convert import (
     equality_conversion,
 )
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
-from puffin_fast.rows.tasks import single_data_file
+from puffin_fast.rows.shared_deletes import NO_DELETES
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import over_batches
 from puffin_fast.spark.session.sessions import session_of
@@ -98,10 +98,8 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
     alone: list[FileDeletes] = []
     sharing: list[FileDeletes] = []
     for file in files:
-        task = replace(file, equality_deletes=())
-        (
-            sharing if any(single_data_file(entry) is None for entry in file.position_deletes) else alone
-        ).append(task)
+        task = replace(file, equality_deletes=NO_DELETES)
+        (sharing if file.position_deletes.is_shared else alone).append(task)
     reports = []
     if alone:
         alone.sort(key=lambda file: file.data.spec_id)
@@ -113,7 +111,7 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         paths = [file.data.file_path for file in sharing]
         body = over_batches(_BODIES, "read", target=job.target(), files=pack(paths))
         partials = spread(session, shared).mapInArrow(body, MARKED)
-        remaining = {file.data.file_path: replace(file, position_deletes=()) for file in sharing}
+        remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
         marked = by_file(partials.unionAll(task_rows(session, remaining)))
         body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory)
         reports.append(marked.mapInArrow(body, REPORT))
@@ -177,8 +175,8 @@ def convert_equality_deletes(
 def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
     """Groups data files with the same equality deletes; no task reads more bytes of these than of data."""
 
-    def keys(file: FileDeletes) -> list[str]:
-        return sorted(entry.file_path for entry in file.equality_deletes)
+    def keys(file: FileDeletes) -> list[tuple[int, int]]:
+        return [(id(shared), start) for shared, start in file.equality_deletes.parts]
 
     def data_bytes(file: FileDeletes) -> int:
         return file.data.file_size_in_bytes + OPEN_BYTES

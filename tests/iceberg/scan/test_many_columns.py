@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
 from puffin_fast.parquet import footer
+from tests.iceberg.conftest import steps_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
 N = 120
-SEARCHES = ("count", "index", "remove", "insert")
-
-
-def steps_of(run: Callable[[Table, int], object], table: Table, n: int) -> int:
-    """Counts the calls of functions, in all threads; a search in a list counts as many steps as the list has items."""
-    n_steps = 0
-
-    def count(frame: Any, event: str, arg: Any) -> None:
-        nonlocal n_steps
-        if event in ("call", "c_call"):
-            n_steps += 1
-        if event == "c_call" and arg.__name__ in SEARCHES and isinstance(arg.__self__, list | tuple):
-            n_steps += len(arg.__self__)
-
-    threading.setprofile(count)
-    sys.setprofile(count)
-    try:
-        run(table, n)
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-    return n_steps
 
 
 def rows_of(n_columns: int, first: int = 0) -> pa.Table:
@@ -70,6 +48,6 @@ def test_verbs_take_a_linear_number_of_steps(
             iceberg.append(table, rows_of(n, first))
         for verb, run in VERBS.items():
             monkeypatch.setattr(footer, "_layouts", {})
-            steps[verb].append(steps_of(run, table, n))
+            steps[verb].append(steps_of(partial(run, table, n)))
     for verb, (fixed, once, twice) in steps.items():
         assert twice - fixed < 2.2 * (once - fixed) + 10_000, (verb, fixed, once, twice)
