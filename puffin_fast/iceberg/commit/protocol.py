@@ -95,8 +95,8 @@ class _Written:
     snapshot: Snapshot
     base: str
     """The metadata file on top of which it was written."""
-    n_earlier: int
-    """The number of files that the job had created before this attempt."""
+    earlier: frozenset[str]
+    """The files that the job had created before this attempt."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ class _Commit:
     def write(self, planned: _Planned) -> _Written:
         """Planned to written: manifests and manifest list on top of the head."""
         table, metadata, head = self.table, self.table.metadata, planned.head
-        n_earlier = len(table.created)
+        earlier = frozenset(table.created)
         snapshot_id = metadata.new_snapshot_id()
         files = SnapshotManifests(table, snapshot_id, self.merges).on_top_of(head, planned.changes)
         sequence_number = metadata.next_sequence_number()
@@ -342,7 +342,7 @@ class _Commit:
         }
         if first_row_id is not None and next_row_id is not None:
             fields |= {"first-row-id": first_row_id, "added-rows": next_row_id - first_row_id}
-        return _Written(planned, Snapshot(**fields), table.metadata_location, n_earlier)
+        return _Written(planned, Snapshot(**fields), table.metadata_location, earlier)
 
     def send(self, written: _Written, number: int) -> Committed | _Lost:
         """Written to committed or lost."""
@@ -372,7 +372,7 @@ class _Commit:
             raise self.unknown(error) from error
         table.take_back()
         reusable = {manifest.path for manifest in self.merges.values()}
-        table.remove(path for path in table.created[written.n_earlier :] if path not in reusable)
+        table.remove(set(table.created) - written.earlier - reusable)
         return written.planned
 
     def give_up(self, lost: _Lost, number: int) -> Committed:

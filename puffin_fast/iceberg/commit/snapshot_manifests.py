@@ -46,7 +46,7 @@ __all__ = ["Merges", "SnapshotManifests"]
 ENTRIES_PER_MANIFEST = 10_000
 
 Merges = dict[tuple[object, ...], ManifestFile]
-"""Merged manifests, by the format version and the paths of the committed manifests that they replace."""
+"""Merged manifests, by the format version and the paths and first row ids of the committed manifests they replace."""
 
 
 class SnapshotManifests:
@@ -174,7 +174,7 @@ class SnapshotManifests:
     def _merge(self, spec_id: int, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Writes the live entries of several manifests to one, with those that this snapshot removes."""
         committed = [manifest for manifest in manifests if manifest.path not in self._own]
-        key = (self._table.metadata.format_version, *(manifest.path for manifest in committed))
+        key = (self._table.metadata.format_version, *((m.path, m.first_row_id) for m in committed))
         if len(committed) == len(manifests):
             known = self._merges.get(key)
             if known is not None and known.path in self._table.created:

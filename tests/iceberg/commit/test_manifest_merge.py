@@ -203,6 +203,49 @@ def test_a_retry_reuses_a_merged_manifest_of_unchanged_ones(racing: RacingCatalo
     assert {path for path in files_of(table) if "-m" in path.name} == all_manifests(table)
 
 
+def bins_of_five(catalog: RacingCatalog, table: Table) -> None:
+    """Lets the next commits merge older manifests by five, and never the newest ones."""
+    longest = max(m.length for m in manifests(table))
+    set_properties(catalog, {ENABLED: "true", SIZE: str(5 * longest), LEAST: "100"})
+
+
+def test_a_retry_keeps_the_row_ids_that_another_commit_assigned(racing: RacingCatalog) -> None:
+    """After an upgrade, a commit that merges nothing gives row ids to the manifests that the lost attempt merged."""
+    table = make(racing, 2, properties={ENABLED: "false"})
+    for n in range(6):
+        iceberg.append(table, some(n, 100 + n))
+    iceberg.upgrade(table)
+    bins_of_five(racing, table)
+    assigned: set[tuple[Any, ...]] = set()
+
+    def meanwhile() -> None:
+        set_properties(racing, {ENABLED: "false"})
+        iceberg.append(racing.load_table("n.t"), some(7))
+        assigned.update(map(identity, entries(table)))
+        set_properties(racing, {ENABLED: "true"})
+
+    racing.before.append(meanwhile)
+    assert iceberg.append(table, some(8)).attempts == 2
+    assert len(manifests(table)) < 8
+    assert assigned < set(map(identity, entries(table)))
+
+
+def test_no_file_of_a_lost_attempt_is_left_after_a_merge_that_is_not_reused(racing: RacingCatalog) -> None:
+    table, other = make(racing, properties={ENABLED: "false"}), racing.load_table("n.t")
+    for n in range(12):
+        iceberg.append(table, some(n))
+    bins_of_five(racing, table)
+
+    def meanwhile() -> None:
+        iceberg.append(other, some(100))
+        racing.before.append(lambda: iceberg.append(other, some(101)))
+
+    racing.before.append(meanwhile)
+    assert iceberg.append(table, some(12)).attempts == 3
+    lists = {local(snapshot.manifest_list) for snapshot in table.snapshots()}
+    assert {path for path in files_of(table) if path.suffix == ".avro"} == all_manifests(table) | lists
+
+
 def test_a_conflict_between_a_merge_and_a_commit_is_that_of_their_files(racing: RacingCatalog) -> None:
     """A manifest that another commit merged away is no conflict; its files decide."""
     table, other = make(racing), racing.load_table("n.t")
