@@ -18,7 +18,7 @@ __all__ = ["has_landed"]
 def has_landed(table: WorkingTable, snapshot: Snapshot, base: str) -> bool:
     """Returns whether a snapshot was added to the loaded table, also if it has expired since.
 
-    Another snapshot with its sequence number shows that it was not; only snapshots without a parent may share a number.
+    Another snapshot with its sequence number shows that it was not, if both have a parent: others may share a number.
     If all snapshots with the number have expired, the metadata files after the base show it.
 
     Args:
@@ -35,7 +35,8 @@ def has_landed(table: WorkingTable, snapshot: Snapshot, base: str) -> bool:
     metadata, number = table.metadata, snapshot.sequence_number or 0
     if metadata.snapshot_by_id(snapshot.snapshot_id) is not None:
         return True
-    is_taken = any(other.sequence_number == number for other in metadata.snapshots)
+    numbered = (other for other in metadata.snapshots if other.sequence_number == number)
+    is_taken = any(other.parent_snapshot_id is not None for other in numbered)
     if metadata.next_sequence_number() <= number or (is_taken and snapshot.parent_snapshot_id is not None):
         return False
     log = [entry.metadata_file for entry in metadata.metadata_log]
