@@ -24,7 +24,7 @@ from puffin_fast.errors import (
 from puffin_fast.iceberg.commit.protocol import attempts
 from puffin_fast.iceberg.compat.filesystem import filesystem
 from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
-from puffin_fast.iceberg.maintenance.removal import is_metadata_file
+from puffin_fast.iceberg.maintenance.removal import is_metadata_file, path_below
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -47,7 +47,8 @@ def metadata_folders(table: Table) -> set[str]:
 def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableMetadata]:
     """Returns the table's metadata that is newer than its catalog's, or follows other commits, by its file.
 
-    Metadata files that are older than the catalog's metadata log are left out.
+    The table's location and the folders of its metadata are searched: metadata in other places is not found. Metadata
+    files that are older than the catalog's metadata log are left out.
 
     Args:
         table: the table, with the newest and complete metadata of its catalog.
@@ -80,8 +81,10 @@ def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableM
         later = (entry for entry in other.metadata_log if entry.timestamp_ms > oldest_ms)
         return any(entry.metadata_file not in known for entry in later)
 
+    location = table.location().rstrip("/")  # another catalog may have another write.metadata.path
+    outside = (folder for folder in metadata_folders(table) if path_below(folder, location) is None)
     paths = []
-    for folder in sorted(metadata_folders(table)):
+    for folder in dict.fromkeys((location, *sorted(outside))):
         handle, root = filesystem(table.io, folder)
         for file in files_below(root, filesystem=handle):
             if is_metadata_file(file.path) and (file.modified is None or file.modified >= oldest):

@@ -89,7 +89,8 @@ def orphan_files(
     not followed. Files outside of the table's location (``write.data.path``) are not listed.
 
     A file of another table whose metadata is somewhere else, and whose ``write.data.path`` points below this
-    table's location, cannot be recognised: give such tables folders of their own.
+    table's location, cannot be recognised: give such tables folders of their own. Nor can metadata of this table that
+    another catalog writes to a folder outside of the location which this catalog does not name.
 
     Args:
         table: refreshed first.
@@ -174,8 +175,8 @@ def remove_orphan_files(
     Raises:
         InvalidInputError, NotFoundError, CorruptDataError: as `orphan_files`.
         UnsupportedError: as `orphan_files`, and if the property ``gc.enabled`` is false.
-        ConflictError: as `orphan_files`, and if the table's metadata folder has metadata of the table that is newer
-            than the catalog's or follows other commits: the table may be in another catalog, too.
+        ConflictError: as `orphan_files`, and if the table's location or metadata folder has metadata of the table that
+            is newer than the catalog's or follows other commits: the table may be in another catalog, too.
     """
     started = time.perf_counter()
     check_flags(dry_run=dry_run)

@@ -27,7 +27,13 @@ def test_a_snapshot_without_a_parent_may_have_the_number_of_one_that_was_made_an
     assert made is not None
     path = f"{table.location()}/metadata/snap-7.avro"
     write_manifest_list(
-        table.io, path, snapshot_id=7, parent_snapshot_id=None, sequence_number=2, manifests=(), format_version=2
+        table.io,
+        path,
+        snapshot_id=7,
+        parent_snapshot_id=None,
+        sequence_number=2,
+        manifests=(),
+        format_version=2,
     )
     first = made.model_copy(
         update={

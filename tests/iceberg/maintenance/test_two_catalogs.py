@@ -96,6 +96,17 @@ def test_files_of_a_newer_state_without_new_snapshots_stay(both: tuple[Table, Ta
     is_refused(stale, newer)
 
 
+@pytest.mark.parametrize("folder", ["m", "metadata/new", "a/b/m"])
+def test_files_of_newer_commits_stay_whose_metadata_is_in_a_new_folder(
+    folder: str, both: tuple[Table, Table]
+) -> None:
+    newer, stale = both
+    with iceberg.v3_metadata(newer.catalog), newer.transaction() as change:
+        change.set_properties({"write.metadata.path": f"{newer.location()}/{folder}"})
+    iceberg.append(newer, ids(20))
+    is_refused(stale, newer)
+
+
 def test_files_of_other_commits_stay_after_commits_through_the_stale_catalog(
     both: tuple[Table, Table],
 ) -> None:
