@@ -99,12 +99,16 @@ class Changes:
         return any(entry.content != DATA for entry in (*self.added, *self.removed))
 
     @property
+    def adds_data(self) -> bool:
+        """Whether data files are added."""
+        return any(entry.content == DATA for entry in self.added)
+
+    @property
     def kind(self) -> str:
         """The summary's operation."""
         if self.operation is not None:
             return self.operation
-        adds_data = any(entry.content == DATA for entry in self.added)
-        if not adds_data:
+        if not self.adds_data:
             return "delete"
         return "overwrite" if self.removed or any(e.content != DATA for e in self.added) else "append"
 

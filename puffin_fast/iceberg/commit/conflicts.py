@@ -26,10 +26,17 @@ __all__ = ["ConcurrentChanges", "concurrent_changes"]
 
 @dataclass(frozen=True)
 class ConcurrentChanges:
-    """The live entries that were added and removed between two snapshots, by any number of commits."""
+    """What any number of commits changed between two snapshots.
+
+    Attributes:
+        added, removed: live entries.
+        assigned_row_ids: whether data manifests without row ids were given some, as by the first commit after an
+            upgrade.
+    """
 
     added: tuple[ManifestEntry, ...]
     removed: tuple[ManifestEntry, ...]
+    assigned_row_ids: bool
 
     def conflict(self, changes: Changes) -> str | None:
         """Returns the conflict with changes that were planned on the first snapshot, or None.
@@ -51,7 +58,13 @@ class ConcurrentChanges:
         return None
 
     def missed(self, changes: Changes) -> str | None:
-        """Returns the conflict of an added data file that `conflict_filter` selects, or None."""
+        """Returns the conflict with changes that another plan resolves, or None.
+
+        An added data file that `conflict_filter` selects; or new row ids, which replaced rows must keep.
+        """
+        if self.assigned_row_ids and changes.required_data_files and changes.adds_data:
+            path = min(changes.required_data_files)
+            return f"{path}: another commit assigned row ids, which replaced rows keep"
         for entry in self.added:
             if (
                 entry.content == DATA
@@ -95,7 +108,12 @@ def concurrent_changes(table: Table, base: Snapshot | None, head: Snapshot | Non
 
     old, new = live(before, after), live(after, before)
     old_keys, new_keys = {key_of(e) for e in old}, {key_of(e) for e in new}
+    had_ids, have_ids = (
+        [manifest.first_row_id is not None for manifest in side.values() if manifest.content == DATA]
+        for side in (before, after)
+    )
     return ConcurrentChanges(
         added=tuple(entry for entry in new if key_of(entry) not in old_keys),
         removed=tuple(entry for entry in old if key_of(entry) not in new_keys),
+        assigned_row_ids=not all(had_ids) and any(have_ids),
     )

@@ -132,9 +132,9 @@ def commit(
         changes: what to add and remove.
         base: the branch's head that the changes were planned on; None for an empty branch.
         request: branch, job id and properties.
-        rebuild: plans the changes again on another head; returns None if there is nothing to change. It is called if
-            another commit added data files that `conflict_filter` selects, the table was upgraded, or the changes
-            are bound to their head. Without it, all of these are conflicts. It may return files of the earlier plan.
+        rebuild: plans the changes again on another head; None: nothing to change. May return files of the earlier plan.
+            Called if another commit added data files that `conflict_filter` selects or row ids that replaced rows keep,
+            upgraded the table, or came before changes bound to their head. Without it, these are conflicts.
         merge: call `rebuild` also if another commit changed or removed files that this commit touches.
 
     Returns:
