@@ -227,11 +227,12 @@ def columns_to_set(
     columns = check_texts("update_columns", names)
     if not columns or len(set(columns)) != len(columns):
         raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")
-    known = [field.name for field in schema.fields]
+    known = dict.fromkeys(field.name for field in schema.fields)
     if missing := [name for name in columns if name not in known]:
         raise NotFoundError(f"update_columns: no column {missing[0]} in the table; it has {', '.join(known)}")
     keys = {name for key, _ in key_fields(schema, join_cols) for name in (key, key.partition(".")[0])}
-    if wrong := [name for name in columns if name in keys | schema.identifier_field_names()]:
+    keys |= schema.identifier_field_names()
+    if wrong := [name for name in columns if name in keys]:
         raise InvalidInputError(
             f"update_columns: column {wrong[0]} is a key column or an identifier field; expected other columns"
         )

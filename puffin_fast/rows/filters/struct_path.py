@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
-from pyiceberg.schema import Schema
-from pyiceberg.types import NestedField, StructType
+if TYPE_CHECKING:
+    from pyiceberg.schema import Accessor, Schema
+    from pyiceberg.types import NestedField, StructType
 
 __all__ = ["structs_around"]
 
 
 def structs_around(schema: Schema, field_id: int) -> tuple[NestedField, ...] | None:
     """Returns the structs on the way to a field, outermost first; None if it is inside a list or map."""
-
-    def walk(
-        fields: Iterable[NestedField], around: tuple[NestedField, ...]
-    ) -> tuple[NestedField, ...] | None:
-        for field in fields:
-            if field.field_id == field_id:
-                return around
-            if isinstance(field.field_type, StructType):
-                found = walk(field.field_type.fields, (*around, field))
-                if found is not None:
-                    return found
+    try:
+        accessor: Accessor | None = schema.accessor_for_field(field_id)
+    except ValueError:
         return None
-
-    return walk(schema.fields, ())
+    around: list[NestedField] = []
+    fields: Sequence[NestedField] = schema.fields
+    while accessor is not None and accessor.inner is not None:
+        around.append(fields[accessor.position])
+        fields = cast("StructType", around[-1].field_type).fields
+        accessor = accessor.inner
+    return tuple(around)

@@ -143,12 +143,9 @@ class Source:
         return found
 
 
-def _top_fields(
-    schema: Sequence[NestedField], fields: Sequence[tuple[str, NestedField]]
-) -> list[NestedField]:
-    """The top-level columns that hold key columns."""
-    names = dict(fields).keys() | {name.partition(".")[0] for name, _ in fields}
-    return [field for field in schema if field.name in names]
+def _top_names(keys: Sequence[tuple[str, NestedField]]) -> set[str]:
+    """The names of the top-level columns that hold key columns."""
+    return {part for name, _ in keys for part in (name, name.partition(".")[0])}
 
 
 def written_schema(
@@ -157,9 +154,8 @@ def written_schema(
     """Returns the columns that given rows must have: the key columns, and `columns` (None for all of the table)."""
     if columns is None:
         return schema
-    tops = _top_fields(schema.fields, keys)
-    wanted = [field for field in schema.fields if field in tops or field.name in columns]
-    return Schema(*wanted, schema_id=schema.schema_id)
+    names = _top_names(keys).union(columns)
+    return Schema(*(field for field in schema.fields if field.name in names), schema_id=schema.schema_id)
 
 
 def check_columns(wanted: Schema, schema: Schema, names: Collection[str]) -> None:
@@ -274,7 +270,9 @@ def find_matches(
         row_ids: whether the data files have row ids.
         threads: number of files read at a time.
     """
-    fields = fields if compared else _top_fields(fields, source.fields)
+    if not compared:
+        names = _top_names(source.fields)
+        fields = [f for f in fields if f.name in names]
     exact = {name for name, f in source.fields if not isinstance(f.field_type, FloatType | DoubleType)}
     others = [f.name for f in fields if f.name not in exact] if compared else []
     given = {name: one_array(source.rows[name]) for name in others}
