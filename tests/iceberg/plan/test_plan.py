@@ -326,6 +326,19 @@ def test_tables_without_snapshots_and_of_old_versions_are_planned(racing: SqlCat
     assert sorted(task.data.file_path for task in tasks) == theirs
 
 
+def test_a_table_of_version_1_may_have_no_uuid(racing: SqlCatalog) -> None:
+    rows = pa.table({"id": [1]})
+    table = racing.create_table("n.t", rows.schema, properties={"format-version": "1"})
+    table.append(rows)
+    table.append(rows)
+    file = Path(table.metadata_location.removeprefix("file://"))
+    document = json.loads(file.read_text())
+    del document["table-uuid"]
+    file.write_text(json.dumps(document))
+    old = StaticTable.from_metadata(table.metadata_location)
+    assert len(plan_files(old, as_of=old.metadata.snapshot_log[-1].timestamp_ms).tasks) == 2
+
+
 def test_many_vectors_are_found_without_their_bounds(tmp_path: Path) -> None:
     """Java and DuckDB write vectors without bounds; planning must not compare each data file with each vector."""
     n = 3000
