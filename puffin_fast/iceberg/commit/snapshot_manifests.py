@@ -148,6 +148,7 @@ class SnapshotManifests:
             properties,
             TableProperties.MANIFEST_MIN_MERGE_COUNT,
             TableProperties.MANIFEST_MIN_MERGE_COUNT_DEFAULT,
+            positive=False,
         )
         limit = integer_property(
             properties,

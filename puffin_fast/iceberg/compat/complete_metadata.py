@@ -36,7 +36,9 @@ def read_complete(table: Table) -> TableMetadata:
     try:
         if not path:
             raise UnsupportedError("the catalog does not name it")
-        own = {"table-uuid": str(known.table_uuid)}  # optional in version 1: PyIceberg makes one at each loading
+        own = {
+            "table-uuid": str(known.table_uuid)
+        }  # optional in version 1: PyIceberg makes one at each loading
         found = TableMetadataUtil.parse_obj(own | read_metadata_file(table.io, path))
         if _state(found) != _state(known) or not by_id(found).keys() >= by_id(known).keys():
             raise UnsupportedError(

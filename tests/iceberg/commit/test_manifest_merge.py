@@ -146,6 +146,15 @@ def test_properties_that_leave_each_manifest_alone(racing: RacingCatalog, proper
     assert len(manifests(table)) == 6
 
 
+@pytest.mark.parametrize("least", ["-1", "0", "1", "2"])
+def test_each_commit_merges_if_two_manifests_are_enough(racing: RacingCatalog, least: str) -> None:
+    table = make(racing, properties={LEAST: least})
+    for n in range(4):
+        iceberg.append(table, some(n))
+        assert len(manifests(table)) == 1
+    assert rows_of(table)["id"].to_pylist() == [0, 1, 2, 3]
+
+
 def test_a_merged_manifest_has_at_most_the_target_size(racing: RacingCatalog) -> None:
     table = make(racing, properties={LEAST: "2"})
     iceberg.append(table, some(0))
