@@ -174,7 +174,9 @@ def to_avro_schema(schema: Schema, name: str) -> Any:
 
 
 def _unique_names(node: Any, seen: set[str]) -> Any:
-    """Renames the second and later definitions of a name: Avro allows one definition."""
+    """Renames the second and later definitions of a name: Avro allows one of each, and one null in a union."""
+    if node == ["null", "null"]:  # an optional field of type unknown
+        return "null"
     if isinstance(node, list):
         return [_unique_names(part, seen) for part in node]
     if not isinstance(node, dict):

@@ -23,6 +23,7 @@ from pyiceberg.io.pyarrow import bin_pack_arrow_table, bin_pack_record_batches, 
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
+from pyiceberg.transforms import VoidTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import StructType, TimestampNanoType, TimestamptzNanoType, UnknownType
 
@@ -85,6 +86,7 @@ def write_data_files(
     schema = table.metadata.schema()
     if reserved:
         schema = Schema(*schema.fields, *reserved, schema_id=schema.schema_id)
+    check_transforms(table.metadata.spec(), schema)
     fitting = RowWriterSchema(schema, rows.schema)
     writer = DataFileWriter(table, schema, table.metadata.spec())
     threads = pa.cpu_count() if isinstance(rows, pa.Table) else STREAM_THREADS
@@ -124,7 +126,7 @@ class DataFileWriter:
 
     def __init__(self, table: Table, schema: Schema, spec: PartitionSpec) -> None:
         metadata = table.metadata
-        check_transforms(spec, schema)
+        check_transforms(spec)
         self._io, self._spec, self._schema = table.io, spec, schema
         self._properties = _writer_properties(metadata.properties)
         shown = ".".join(table.name())
@@ -177,6 +179,9 @@ class DataFileWriter:
         batch = rows.to_batches()[0]
         values, codes = [], np.zeros(len(batch), np.int64)
         for field in self._spec.fields:
+            if isinstance(field.transform, VoidTransform):  # its column may have been dropped
+                values.append(pa.nulls(len(batch)))
+                continue
             kind = self._schema.find_type(field.source_id)
             name = self._schema.find_column_name(field.source_id) or ""
             found = partition_values(field.transform, kind, column_of(batch, name), name)

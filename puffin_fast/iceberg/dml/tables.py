@@ -33,6 +33,7 @@ from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
 from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
+from puffin_fast.iceberg.manifest import check_transforms
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.rows.match.given_rows import RowWriterSchema
@@ -154,9 +155,10 @@ def append(
     working = open_table(table, oldest=2)
     if dry_run and repeated(working, request) is None:
         head_of(working.metadata, branch)
-        schema = working.metadata.schema()
+        schema, spec = working.metadata.schema(), working.metadata.spec()
+        check_transforms(spec, schema)
         RowWriterSchema(schema, rows.schema)
-        DataFileWriter(working, schema, working.metadata.spec())  # checks the table's properties
+        DataFileWriter(working, schema, spec)  # checks the table's properties
         return None
 
     def plan(head: Snapshot | None) -> _Appended:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, PartitionFieldStats
-from pyiceberg.transforms import UnknownTransform
+from pyiceberg.transforms import UnknownTransform, VoidTransform
 from pyiceberg.types import PrimitiveType, StructType, UnknownType
 
 from puffin_fast._runtime.interrupt import interruptible
@@ -66,6 +66,8 @@ def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
         CorruptDataError: the schema does not have a source column.
     """
     for field in spec.fields:
+        if isinstance(field.transform, VoidTransform):
+            continue  # its value is null, also after its column was dropped
         if schema is not None and field.source_id not in schema.field_ids:
             raise CorruptDataError(
                 f"partition spec {spec.spec_id}: source-id of field {field.name}",
