@@ -13,6 +13,8 @@ from pyiceberg.table.update import (
     _TableMetadataUpdateContext,
 )
 
+from puffin_fast.errors import CorruptDataError
+
 __all__ = [
     "AssertFormatVersion",
     "AssertLastSequenceNumber",
@@ -146,9 +148,16 @@ def next_timestamp_ms(metadata: TableMetadata) -> int:
 
     Java refuses metadata whose snapshot log is not in order of time. PyIceberg replaces a time that is equal to the
     last one by the time of its own clock.
+
+    Raises:
+        CorruptDataError: a later time has more than 64 bits.
     """
     times = [entry.timestamp_ms for entry in metadata.snapshot_log]
     times += [entry.timestamp_ms for entry in metadata.metadata_log]
     times += [snapshot.timestamp_ms for snapshot in metadata.snapshots]
     last = max(times, default=0)
-    return max(int(time.time() * 1000), max(last, metadata.last_updated_ms) + 1)
+    found = max(int(time.time() * 1000), max(last, metadata.last_updated_ms) + 1)
+    if found >= 1 << 63:
+        what = "last time in the metadata of a table"
+        raise CorruptDataError(what, path=metadata.location, expected="less than 2^63 - 1", found=found - 1)
+    return found

@@ -59,8 +59,9 @@ def newer_metadata(table: Table, threads: int | None = None) -> dict[str, TableM
     """
     metadata = table.metadata
     log = {entry.metadata_file: entry.timestamp_ms for entry in metadata.metadata_log}
+    now = datetime.now(UTC)
     oldest_ms = min((*log.values(), metadata.last_updated_ms))
-    oldest = datetime.fromtimestamp(oldest_ms / 1000, UTC) - CLOCK_SKEW
+    oldest = datetime.fromtimestamp(min(max(oldest_ms / 1000, 0), now.timestamp()), UTC) - CLOCK_SKEW
     known = FileSet((table.metadata_location, *log))
 
     def load(path: str) -> TableMetadata | None:

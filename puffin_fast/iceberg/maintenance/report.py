@@ -91,8 +91,9 @@ class Report:
         partitions: a row per partition with data files, sorted by descending ``deleted``: ``partition`` string, empty
             without partition fields; ``data_files``, ``rows``, ``deleted`` int64; ``share`` double.
         snapshots: a row for the snapshot and each of its ancestors that the metadata has, the oldest first:
-            ``committed_at`` timestamp[ms, UTC], ``snapshot_id`` int64, ``operation`` string, and from its summary the
-            totals ``delete_files`` (a deletion vector counts as one) and ``position_deletes``, int64.
+            ``committed_at`` timestamp[ms, UTC], null outside of the years 1 to 9999; ``snapshot_id`` int64,
+            ``operation`` string, and from its summary the totals ``delete_files`` (a deletion vector counts as one)
+            and ``position_deletes``, int64.
     """
 
     name: str
@@ -147,8 +148,9 @@ class Report:
     def _snapshot(self) -> Iterator[str]:
         """The snapshot that the numbers are of, as a sentence, if it is known."""
         for row in self.snapshots.slice(max(0, self.snapshots.num_rows - 1)).to_pylist():
-            at = row["committed_at"].isoformat(" ", "seconds")
-            yield f"Snapshot {row['snapshot_id']}, committed {at}."
+            at = row["committed_at"]
+            when = "at an unknown time" if at is None else at.isoformat(" ", "seconds")
+            yield f"Snapshot {row['snapshot_id']}, committed {when}."
 
     def picture(self, path: str | os.PathLike[str], *, dpi: int = 120) -> None:
         """Draws charts: data files by deleted share, the data files with the most wasted bytes, deleted rows over the
@@ -332,7 +334,7 @@ def _row(file: FileDeletes, rewritten: set[str]) -> dict[str, Any]:
         "deleted": deleted,
         "share": share,
         "n_bytes": data.file_size_in_bytes,
-        "wasted_bytes": round(data.file_size_in_bytes * share),
+        "wasted_bytes": min(data.file_size_in_bytes, round(data.file_size_in_bytes * share)),
         "vectors": len(file.vectors),
         "position_delete_files": len(file.position_deletes),
         "equality_delete_files": len(file.equality_deletes),

@@ -44,6 +44,9 @@ SNAPSHOTS = pa.schema(
 )
 """Columns of `Report.snapshots`; `snapshot_id` is uint64 if an id is above 2^63."""
 
+_TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds of the years 1 to 9999, which Python and Matplotlib can show."""
+
 MAX_DIGITS = 18
 """Longer numbers may not fit in the columns; no table has as many files or rows."""
 
@@ -80,7 +83,7 @@ def over_snapshots(table: Table, snapshot: Snapshot | None) -> pa.Table:
         stated = {} if summary is None else summary.additional_properties
         rows.append(
             {
-                "committed_at": known.timestamp_ms if abs(known.timestamp_ms) < 1 << 63 else None,
+                "committed_at": known.timestamp_ms if known.timestamp_ms in _TIMES else None,
                 "snapshot_id": known.snapshot_id,
                 "operation": None if summary is None else summary.operation.value,
                 "delete_files": _number(stated.get("total-delete-files")),

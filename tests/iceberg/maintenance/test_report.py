@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from datetime import date
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from puffin_fast import iceberg
 from puffin_fast._text import printable
-from puffin_fast.errors import InvalidInputError, MissingExtraError
+from puffin_fast.errors import CorruptDataError, InvalidInputError, MissingExtraError
 from tests.conftest import require_module
 from tests.iceberg.conftest import local
 from tests.iceberg.maintenance.test_convert import delete_by_file, three_files
@@ -191,6 +192,30 @@ def test_ids_of_snapshots_above_2_to_the_63_are_reported(racing: SqlCatalog) -> 
     table.refresh()
     found = iceberg.report(table).snapshots
     assert found["snapshot_id"].to_pylist() == [2**64 - 1, last]
+
+
+@pytest.mark.parametrize("time", [10**17, 253_402_300_800_000, 2**63 - 1, 2**70, -(2**63), -(2**70)])
+def test_times_of_snapshots_that_no_clock_has_are_reported_as_unknown(
+    racing: SqlCatalog, tmp_path: Path, time: int
+) -> None:
+    table = made(racing, 2)
+    n_rows = iceberg.scan(table).count()
+    metadata = local(table.metadata_location)
+    document = json.loads(metadata.read_text())
+    document["snapshots"][-1]["timestamp-ms"] = document["metadata-log"][0]["timestamp-ms"] = time
+    metadata.write_text(json.dumps(document))
+    table.refresh()
+    report = iceberg.report(table)
+    assert report.snapshots["committed_at"].to_pylist()[-1] is None
+    assert "committed at an unknown time" in report._repr_html_()
+    report.to_html(tmp_path / "report.html")
+    assert iceberg.maintain(table, dry_run=True) is not None
+    assert iceberg.scan(table).count() == n_rows
+    if time >= 2**63 - 1:
+        before = table.metadata_location
+        with pytest.raises(CorruptDataError, match=r"last time in the metadata .* expected less than"):
+            iceberg.append(table, iceberg.scan(table).to_arrow())
+        assert table.refresh().metadata_location == before
 
 
 def test_distinct_values_are_reported(racing: SqlCatalog) -> None:
