@@ -34,6 +34,7 @@ _FIELDS = {
 _VECTORS_INDEX = "DELETION_VECTORS"
 _MANIFEST_VERSION = 1
 _ADD, _DELETE = 0, 1
+_BUCKETS = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,16 @@ def _apply(entry: dict[str, Any], live: dict[str, VectorsFile], path: str) -> No
             expected=entry["_ROW_COUNT"],
             found=len(ranges),
         )
+    bucket = _of_type(entry["_BUCKET"], int, "_BUCKET", path)
+    if bucket not in _BUCKETS:
+        raise CorruptDataError(
+            f"_BUCKET of index file {name}", path=path, expected="an integer of 32 bits", found=bucket
+        )
     if kind == _ADD and name not in live:
         live[name] = VectorsFile(
             name,
             _of_type(entry["_PARTITION"], bytes, "_PARTITION", path),
-            _of_type(entry["_BUCKET"], int, "_BUCKET", path),
+            bucket,
             _of_type(entry["_FILE_SIZE"], int, "_FILE_SIZE", path),
             _of_type(entry.get("_EXTERNAL_PATH"), str | None, "_EXTERNAL_PATH", path),
             tuple(_range(item, path) for item in ranges),

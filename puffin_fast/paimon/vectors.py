@@ -77,7 +77,11 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
             "snapshot of a Paimon table", path=path, expected="a JSON object", found=error
         ) from error
     rows: list[tuple[Any, ...]] = []
-    if manifest:
+    if manifest is not None:
+        if not isinstance(manifest, str) or not manifest:
+            raise CorruptDataError(
+                "indexManifest of a snapshot", path=path, expected="the name of a file", found=repr(manifest)
+            )
         path = f"{root}/manifest/{manifest}"
         for file in live_files(_read(path, filesystem), path):
             rows += _vectors_of(file, root, filesystem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import accumulate, compress, repeat
@@ -17,8 +16,15 @@ from puffin_fast._runtime.groups import filled_groups
 from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.streams import in_order
 from puffin_fast.avro.columns import Nested, read_columns
-from puffin_fast.avro.file import AvroFile, PartitionColumn, parse_avro, read_avro, read_together
-from puffin_fast.errors import CorruptDataError, UnsupportedError
+from puffin_fast.avro.file import PartitionColumn, parse_avro, read_avro, read_together
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.iceberg.manifest.checks import (
+    check_counts,
+    check_entries,
+    check_partition_types,
+    check_sequence_numbers,
+    check_types,
+)
 from puffin_fast.iceberg.manifest.entries import (
     ADDED,
     DATA,
@@ -26,14 +32,12 @@ from puffin_fast.iceberg.manifest.entries import (
     DELETES,
     ENTRY_NAMES,
     ENTRY_TYPES,
-    EQUALITY_DELETES,
     EXISTING,
     LIST_FIELD_NAMES,
     LIST_NAMES,
     LIST_TYPES,
     METRICS,
     POSITION_DELETES,
-    STATUSES,
     ManifestEntry,
     ManifestFile,
     PartitionSummary,
@@ -61,10 +65,8 @@ EntrySelector: TypeAlias = "Callable[[Columns], npt.NDArray[np.bool_]]"
 
 ENTRY_FIELDS = tuple(field.name for field in fields(ManifestEntry))
 BOUNDS = ("lower_bounds", "upper_bounds")
-DELETE_FORMATS = ("PUFFIN", "PARQUET", "AVRO", "ORC")
 TO_PRUNE = tuple(name for name in METRICS if name != "column_sizes")
 
-_REQUIRED = ("status", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _THREADS = 8
 _TOGETHER_BYTES = 1 << 20
 """Local manifests are read up to 16 at a time, if they do not have more bytes."""
@@ -93,7 +95,7 @@ def read_manifest_list(io: FileIO, path: str, snapshot_id: int | None = None) ->
         raise CorruptDataError(
             "snapshot-id of a manifest list", path=path, offset=0, expected=snapshot_id, found=written_for
         )
-    _check_types(file, LIST_TYPES)
+    check_types(file, LIST_TYPES)
     for record in file.records():
         values = {LIST_NAMES.get(name, name): value for name, value in record.items() if name in _LIST_WANTED}
         try:
@@ -113,15 +115,6 @@ def read_manifest_list(io: FileIO, path: str, snapshot_id: int | None = None) ->
             manifest.first_row_id = None  # only data manifests have one; ignore the value of a writer
         result.append(manifest)
     return result
-
-
-def _check_types(file: AvroFile, types: Mapping[str, str]) -> None:
-    """Checks the types of the fields in the schema of a file."""
-    for name, found in file.plain.value_types.items():
-        if name in types and found != types[name]:
-            raise CorruptDataError(
-                f"type of {name}", path=file.path, offset=0, expected=types[name], found=found
-            )
 
 
 def manifests_of(io: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
@@ -179,7 +172,8 @@ def read_manifest(
         file = read_avro(io, manifest.path, ENTRY_NAMES, manifest.length)
     else:
         file = parse_avro(data, manifest.path, ENTRY_NAMES, io)
-    _check_types(file, ENTRY_TYPES)
+    check_types(file, ENTRY_TYPES)
+    check_partition_types(file)
     names = set(ENTRY_FIELDS)
     if not metrics:
         names -= set(METRICS)
@@ -190,8 +184,8 @@ def read_manifest(
     partition = {column.name for column in file.plain.partition}
     columns: Columns = read_columns(file, names | partition, lazy=select is not None)
     try:
-        _check(columns, manifest)
-        _check_counts(columns["status"], manifest, file.file_size)
+        check_entries(columns, manifest)
+        check_counts(columns["status"], manifest, file.file_size)
         if not names.issuperset(BOUNDS) and _need_bounds(columns):
             columns |= read_columns(file, BOUNDS)
         _inherit(columns, manifest)
@@ -224,51 +218,6 @@ def _selected(mask: npt.NDArray[np.bool_], columns: Columns) -> Columns:
     }
 
 
-def _check(columns: Columns, manifest: ManifestFile) -> None:
-    """Checks required fields, contents and statuses; adds the columns that version 1 does not have."""
-    for name in _REQUIRED:
-        if name not in columns or None in columns[name]:
-            raise CorruptDataError("entry of a manifest", path=manifest.path, expected=name, found="none")
-    n_entries = len(columns["status"])
-    columns.setdefault("content", [DATA] * n_entries)
-    for name in ("snapshot_id", "sequence_number", "file_sequence_number", "first_row_id"):
-        columns.setdefault(name, [None] * n_entries)
-    formats = {name: name.upper() for name in set(columns["file_format"])}
-    columns["file_format"] = list(map(formats.__getitem__, columns["file_format"]))
-    allowed: dict[str, Sequence[Any]] = {"content": (DATA,), "status": (ADDED, EXISTING, DELETED)}
-    if manifest.content == DELETES:
-        allowed |= {"content": (POSITION_DELETES, EQUALITY_DELETES), "file_format": DELETE_FORMATS}
-    for name, known in allowed.items():
-        for found in set(columns[name]).difference(known):
-            path = columns["file_path"][columns[name].index(found)]
-            expected = " or ".join(map(str, known))
-            if name == "file_format":  # of a later version of the specification, perhaps
-                raise UnsupportedError(
-                    f"{manifest.path}: file_format of {path}: expected {expected}, found {found}"
-                )
-            raise CorruptDataError(f"{name} of {path}", path=manifest.path, expected=expected, found=found)
-
-
-def _check_counts(status: Sequence[int], manifest: ManifestFile, file_size: int) -> None:
-    """Checks that no entry is lost. Counts that are wrong otherwise are read, as other engines do."""
-    found = Counter(status)
-    for state, name in STATUSES.items():
-        expected = getattr(manifest, f"{name}_files_count")
-        if expected == found[state]:
-            continue
-        if file_size < manifest.length:
-            raise CorruptDataError(
-                "size of a manifest", path=manifest.path, expected=manifest.length, found=file_size
-            )
-        if manifest.content == DELETES and expected is not None and found[state] < expected:
-            raise CorruptDataError(
-                f"{name} entries of a manifest",
-                path=manifest.path,
-                expected=f"{expected} (manifest list)",
-                found=found[state],
-            )
-
-
 def _need_bounds(columns: Columns) -> bool:
     """Whether there are position-delete files without ``referenced_data_file``, whose bounds name the data files."""
     contents, named = columns["content"], columns.get("referenced_data_file")
@@ -297,7 +246,7 @@ def _inherit(columns: Columns, manifest: ManifestFile) -> None:
                 number if value is None and state == ADDED else value
                 for value, state in zip(values, status, strict=True)
             ]
-    _check_sequence_numbers(columns, manifest)
+    check_sequence_numbers(columns, manifest)
     if manifest.content == DATA and manifest.first_row_id is not None:
         columns["first_row_id"] = _row_ids(columns, manifest.first_row_id)
     else:
@@ -305,24 +254,6 @@ def _inherit(columns: Columns, manifest: ManifestFile) -> None:
             row_id if state == DELETED else None
             for row_id, state in zip(columns["first_row_id"], status, strict=True)
         ]
-
-
-def _check_sequence_numbers(columns: Columns, manifest: ManifestFile) -> None:
-    """Checks data sequence numbers against those of the manifest list: a delete file of a wrong one does not apply."""
-    states, numbers = columns["status"], columns["sequence_number"]
-    if DELETED in states:
-        numbers = [number for number, state in zip(numbers, states, strict=True) if state != DELETED]
-    if not numbers:
-        return
-    low, high = manifest.min_sequence_number, manifest.sequence_number
-    for found in (min(numbers), max(numbers)):
-        if not low <= found <= high:
-            raise CorruptDataError(
-                f"data sequence number of {columns['file_path'][columns['sequence_number'].index(found)]}",
-                path=manifest.path,
-                expected=f"{low} to {high} (manifest list)",
-                found=found,
-            )
 
 
 def _filled(values: list[Any], default: Any) -> list[Any]:

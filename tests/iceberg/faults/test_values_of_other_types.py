@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from pyiceberg.transforms import BucketTransform
 from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from tests.iceberg.conftest import RacingCatalog, local
+from tests.values import KINDS, places, replaced
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("part", pa.int64()), ("l", pa.list_(pa.struct([("a", pa.string())])))]
@@ -25,8 +25,6 @@ SCHEMA = pa.schema(
 ROWS = pa.table({"id": range(10), "part": [i % 2 for i in range(10)], "l": [[{"a": "x"}]] * 10}, SCHEMA)
 CASES = 12
 """Random changes for each format version; 1,000 take some minutes."""
-
-KINDS: list[Any] = [None, True, 0, -1, 2**63, 2**70, 1.5, "", "x", "7", [], {}, [None], ["a"], {"a": 1}]
 
 
 def make(catalog: RacingCatalog, version: int) -> Table:
@@ -41,24 +39,6 @@ def make(catalog: RacingCatalog, version: int) -> Table:
     if version > 1:
         iceberg.delete(table, "id = 3")
     return catalog.load_table("n.t")
-
-
-def places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of each value of a JSON document."""
-    if at:
-        yield at
-    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in items:
-        yield from places(value, (*at, key))
-
-
-def replaced(document: dict[str, Any], at: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    document = copy.deepcopy(document)
-    node: Any = document
-    for key in at[:-1]:
-        node = node[key]
-    node[at[-1]] = value
-    return document
 
 
 def verbs(table: Table) -> list[Callable[[], object]]:
