@@ -1,9 +1,10 @@
 """Reads Avro data and delete files with fastavro.
 
 Field ids are the attributes ``field-id``, ``element-id``, ``key-id`` and ``value-id``; a map whose keys are
-not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). All
-logical types except decimal are removed from the header's schema before the rows are read. Dates and times
-are then read as integers, which Arrow accepts without conversion.
+not strings is an array of records of the logical type ``map`` (specification, "Appendix A: Avro"). Files of
+other writers have no ids; the table's name mapping then gives them. All logical types except decimal are removed
+from the header's schema before the rows are read. Dates and times are then read as integers, which Arrow accepts
+without conversion.
 
 A schema that `avro_schema` refuses is refused here too. Blocks are decompressed one at a time, up to a limit that
 follows from their size, and fastavro reads the decompressed blocks.
@@ -21,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.types import NestedField, TimestampNanoType, TimestamptzNanoType, UnknownType
+from pyiceberg.types import (
+    ListType,
+    MapType,
+    NestedField,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    UnknownType,
+)
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast._runtime import open_source
@@ -31,6 +41,7 @@ from puffin_fast.avro.file import AVRO_ERRORS, HEADER, MAGIC, too_many_records
 from puffin_fast.avro.schema import PlainSchema
 from puffin_fast.columns.plain_types import plain_schema
 from puffin_fast.errors import CorruptDataError, PuffinFastError, UnsupportedError
+from puffin_fast.limits import MAX_SCHEMA_TYPES
 from puffin_fast.rows.files.files import BATCH_ROWS, BatchColumns, reading
 
 if TYPE_CHECKING:
@@ -57,15 +68,15 @@ class AvroReader:
             metadata = {key: value.decode() for key, value in header["meta"].items()}
             self._codec, self._sync = metadata.get("avro.codec", "null"), header["sync"]
             written = json.loads(metadata["avro.schema"])
+            written = _OwnNames().of(written)
             self._n_stored = len(PlainSchema(written, {}).record["fields"])
         try:
-            written = _with_fixed_types(written, {}, itertools.count())
             iceberg = _SchemaConversion().avro_to_iceberg(written)
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             if is_from_outside(error):
                 raise
             raise UnsupportedError(
-                f"{location}: AVRO; expected a schema of Iceberg's types with field ids, found {error!r}"
+                f"{location}: AVRO; expected a schema of Iceberg's types, found {error!r}"
             ) from error
         self._stored = _without_logical_types(written)
         self.schema = plain_schema(schema_to_pyarrow(iceberg, include_field_ids=True))
@@ -156,18 +167,45 @@ class AvroReader:
 
 
 class _SchemaConversion(AvroSchemaConversion):
-    """PyIceberg's, with the types of format version 3. UUIDs as texts are refused: none of the values would fit."""
+    """PyIceberg's, with the types of format version 3 and of other writers. Where a field has no id, it is negative.
+
+    UUIDs as texts are refused: none of the values would fit.
+    """
+
+    def __init__(self) -> None:
+        self._missing_ids = itertools.count(-1, -1)
+
+    def _with_ids(self, node: dict[str, Any], *names: str) -> dict[str, Any]:
+        return {**{name: next(self._missing_ids) for name in names}, **node}
+
+    def _resolve_union(self, type_union: Any) -> tuple[str | dict[str, Any], bool]:
+        if isinstance(type_union, list):  # Spark writes null last
+            type_union = sorted(type_union, key=lambda part: part != "null")
+        return super()._resolve_union(type_union)
+
+    def _convert_schema(self, avro_type: str | dict[str, Any]) -> IcebergType:
+        if isinstance(avro_type, dict) and avro_type.get("type") == "enum":
+            return StringType()
+        return super()._convert_schema(avro_type)
 
     def _convert_field(self, field: dict[str, Any]) -> NestedField:
-        found = super()._convert_field(field)
+        found = super()._convert_field(self._with_ids(field, "field-id"))
         if isinstance(found.field_type, UnknownType):  # nulls without a union are not required values
             found = found.model_copy(update={"required": False})
         return found
+
+    def _convert_array_type(self, array_type: dict[str, Any]) -> ListType:
+        return super()._convert_array_type(self._with_ids(array_type, "element-id"))
+
+    def _convert_map_type(self, map_type: dict[str, Any]) -> MapType:
+        return super()._convert_map_type(self._with_ids(map_type, "key-id", "value-id"))
 
     def _convert_logical_type(self, avro_logical_type: dict[str, Any]) -> IcebergType:
         kind = avro_logical_type["logicalType"], avro_logical_type["type"]
         if kind == ("timestamp-nanos", "long"):
             return TimestamptzNanoType() if avro_logical_type.get("adjust-to-utc") else TimestampNanoType()
+        if kind == ("local-timestamp-micros", "long"):
+            return TimestampType()
         if kind == ("uuid", "string"):
             raise ValueError(f"UUIDs as texts: {avro_logical_type}")
         return super()._convert_logical_type(avro_logical_type)
@@ -200,26 +238,54 @@ class _Parts:
         return found
 
 
-def _with_fixed_types(node: Any, known: dict[str, Any], numbers: Iterator[int]) -> Any:
-    """An Avro schema that defines a fixed type wherever it is used, each time under another name.
+class _OwnNames:
+    """Makes an Avro schema define a named type wherever it is used, each time under another name.
 
     Java defines ``decimal_9_2`` for its first column and names it for the others. PyIceberg does not know the name,
     and a projection need not have the first column.
     """
-    if isinstance(node, list):
-        return [_with_fixed_types(part, known, numbers) for part in node]
-    if isinstance(node, str):
-        node = known.get(node, node)
-    if not isinstance(node, dict):
-        return node
-    if node.get("type") == "fixed":
-        known.setdefault(node["name"], node)
-        return {**node, "name": f"{node['name']}_{next(numbers)}"}
-    inside = {key: node[key] for key in ("type", "items", "values") if key in node}
-    found = {**node, **{key: _with_fixed_types(part, known, numbers) for key, part in inside.items()}}
-    if "fields" in node:
-        found["fields"] = [_with_fixed_types(field, known, numbers) for field in node["fields"]]
-    return found
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, str]] = {}  # by full name, with the namespace around the definition
+        self._n_types = 0
+
+    def of(self, node: Any, space: str = "") -> Any:
+        """Converts a type within a namespace."""
+        if isinstance(node, list):
+            self._count()
+            return [self.of(part, space) for part in node]
+        if isinstance(node, str):
+            names = (f"{space}.{node}", f".{node}", node)
+            definition = next((self._known[name] for name in names if name in self._known), None)
+            if definition is not None:
+                return self.of(*definition)
+            self._count()
+            return node
+        if not isinstance(node, dict):
+            return node
+        kind = node["type"]
+        if kind in ("record", "enum", "fixed"):
+            return self._definition(node, space)
+        if kind in ("array", "map"):
+            inside = "items" if kind == "array" else "values"
+            return {**node, inside: self.of(node[inside], space)}
+        return {**node, "type": self.of(kind, space)}
+
+    def _definition(self, node: dict[str, Any], space: str) -> dict[str, Any]:
+        self._count()
+        name = node["name"]
+        full = name if "." in name else f"{node.get('namespace', space)}.{name}"
+        found = {**node, "name": f"{name}_{self._n_types}"}
+        if node["type"] == "record":
+            inner = full.rpartition(".")[0]
+            found["fields"] = [{**field, "type": self.of(field["type"], inner)} for field in node["fields"]]
+        self._known.setdefault(full, (node, space))
+        return found
+
+    def _count(self) -> None:
+        self._n_types += 1
+        if self._n_types > MAX_SCHEMA_TYPES:
+            raise ValueError(f"expected a schema of at most {MAX_SCHEMA_TYPES} types")
 
 
 def _without_logical_types(node: Any) -> Any:

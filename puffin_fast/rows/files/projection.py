@@ -211,10 +211,14 @@ class Projection:
 # The file's own schema -----------------------------------------------------------------------------------
 
 
+def _id(field: pa.Field) -> int | None:
+    """The id of a field; a negative one means none."""
+    found = int((field.metadata or {}).get(FIELD_ID, -1))
+    return None if found < 0 else found
+
+
 def _has_id(field: pa.Field) -> bool:
-    if field.metadata is not None and FIELD_ID in field.metadata:
-        return True
-    return any(_has_id(child) for child in _inner(field.type)[0])
+    return _id(field) is not None or any(_has_id(child) for child in _inner(field.type)[0])
 
 
 def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
@@ -243,8 +247,7 @@ def _nodes(
     for at, field in enumerate(fields):
         below: Sequence[MappedField] | None = None
         if mapped is None:
-            raw = (field.metadata or {}).get(FIELD_ID)
-            field_id = None if raw is None else int(raw)
+            field_id = _id(field)
         else:
             name = roles[at] if roles else field.name
             match = by_name.get(name)

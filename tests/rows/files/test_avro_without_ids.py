@@ -1,0 +1,193 @@
+"""Avro files of writers that know nothing of Iceberg: the name mapping of the table gives the ids of their fields."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg import append, create_table, delete, delete_keys, scan, update, upsert
+from tests.rows.files.test_formats import ROWS, SCHEMA, ids, named_by_mapping, register, to_avro
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+IDS = ("field-id", "element-id", "key-id", "value-id")
+
+
+def without_ids(node: Any, *, null_last: bool) -> Any:
+    """An Avro schema without the attributes of Iceberg; Spark writes null last in unions."""
+    if isinstance(node, list):
+        parts = [without_ids(part, null_last=null_last) for part in node]
+        return parts[::-1] if null_last else parts
+    if not isinstance(node, dict):
+        return node
+    found = {key: without_ids(part, null_last=null_last) for key, part in node.items() if key not in IDS}
+    if "fields" in node:
+        found["fields"] = [without_ids(field, null_last=null_last) for field in node["fields"]]
+    if isinstance(node.get("type"), list):
+        found.pop("default", None)
+    return found
+
+
+def written(local: Path, schema: Any, rows: list[Any]) -> None:
+    with local.open("wb") as sink:
+        fastavro.writer(sink, schema, rows, codec="deflate", sync_interval=4000)
+
+
+def with_foreign_file(catalog: SqlCatalog, namespace: str, *, null_last: bool) -> Table:
+    """A table of 700 rows in an Avro file without ids, and 300 in a Parquet file."""
+    table, path, local = named_by_mapping(catalog, namespace, SCHEMA, "AVRO")
+    to_avro(ROWS.slice(0, 700), local, table.schema())
+    with local.open("rb") as source:
+        reader = fastavro.reader(source)
+        schema = without_ids(reader.writer_schema, null_last=null_last)
+        written(local.with_suffix(".new"), schema, list(reader))
+    local.with_suffix(".new").rename(local)
+    assert not any(name.encode() in local.read_bytes() for name in IDS)
+    register(table, path, "AVRO", 700)
+    append(table, ROWS.slice(700))
+    return table
+
+
+@pytest.mark.parametrize("null_last", [False, True])
+def test_columns_of_all_types_are_found_by_the_name_mapping(
+    shared_catalog: SqlCatalog, namespace: str, null_last: bool
+) -> None:
+    table = with_foreign_file(shared_catalog, namespace, null_last=null_last)
+    answer = scan(table).to_arrow()
+    assert answer.schema.types == ROWS.schema.types
+    assert answer.sort_by("id").to_pylist() == ROWS.to_pylist()
+    assert ids(table, "inner.b = 'b8'") == [8]
+    assert ids(table, "price > 12.4 and price < 12.6") == [100]
+    only = scan(table, "id = 8", ("by_number", "_pos", "_row_id")).to_arrow().to_pylist()
+    assert only == [{"by_number": ROWS["by_number"][8].as_py(), "_pos": 8, "_row_id": 8}]
+
+
+def test_rows_are_deleted_updated_and_upserted(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = with_foreign_file(shared_catalog, namespace, null_last=True)
+    assert delete(table, "inner.a < 10").rows_deleted == 4
+    assert delete_keys(table, pa.table({"key": ROWS["key"].slice(20, 1)}), ["key"]).rows_deleted == 1
+    assert update(table, "id in (16, 699)", {"s": "new"}).rows_updated == 2
+    assert upsert(table, ROWS.slice(690, 20), ["id"]).rows_updated == 1
+    gone = {at for at in range(10) if at % 7 and at % 3 and at % 5} | {20}
+    expected = [{**row, "s": "new"} if row["id"] == 16 else row for row in ROWS.to_pylist()]
+    found = scan(table).to_arrow().sort_by("id").to_pylist()
+    assert found == [row for row in expected if row["id"] not in gone]
+
+
+def record(name: str, *fields: tuple[str, Any], **attributes: Any) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": field, "type": kind} for field, kind in fields],
+        **attributes,
+    }
+
+
+POINT = StructType(NestedField(10, "x", LongType()), NestedField(11, "y", LongType()))
+
+
+def test_types_and_named_schemas_of_other_writers_are_read(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "kind", StringType()),
+        NestedField(3, "first", POINT),
+        NestedField(4, "others", ListType(5, POINT, element_required=False)),
+        NestedField(6, "local", TimestampType()),
+        NestedField(7, "instant", TimestamptzType()),
+        NestedField(8, "price", DecimalType(9, 2)),
+        NestedField(9, "cost", DecimalType(9, 2)),
+    )
+    table, path, local = named_by_mapping(shared_catalog, namespace, schema, "AVRO")
+    point = record("point", ("x", "int"), ("y", ["int", "null"]), ("z", "string"))
+    fixed = {"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 2}
+    names = ("id", {"type": "int"}), ("kind", {"type": "enum", "name": "kind", "symbols": ["A", "B"]})
+    avro = record(
+        "r",
+        *names,
+        ("extra", {"type": "map", "values": [point, "null"]}),
+        ("first", ["a.b.point", "null"]),
+        ("others", [{"type": "array", "items": "a.b.point"}, "null"]),
+        ("local", [{"type": "long", "logicalType": "local-timestamp-micros"}, "null"]),
+        ("instant", [{"type": "long", "logicalType": "timestamp-micros"}, "null"]),
+        ("price", fixed),
+        ("cost", "f"),
+        namespace="a.b",
+    )
+    at = datetime.datetime(2024, 5, 6, 7, 8, 9, 10)
+    spot = {"x": 1, "y": None, "z": "z"}
+    rows = [
+        {
+            "id": 1,
+            "kind": "B",
+            "extra": {"k": spot},
+            "first": spot,
+            "others": [spot],
+            "local": at,
+            "cost": Decimal(2),
+        }
+        | {"instant": at.replace(tzinfo=datetime.UTC), "price": Decimal(1)},
+        {"id": 2, "kind": "A", "extra": {}, "first": None, "others": None, "local": None, "cost": Decimal(4)}
+        | {"instant": None, "price": Decimal(3)},
+    ]
+    written(local, avro, rows)
+    register(table, path, "AVRO", 2)
+    point_found = {"x": 1, "y": None}
+    assert scan(table).to_arrow().to_pylist() == [
+        {"id": 1, "kind": "B", "first": point_found, "others": [point_found], "local": at, "cost": Decimal(2)}
+        | {"instant": at.replace(tzinfo=datetime.UTC), "price": Decimal(1)},
+        {"id": 2, "kind": "A", "first": None, "others": None, "local": None, "cost": Decimal(4)}
+        | {"instant": None, "price": Decimal(3)},
+    ]
+    assert scan(table, "cost > 3", ("cost",)).to_arrow()["cost"].to_pylist() == [Decimal(4)]
+    assert ids(table, "kind = 'B' and first.x = 1") == [1]
+
+
+def test_a_file_without_ids_in_a_table_without_a_mapping_is_refused(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table = create_table(shared_catalog, f"{namespace}.t", Schema(NestedField(1, "id", LongType())))
+    path = f"{table.location()}/data/f.avro"
+    local = Path(path.removeprefix("file://"))
+    local.parent.mkdir(parents=True)
+    written(local, record("r", ("id", "long")), [{"id": 1}])
+    register(table, path, "AVRO", 1)
+    for verb in (lambda: scan(table).to_arrow(), lambda: delete(table, "id = 1")):
+        with pytest.raises(
+            UnsupportedError, match=rf"{path}: no field ids, .* schema\.name-mapping\.default"
+        ):
+            verb()
+
+
+def test_a_field_without_an_id_among_fields_with_ids_is_no_column(
+    shared_catalog: SqlCatalog, namespace: str
+) -> None:
+    table, path, local = named_by_mapping(
+        shared_catalog, namespace, pa.schema([("id", pa.int64()), ("a", pa.int64())]), "AVRO"
+    )
+    avro = record("r", ("id", "long"), ("a", "long"))
+    avro["fields"][0]["field-id"] = 1
+    written(local, avro, [{"id": 1, "a": 2}])
+    register(table, path, "AVRO", 1)
+    assert scan(table).to_arrow().to_pylist() == [{"id": 1, "a": None}]
