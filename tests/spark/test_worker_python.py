@@ -23,8 +23,14 @@ for python in (None, sys.argv[1]):
         os.environ["PYSPARK_PYTHON"] = python
     session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     rows = session.createDataFrame([("a", 1), ("a", 7)], "file_path string, pos long")
+    before = session.sparkContext.pythonExec
     try:
-        print(collected(pf.spark.encode_deletes(rows)).num_rows, "vector")
+        vectors = pf.spark.encode_deletes(rows)
+        counted = vectors.select(pf.spark.functions.cardinality("blob"))
+        pf.spark.register(session)
+        assert session.sparkContext.pythonExec == before
+        print(collected(vectors).num_rows, "vector of", *collected(counted).to_pylist()[0].values())
+        assert session.sparkContext.pythonExec == before != sys.executable
     except pf.errors.MissingExtraError as error:
         print(error)
     session.stop()
@@ -44,7 +50,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_a_local_session_runs_this_python_where_the_environment_is_not_activated(said: list[str]) -> None:
-    assert said[0] == "1 vector"
+    assert said[0] == "1 vector of 2"
 
 
 def test_what_the_python_of_the_workers_lacks_is_named_with_what_to_set(said: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.spark.session.executor_calls import by_name
-from puffin_fast.spark.session.sessions import pyspark_version
+from puffin_fast.spark.session.sessions import pyspark_version, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -67,6 +67,16 @@ def _annotated(function: Callable[..., Any], kind: type, arity: int, returns: ty
     return function
 
 
+def _in_this_python(udf: Callable[..., Column]) -> Callable[..., Column]:
+    """A UDF that runs in the Python of `worker_python`: Spark keeps it when the UDF is first used."""
+
+    def used(*columns: Column | str) -> Column:
+        with worker_python():
+            return udf(*columns)
+
+    return used
+
+
 def _scalar(name: str, returns: str, arity: int, via: Via) -> Callable[..., Column]:
     find, kind, make = _way(name, via)
 
@@ -78,8 +88,7 @@ def _scalar(name: str, returns: str, arity: int, via: Via) -> Callable[..., Colu
 
     function = _annotated(one if arity == 1 else two, kind, arity, kind)
     function.__name__ = f"dv_{name}"
-    made: Callable[..., Column] = make(function, returns)
-    return made
+    return _in_this_python(make(function, returns))
 
 
 def encode(positions: Column | str, *, via: Via = "auto") -> Column:
@@ -189,5 +198,4 @@ def _aggregate(name: str, via: Via) -> Callable[..., Column]:
 
     aggregate = _annotated(group, kind, 1, bytes)
     aggregate.__name__ = f"dv_{name}"
-    made: Callable[..., Column] = make(aggregate, "binary")
-    return made
+    return _in_this_python(make(aggregate, "binary"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from puffin_fast.spark.session.sessions import session_of
+from puffin_fast.spark.session.sessions import session_of, worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,4 +22,5 @@ def register(spark: SparkSession) -> None:
     session = session_of(spark)
     from puffin_fast.spark.dataframe.source import PuffinDataSource
 
-    session.dataSource.register(PuffinDataSource)
+    with worker_python():
+        session.dataSource.register(PuffinDataSource)

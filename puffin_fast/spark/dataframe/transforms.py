@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from puffin_fast.dv.convert import FORMATS
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.spark.dataframe.functions import theta_estimate
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, take
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ times the sum of this and the task's largest deletion vector, plus 125 MB of imp
 
 LEAST_MEMORY, MOST_MEMORY = 1 << 20, 1 << 30
 
-ROWS = "file_path string, pos long"
+ROWS = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])
 _WORKER = "puffin_fast.spark.worker"
 
 
@@ -64,7 +66,7 @@ def partial_vectors(df: DataFrame, file_path: str, pos: str, task_memory: int) -
     body = over_batches(
         f"{_WORKER}.combine", "combine", names=(file_path, pos), memory=check_memory(task_memory)
     )
-    return by_file(rows.mapInArrow(body, PARTIALS))
+    return by_file(mapped(rows, body, PARTIALS))
 
 
 def encode_deletes(
@@ -105,7 +107,7 @@ def encode_deletes(
         raise InvalidInputError(f"format: expected one of {', '.join(FORMATS)}, found {format!r}")
     partials = partial_vectors(df, file_path, pos, task_memory)
     body = over_batches(f"{_WORKER}.merge", "merge_into", memory=task_memory, format=format)
-    return partials.mapInArrow(body, VECTORS)
+    return mapped(partials, body, VECTORS)
 
 
 def union_vectors(
@@ -136,7 +138,7 @@ def union_vectors(
     body = over_batches(
         f"{_WORKER}.merge", "merge_whole", names=(file_path, blob), memory=check_memory(task_memory)
     )
-    return by_file(vectors).mapInArrow(body, VECTORS)
+    return mapped(by_file(vectors), body, VECTORS)
 
 
 def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "blob") -> DataFrame:
@@ -158,7 +160,7 @@ def decode_vectors(df: DataFrame, *, file_path: str = "file_path", blob: str = "
     vectors = check_dataframe(df).select(
         take(df, file_path, ("string",), to="file_path"), take(df, blob, ("binary",), to="blob")
     )
-    return vectors.mapInArrow(over_batches(f"{_WORKER}.explode", "explode", names=(file_path, blob)), ROWS)
+    return mapped(vectors, over_batches(f"{_WORKER}.explode", "explode", names=(file_path, blob)), ROWS)
 
 
 def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
@@ -186,8 +188,8 @@ def theta_sketches(df: DataFrame, *columns: str) -> DataFrame:
     names = columns or tuple(df.columns)
     rows = df.select(*(take(df, name, _sketched(df, name), to=f"c{at}") for at, name in enumerate(names)))
     worker = f"{_WORKER}.sketches"
-    partial = rows.mapInArrow(over_batches(worker, "of_columns", names=names), SKETCHES)
-    united = partial.repartition("column").mapInArrow(over_batches(worker, "unite"), SKETCHES)
+    partial = mapped(rows, over_batches(worker, "of_columns", names=names), SKETCHES)
+    united = mapped(partial.repartition("column"), over_batches(worker, "unite"), SKETCHES)
     name = functions.get(functions.array(*(functions.lit(name) for name in names)), functions.col("column"))
     return united.select(name.alias("column"), "sketch", theta_estimate("sketch").alias("estimate"))
 

@@ -12,7 +12,7 @@ from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
 from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def write_deletion_vectors(
         target=target_file_size,
         filesystem=filesystem,
     )
-    written = collect_written(partials.mapInArrow(body, WRITTEN), place, run, filesystem)
+    written = collect_written(mapped(partials, body, WRITTEN), place, run, filesystem)
     # of two runs at the same time, the one that ends later sees the files of the other: at most one succeeds
     left = () if job_id is None else job_files(place, job_id, filesystem=filesystem)
     if others := [path for path in left if path.endswith(".puffin") and f"/{run}-" not in path]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from puffin_fast import __version__
-from puffin_fast.spark.session.sessions import NO_PACKAGE
+from puffin_fast.spark.session.sessions import NO_PACKAGE, worker_python
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["by_name", "over_batches"]
+__all__ = ["by_name", "mapped", "over_batches"]
 
 
 def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
@@ -51,10 +54,31 @@ def by_name(module: str, function: str) -> Callable[[], Callable[..., Any]]:
 def over_batches(
     module: str, function: str, **options: Any
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The body of a `mapInArrow`: ``module.function(batches, **options)`` on the executor."""
+    """The body of a `mapInArrow`: ``module.function(batches, **options)`` on the executor, with aligned batches."""
     find = by_name(module, function)
 
     def body(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        yield from find()(batches, **options)
+        called = find()
+        from puffin_fast._runtime.alignment import aligned_batch
+
+        yield from called(map(aligned_batch, batches), **options)
 
     return body
+
+
+def mapped(
+    df: DataFrame,
+    body: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]],
+    schema: StructType | pa.Schema,
+) -> DataFrame:
+    """`DataFrame.mapInArrow` in the Python of `worker_python`.
+
+    The schema is no text, so that names may have any characters; all columns and fields become nullable.
+    """
+    if isinstance(schema, pa.Schema):
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(schema)
+    schema = schema.toNullable()
+    with worker_python():
+        return df.mapInArrow(body, schema)

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
@@ -32,6 +33,7 @@ __all__ = [
     "session_of",
     "tagged",
     "take",
+    "worker_python",
 ]
 
 OLDEST = (4, 0)
@@ -71,17 +73,36 @@ def _check_arrow() -> None:
         raise UnsupportedError(f"Spark cannot use Arrow in this Python: {error}") from error
 
 
-def _choose_python(session: Any) -> None:
-    """Lets the workers of a local session run this interpreter, unless another one is configured.
+_PYTHON = Lock()
+"""Held while the Python of a context is another one."""
+
+
+@contextmanager
+def worker_python() -> Iterator[None]:
+    """Functions that are passed to Spark in the block run in this interpreter, if the context is local and none is
+    configured.
 
     PySpark takes the first python3 of PATH, which lacks what is installed in a virtual environment that is not
-    activated.
+    activated. It keeps the interpreter with each function, so that the setting is changed for the block only.
     """
-    context = getattr(session, "sparkContext", None)  # a Connect session has none
-    if context is None or context.pythonExec == sys.executable or "PYSPARK_PYTHON" in os.environ:
+    import pyspark
+
+    # PySpark's client for Connect has no contexts
+    context: Any = getattr(getattr(pyspark, "SparkContext", None), "_active_spark_context", None)
+    if (
+        context is None
+        or "PYSPARK_PYTHON" in os.environ
+        or not str(context.master).startswith("local")
+        or context.getConf().contains("spark.pyspark.python")
+    ):
+        yield
         return
-    if str(context.master).startswith("local") and not context.getConf().contains("spark.pyspark.python"):
-        context.pythonExec = sys.executable
+    with _PYTHON:
+        configured, context.pythonExec = context.pythonExec, sys.executable
+        try:
+            yield
+        finally:
+            context.pythonExec = configured
 
 
 def check_dataframe(df: object) -> DataFrame:
@@ -99,7 +120,6 @@ def check_dataframe(df: object) -> DataFrame:
     _check_arrow()
     if df.isStreaming:
         raise UnsupportedError("expected a batch DataFrame, found a streaming one: call this in foreachBatch")
-    _choose_python(df.sparkSession)
     return df
 
 
@@ -118,7 +138,6 @@ def session_of(spark: object) -> SparkSession:
     if not hasattr(session, "dataSource") or not hasattr(session, "range"):
         raise InvalidInputError(f"expected a SparkSession, found {type(spark).__name__}")
     found: SparkSession = session
-    _choose_python(found)
     return found
 
 

@@ -18,7 +18,7 @@ from puffin_fast.iceberg.maintenance.convert import (
 from puffin_fast.iceberg.maintenance.rewrite import RewriteResult, Rewritten, rewrite
 from puffin_fast.rows.shared_deletes import NO_DELETES
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (
     MAIN,
@@ -105,16 +105,16 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         alone.sort(key=lambda file: file.data.spec_id)
         bins = bins_of(alone, lambda file: _n_bytes(file.position_deletes))
         body = over_batches(_BODIES, "positions", target=job.target())
-        reports.append(spread(session, bins).mapInArrow(body, REPORT))
+        reports.append(mapped(spread(session, bins), body, REPORT))
     if sharing:
         shared = bins_of(_shared(sharing), lambda item: _n_bytes(item[:1]))
         paths = [file.data.file_path for file in sharing]
         body = over_batches(_BODIES, "read", target=job.target(), files=pack(paths))
-        partials = spread(session, shared).mapInArrow(body, MARKED)
+        partials = mapped(spread(session, shared), body, MARKED)
         remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
         marked = by_file(partials.unionAll(task_rows(session, remaining)))
         body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory)
-        reports.append(marked.mapInArrow(body, REPORT))
+        reports.append(mapped(marked, body, REPORT))
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
 
 
@@ -162,7 +162,7 @@ def convert_equality_deletes(
             return Rewritten.of(table, (), terms)
         job = Job(table, job_id, "convert", dry_run=dry_run)
         body = over_batches(_BODIES, "equality", target=job.target())
-        report = spread(session, _bins_by_keys(files)).mapInArrow(body, REPORT)
+        report = mapped(spread(session, _bins_by_keys(files)), body, REPORT)
         outcomes = job.run(report, {file.data.file_path: file.task for file in files})
         return Rewritten.of(table, outcomes, terms)
 

@@ -20,7 +20,7 @@ from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder,
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
@@ -199,7 +199,8 @@ def _by_position(
     def plan(base: Any) -> Any:
         tasks = {task.data.file_path: without_metrics(task) for task in job.tasks(base)}
         part, deletes = job.part(dry_run=dry_run), rows()
-        marked = deletes.mapInArrow(
+        marked = mapped(
+            deletes,
             over_batches(
                 "puffin_fast.spark.worker.known_files",
                 "mark",
@@ -214,7 +215,7 @@ def _by_position(
         body = over_batches(
             "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory
         )
-        outcomes = part.run(by_file(marked).mapInArrow(body, REPORT), tasks)
+        outcomes = part.run(mapped(by_file(marked), body, REPORT), tasks)
         return part.changes(outcomes, conflict_filter)
 
     result = job.run(plan, on_conflict)

@@ -22,7 +22,7 @@ from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_sch
 from puffin_fast.rows.keys.keys import KeyBounds, Keys
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
@@ -37,7 +37,7 @@ from puffin_fast.spark.table.job import (
     without_metrics,
 )
 from puffin_fast.spark.table.search import searched
-from puffin_fast.spark.worker.keys import MORE, from_spark, spark_type
+from puffin_fast.spark.worker.keys import MORE, candidate_schema, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import NestedField
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
-__all__ = ["BROADCAST_KEYS", "delete_keys", "key_ddl", "key_ends"]
+__all__ = ["BROADCAST_KEYS", "delete_keys", "key_ends"]
 
 BROADCAST_KEYS = 1 << 22
 """Largest number of distinct keys that are sent to every task."""
@@ -130,7 +130,7 @@ def delete_keys(
 
         def join(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
             part = job.part(dry_run=dry_run)
-            found = _joined(cached, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
+            found = _joined(cached, fields, part, tasks, bounds, null_safe=null_safe, task_memory=task_memory)
             return part.changes(found, conflict_filter)
 
         return job.run_pruned(bounds, join, on_conflict)
@@ -175,19 +175,23 @@ def _column(schema: StructType, name: str) -> tuple[str, str]:
         NotFoundError: neither exists.
         InvalidInputError: two columns have the name.
     """
-    for path in ([name], name.split(".")):
-        inside: Any = schema
-        for part in path:
-            found = [field for field in getattr(inside, "fields", ()) if field.name == part]
-            if len(found) > 1:
-                raise InvalidInputError(f"keys: {len(found)} columns {part}")
-            if not found:
-                break
-            inside = found[0].dataType
-        else:
-            quoted = (f"`{part.replace('`', '``')}`" for part in path)
-            return ".".join(quoted), inside.simpleString()
-    raise NotFoundError(f"keys: no column {name}, found {', '.join(schema.names) or 'none'}")
+    paths = sorted(_paths(schema, name), key=len)
+    if not paths:
+        raise NotFoundError(f"keys: no column {name}, found {', '.join(schema.names) or 'none'}")
+    found = [path for path in paths if len(path) == len(paths[0])]
+    if len(found) > 1:
+        raise InvalidInputError(f"keys: {len(found)} columns {name}")
+    quoted = (f"`{field.name.replace('`', '``')}`" for field in found[0])
+    return ".".join(quoted), found[0][-1].dataType.simpleString()
+
+
+def _paths(kind: DataType, name: str) -> Iterator[list[StructField]]:
+    """Yields the fields from a column down to a field; a dot separates two names or is in one."""
+    for field in getattr(kind, "fields", ()):
+        if field.name == name:
+            yield [field]
+        elif name.startswith(f"{field.name}."):
+            yield from ([field, *path] for path in _paths(field.dataType, name[len(field.name) + 1 :]))
 
 
 def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) -> list[Any] | None:
@@ -196,7 +200,7 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
 
     body = over_batches(_BODIES, "up_to", n_bytes=BROADCAST_BYTES)
     schema = StructType([*rows.schema.fields, StructField(MORE, BooleanType())])
-    few = collected(rows.distinct().limit(limit + 1).mapInArrow(body, schema))
+    few = collected(mapped(rows.distinct().limit(limit + 1), body, schema))
     if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
         return None
     return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
@@ -206,16 +210,11 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
 def _cached(rows: DataFrame, fields: Fields, *, null_safe: bool) -> Iterator[DataFrame]:
     """The keys as `normalised` returns them, cached: files are pruned by the same keys that are joined."""
     body = over_batches(_BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe)
-    cached = rows.mapInArrow(body, key_ddl(fields)).persist()
+    cached = mapped(rows, body, spark_schema(fields)).persist()
     try:
         yield cached
     finally:
         cached.unpersist()
-
-
-def key_ddl(fields: Fields) -> str:
-    """The key columns k0, k1, … as Spark's DDL."""
-    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in key_schema(fields))
 
 
 def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
@@ -241,6 +240,7 @@ def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:
 
 def _joined(
     cached: DataFrame,
+    fields: Fields,
     job: Job,
     tasks: Sequence[FileTask],
     bounds: KeyBounds,
@@ -255,13 +255,12 @@ def _joined(
     found = {task.data.file_path: without_metrics(task) for task in tasks}
     bins = bins_of(enumerate(found.values()), lambda item: item[1].data.file_size_in_bytes + OPEN_BYTES)
     body = over_batches(_BODIES, "candidates", target=target, bounds=pack(bounds), null_safe=null_safe)
-    keys = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in cached.schema)
-    rows = spread(session, bins).mapInArrow(body, f"{keys}, file int, pos long")
+    rows = mapped(spread(session, bins), body, candidate_schema(fields))
     other = cached.toDF(*(f"of_{name}" for name in cached.columns))
     pairs = [(rows[name], other[f"of_{name}"]) for name in cached.columns]
     same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
     matches = rows.join(other, same, "left_semi").select("file", "pos")
     body = over_batches(_BODIES, "matched", files=pack(list(found)), memory=task_memory)
-    marked = matches.mapInArrow(body, MARKED).unionAll(task_rows(session, found))
+    marked = mapped(matches, body, MARKED).unionAll(task_rows(session, found))
     body = over_batches("puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory)
-    return job.run(by_file(marked).mapInArrow(body, REPORT), found)
+    return job.run(mapped(by_file(marked), body, REPORT), found)

@@ -29,7 +29,6 @@ from puffin_fast.spark.worker.rows import (
     GROUP,
     INSERTED,
     MARKED,
-    MARKED_SCHEMA,
     MATCHED,
     SUPERSEDED,
     TASK,
@@ -216,8 +215,11 @@ def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TAS
     return [list(group) for group in split_by_size(items, limit, cost)]
 
 
-def _frame(session: SparkSession, rows: pa.Table, schema: str) -> DataFrame:
+def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     """`createDataFrame` that works in sessions without a limit of rows per batch: PyArrow refuses their 0."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(rows.schema)
     if rows_per_batch(session) > 0:
         return session.createDataFrame(rows, schema)
     return session.createDataFrame(list(zip(*(c.to_pylist() for c in rows.columns), strict=True)), schema)
@@ -230,7 +232,7 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
 
     packed = pa.array([pack(items) for items in bins], pa.binary())
     table = pa.table({"id": pa.array(range(len(bins)), pa.int64()), "tasks": packed})
-    rows = _frame(session, table, "id long, tasks binary")
+    rows = _frame(session, table)
     return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
 
 
@@ -246,4 +248,4 @@ def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
     )
     kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())
     columns = [kind, pa.array(list(tasks), pa.string()), blob, extra]
-    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED_SCHEMA), MARKED)
+    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED))

@@ -16,7 +16,7 @@ from puffin_fast.iceberg.maintenance.rewrite_job import (
 )
 from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
@@ -92,7 +92,7 @@ def rewrite_data_files(
         )
         lean = [[without_metrics(task) for task in tasks] for tasks in groups]
         bins = bins_of(lean, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks))
-        job.run(spread(session, bins).mapInArrow(body, REPORT), {})
+        job.run(mapped(spread(session, bins), body, REPORT), {})
         table.created += [new.entry.file_path for group in job.groups for new in group.new]
         return job.groups
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
@@ -17,7 +18,7 @@ from puffin_fast.dv import delta as codec
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.scan.scan import scan as scan_here
 from puffin_fast.rows.filters.filters import Filter
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
 from puffin_fast.spark.table.job import (
@@ -121,9 +122,9 @@ def scan(
     )
     tasks = spread(session, bins_of(shares, share_bytes))
     rows = (
-        tasks.mapInArrow(body, schema)
+        mapped(tasks, body, schema)
         if schema.fields
-        else tasks.mapInArrow(body, f"{ROW} boolean").drop(ROW)
+        else mapped(tasks, body, pa.schema([(ROW, pa.bool_())])).drop(ROW)
     )
     return rows if limit is None else rows.limit(limit)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.tasks import Task
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -43,7 +43,7 @@ def searched(
         matcher=pack(finder.matcher),
         case_sensitive=case_sensitive,
     )
-    report = spread(session, bins_to_search(others.values())).mapInArrow(body, REPORT)
+    report = mapped(spread(session, bins_to_search(others.values())), body, REPORT)
     return known + job.run(report, others)
 
 

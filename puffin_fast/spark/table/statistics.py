@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.statistics.collect import NdvResult, collect, select
 from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (
     bins_of,
@@ -81,9 +81,9 @@ def collect_ndv(
         shares = [share for task in tasks for share in shares_of(without_metrics(task))]
         bins = bins_of(shares, share_bytes)
         partial = over_batches(_WORKER, "of_files", reader=pack(reader))
-        sketches = spread(session, bins).mapInArrow(partial, SKETCHES)
+        sketches = mapped(spread(session, bins), partial, SKETCHES)
         if len(bins) > 1:
-            sketches = sketches.repartition("column").mapInArrow(over_batches(_WORKER, "unite"), SKETCHES)
+            sketches = mapped(sketches.repartition("column"), over_batches(_WORKER, "unite"), SKETCHES)
         rows = collected(sketches).to_pylist()
         return {row["column"]: ThetaSketch.from_bytes(row["sketch"]) for row in rows}
 

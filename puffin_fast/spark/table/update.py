@@ -17,7 +17,7 @@ from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.filters.filters import Filter, RowFilter
 from puffin_fast.rows.match.assignments import Assignments
 from puffin_fast.spark.dataframe.transforms import by_file
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.job import MAIN, Job, checked_id, spread, without_metrics
@@ -131,7 +131,7 @@ def update(
                     values=pack(assignments),
                     case_sensitive=case_sensitive,
                 )
-                report = spread(session, bins_to_search(tasks.values())).mapInArrow(body, REPORT)
+                report = mapped(spread(session, bins_to_search(tasks.values())), body, REPORT)
                 outcomes = part.run(report, tasks)
             else:
                 numbers = {name: ColumnNumber(len(PLACE) + at) for at, name in enumerate(columns)}
@@ -143,7 +143,7 @@ def update(
                     values=pack(replace(assignments, values={**assignments.values, **numbers})),
                 )
                 with sql_errors(row_filter):
-                    outcomes = part.run(by_file(rows()).mapInArrow(body, REPORT), tasks)
+                    outcomes = part.run(mapped(by_file(rows()), body, REPORT), tasks)
             updated = frozenset(outcome.task.data.file_path for outcome in outcomes)
             return Replaced.of(part.changes(outcomes, may_match), part.data_files, updated)
 

@@ -21,9 +21,9 @@ from puffin_fast.rows.match.change_feed import ChangeFeed
 from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
 from puffin_fast.rows.match.matching import check_clauses, fit, written_schema
 from puffin_fast.spark.session.batches import collected
-from puffin_fast.spark.session.executor_calls import over_batches
+from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
-from puffin_fast.spark.table.delete_keys import key_ddl, key_ends
+from puffin_fast.spark.table.delete_keys import key_ends
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -33,6 +33,7 @@ from puffin_fast.spark.table.job import (
     spread,
     without_metrics,
 )
+from puffin_fast.spark.worker.keys import candidate_schema, spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
@@ -205,12 +206,14 @@ class _Cached:
 
     def __init__(self, given: _Given, target: bytes, held: ExitStack) -> None:
         from pyspark.sql import Window, functions
+        from pyspark.sql.pandas.types import from_arrow_schema
+        from pyspark.sql.types import StructType
 
         feed = given.feed
         options: dict[str, Any] = {"target": target, "columns": given.columns}
         body = over_batches(_BODIES, "keyed", **options, fields=pack(given.fields), feed=pack(feed))
-        own = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in given.rows.schema.fields)
-        rows = given.rows.mapInArrow(body, f"{own}, {key_ddl(given.fields)}")
+        keys = from_arrow_schema(spark_schema(given.fields))
+        rows = mapped(given.rows, body, StructType([*given.rows.schema.fields, *keys.fields]))
         if feed.order_column is not None:
             every = Window.partitionBy(*given.keys)
             last = functions.rank().over(every.orderBy(functions.col(ORDER).desc()))
@@ -219,7 +222,7 @@ class _Cached:
         if feed:
             last_of = [] if feed.order_column is None else given.keys
             body = over_batches(_BODIES, "checked", **options, wanted=pack(given.wanted), last_of=last_of)
-            rows = rows.mapInArrow(body, rows.schema)
+            rows = mapped(rows, body, rows.schema)
         self.rows = rows.persist()
         held.callback(self.rows.unpersist)
         facts = [functions.count(functions.lit(1)).alias("count")]
@@ -306,7 +309,7 @@ class _Upsert:
         new = rows.where(f"NOT {DELETES}")
         if not tasks:
             new = new.select(*given.own) if self.insert else new.select(*given.own).limit(0)
-            return new.mapInArrow(over_batches(_BODIES, "insert", **options), REPORT)
+            return mapped(new, over_batches(_BODIES, "insert", **options), REPORT)
         matches = self._matches(rows, part, tasks, bounds).persist()
         held.callback(matches.unpersist)
         body = over_batches(
@@ -319,11 +322,11 @@ class _Upsert:
             set_columns=self.set_columns,
         )
         pairs = matches.join(rows, given.keys).select(*MATCH, DELETES, *given.own).repartition("file")
-        report = pairs.mapInArrow(body, REPORT)
+        report = mapped(pairs, body, REPORT)
         if not self.insert:
             return report
         new = new.join(matches.select(*given.keys), given.keys, "left_anti").select(*given.own)
-        return report.unionAll(new.mapInArrow(over_batches(_BODIES, "insert", **options), REPORT))
+        return report.unionAll(mapped(new, over_batches(_BODIES, "insert", **options), REPORT))
 
     def _matches(self, rows: DataFrame, part: Job, tasks: list[FileTask], bounds: KeyBounds) -> DataFrame:
         """The rows of the table that have a given key: the key's columns, and those of `MATCH`."""
@@ -339,9 +342,7 @@ class _Upsert:
             null_safe=False,
             live=True,
         )
-        candidates = spread(rows.sparkSession, bins).mapInArrow(
-            body, f"{key_ddl(self.given.fields)}, file int, pos long"
-        )
+        candidates = mapped(spread(rows.sparkSession, bins), body, candidate_schema(self.given.fields))
         found = candidates.join(rows.select(*names), names, "left_semi")
         every = Window.partitionBy(*names)
         return found.withColumns(

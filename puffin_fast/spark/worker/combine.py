@@ -21,8 +21,8 @@ from puffin_fast.spark.worker.merge import grouped_union, in_slices
 
 __all__ = ["PARTIALS", "PIECE", "Screen", "combine", "pieces"]
 
-PARTIALS = "file_path string, blob binary"
-"""Spark's DDL of the rows that `combine` returns."""
+PARTIALS = pa.schema([("file_path", pa.string()), ("blob", pa.binary())])
+"""The rows that `combine` returns."""
 
 PIECE = 16 << 10
 """Largest shuffled blob in bytes, as far as containers can be split. Spark splits the batches that it sends to

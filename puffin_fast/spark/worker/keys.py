@@ -15,42 +15,56 @@ import pyarrow as pa
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.keys.key_columns import keys_of_batch, normalize_floats
+from puffin_fast.rows.keys.key_columns import key_schema, keys_of_batch, normalize_floats
 from puffin_fast.spark.worker.combine import combine
 from puffin_fast.spark.worker.rows import partial_rows
 from puffin_fast.spark.worker.tasks import Target, items_of, unpack
 
 if TYPE_CHECKING:
+    from pyiceberg.types import NestedField
+
     from puffin_fast.rows.keys.keys import KeyBounds
 
-__all__ = ["MORE", "candidates", "for_spark", "from_spark", "matched", "normalised", "spark_type", "up_to"]
+__all__ = [
+    "MORE",
+    "candidate_schema",
+    "candidates",
+    "for_spark",
+    "from_spark",
+    "matched",
+    "normalised",
+    "spark_schema",
+    "up_to",
+]
 
 Batches = Iterator[pa.RecordBatch]
 
 MORE = "more"
 """The column of `up_to` that says whether keys were left out."""
 
-_TYPES = {
-    pa.bool_(): "boolean",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.large_string(): "string",
-}
+_SAME = frozenset((pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64()))
 
 
-def spark_type(storage: pa.DataType) -> str:
-    """The Spark type of a key column, as DDL."""
+def spark_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
+    """The columns of a key as Spark compares them."""
+    return pa.schema([field.with_type(_spark_type(field.type)) for field in key_schema(fields)])
+
+
+def candidate_schema(fields: list[tuple[str, NestedField]]) -> pa.Schema:
+    """The columns of `candidates`."""
+    return pa.schema([*spark_schema(fields), pa.field("file", pa.int32()), pa.field("pos", pa.int64())])
+
+
+def _spark_type(storage: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(storage):
-        return "int" if storage.bit_width == 32 else "bigint"
-    if pa.types.is_decimal(storage):
-        return f"decimal({storage.precision},{storage.scale})"
-    return _TYPES.get(storage, "binary")
+        return pa.int32() if storage.bit_width == 32 else pa.int64()
+    if storage in _SAME or pa.types.is_decimal(storage):
+        return storage
+    return pa.string() if storage == pa.large_string() else pa.binary()
 
 
 def for_spark(column: pa.Array) -> pa.Array:
-    """A column in its storage type as `spark_type`."""
+    """A column in its storage type as in `spark_schema`."""
     kind = column.type
     if pa.types.is_temporal(kind):
         return column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -58,7 +72,7 @@ def for_spark(column: pa.Array) -> pa.Array:
 
 
 def from_spark(column: pa.Array, storage: pa.DataType) -> pa.Array:
-    """A column of `spark_type` in its storage type again."""
+    """A column of `spark_schema` in its storage type again."""
     return column.view(storage) if pa.types.is_temporal(storage) else column.cast(storage)
 
 

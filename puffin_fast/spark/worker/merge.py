@@ -18,8 +18,8 @@ from puffin_fast.errors import InvalidInputError
 
 __all__ = ["VECTORS", "check_vectors", "grouped_union", "in_slices", "merge", "merge_into", "merge_whole"]
 
-VECTORS = "file_path string, blob binary, cardinality long"
-"""Spark's DDL of the rows that `merge` returns."""
+VECTORS = pa.schema([("file_path", pa.string()), ("blob", pa.binary()), ("cardinality", pa.int64())])
+"""The rows that `merge` returns."""
 
 SLICE = 8 << 20
 """Largest batch that is returned to Spark, in bytes; a single larger row is a batch of its own."""

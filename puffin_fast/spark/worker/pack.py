@@ -25,7 +25,7 @@ from puffin_fast.dv import delta
 from puffin_fast.files import DeletionVectorLocation, write_vectors
 from puffin_fast.iceberg.deletes.deletion_vectors import size_of
 from puffin_fast.spark.worker.merge import merge
-from puffin_fast.spark.worker.rows import WRITTEN_SCHEMA
+from puffin_fast.spark.worker.rows import WRITTEN
 
 __all__ = ["Place", "pack", "write_files"]
 
@@ -87,10 +87,10 @@ def write_files(
             written = [replace(v, path=path) for v in write(io.BytesIO(), run)]
         else:
             written = write(path, run, filesystem=filesystem)
-        columns = [[getattr(v, name) for v in written] for name in WRITTEN_SCHEMA.names]
+        columns = [[getattr(v, name) for v in written] for name in WRITTEN.names]
         yield pa.RecordBatch.from_arrays(
-            [pa.array(values, field.type) for values, field in zip(columns, WRITTEN_SCHEMA, strict=True)],
-            schema=WRITTEN_SCHEMA,
+            [pa.array(values, field.type) for values, field in zip(columns, WRITTEN, strict=True)],
+            schema=WRITTEN,
         )
 
 

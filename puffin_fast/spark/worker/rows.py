@@ -47,7 +47,6 @@ __all__ = [
     "DELETE_FILE",
     "EMPTIED",
     "MARKED",
-    "MARKED_SCHEMA",
     "PARTIAL",
     "REPORT",
     "SUPERSEDED",
@@ -55,7 +54,6 @@ __all__ = [
     "UNKNOWN_ROWS",
     "VECTOR",
     "WRITTEN",
-    "WRITTEN_SCHEMA",
     "ReportRow",
     "dangling_row",
     "partial_rows",
@@ -66,15 +64,21 @@ __all__ = [
 PARTIAL, TASK, DANGLING = range(3)
 """Kinds of rows of `MARKED`."""
 
-VECTOR, EMPTIED, BY_FILES, DELETE_FILE, SUPERSEDED, UNKNOWN_ROWS, DATA_FILE, GROUP, MATCHED, INSERTED = range(
-    10
-)
+(
+    VECTOR,
+    EMPTIED,
+    BY_FILES,
+    DELETE_FILE,
+    SUPERSEDED,
+    UNKNOWN_ROWS,
+    DATA_FILE,
+    GROUP,
+    MATCHED,
+    INSERTED,
+) = range(10)
 """Kinds of rows of `REPORT`."""
 
-MARKED = "kind tinyint, file_path string, blob binary, extra binary"
-"""Spark's DDL of the rows that are shuffled."""
-
-MARKED_SCHEMA = pa.schema(
+MARKED = pa.schema(
     [
         pa.field("kind", pa.int8()),
         pa.field("file_path", pa.string()),
@@ -82,11 +86,9 @@ MARKED_SCHEMA = pa.schema(
         pa.field("extra", pa.binary()),
     ]
 )
+"""The rows that are shuffled."""
 
-WRITTEN = "data_file string, path string, offset long, length long, cardinality long, file_size long"
-"""Spark's DDL of the locations of deletion vectors that a task wrote."""
-
-WRITTEN_SCHEMA = pa.schema(
+WRITTEN = pa.schema(
     [
         pa.field("data_file", pa.string()),
         pa.field("path", pa.string()),
@@ -96,18 +98,17 @@ WRITTEN_SCHEMA = pa.schema(
         pa.field("file_size", pa.int64()),
     ]
 )
+"""The locations of deletion vectors that a task wrote."""
 
-REPORT = f"kind tinyint, {WRITTEN}, n_rows long, entry binary"
-"""Spark's DDL of what a task reports to the driver."""
-
-_REPORT_SCHEMA = pa.schema(
+REPORT = pa.schema(
     [
         pa.field("kind", pa.int8()),
-        *WRITTEN_SCHEMA,
+        *WRITTEN,
         pa.field("n_rows", pa.int64()),
         pa.field("entry", pa.binary()),
     ]
 )
+"""What a task reports to the driver."""
 
 
 class ReportRow(NamedTuple):
@@ -129,21 +130,21 @@ def partial_rows(partials: pa.RecordBatch) -> pa.RecordBatch:
     n_rows = partials.num_rows
     kind = pa.repeat(pa.scalar(PARTIAL, pa.int8()), n_rows)
     arrays = [kind, partials["file_path"], partials["blob"], pa.nulls(n_rows, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, schema=MARKED_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=MARKED)
 
 
 def dangling_row(n_rows: int) -> pa.RecordBatch:
     """One row of `MARKED`: the number of rows that name no data file."""
     row = {"kind": DANGLING, "file_path": None, "blob": None, "extra": n_rows.to_bytes(8, "little")}
-    return pa.RecordBatch.from_pylist([row], schema=MARKED_SCHEMA)
+    return pa.RecordBatch.from_pylist([row], schema=MARKED)
 
 
 def report_rows(rows: Sequence[ReportRow]) -> Iterator[pa.RecordBatch]:
     """Rows of `REPORT` as one batch; no batch without rows."""
     if rows:
         columns = zip(*rows, strict=True)
-        arrays = [pa.array(c, field.type) for c, field in zip(columns, _REPORT_SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_REPORT_SCHEMA)
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, REPORT, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=REPORT)
 
 
 def vector_rows(written: pa.RecordBatch, n_rows: Sequence[int]) -> pa.RecordBatch:
@@ -154,4 +155,4 @@ def vector_rows(written: pa.RecordBatch, n_rows: Sequence[int]) -> pa.RecordBatc
         pa.array(n_rows, pa.int64()),
         pa.nulls(written.num_rows, pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_REPORT_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=REPORT)

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SKETCHES", "of_columns", "of_files", "unite"]
 
-SKETCHES = "column int, sketch binary"
+SKETCHES = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
 """A column's field id, or its place in a DataFrame, and a sketch of some of its values."""
-
-_SCHEMA = pa.schema([("column", pa.int32()), ("sketch", pa.binary())])
 
 
 def _rows(sketches: Mapping[int, ThetaSketch]) -> pa.RecordBatch:
     columns = [list(sketches), [sketch.to_bytes() for sketch in sketches.values()]]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SKETCHES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SKETCHES)
 
 
 def of_files(batches: Iterator[pa.RecordBatch], *, reader: bytes) -> Iterator[pa.RecordBatch]:
