@@ -7,6 +7,7 @@ __all__ = [
     "ConflictError",
     "CorruptDataError",
     "InvalidInputError",
+    "JobInterruptedError",
     "LimitExceededError",
     "MissingExtraError",
     "NotFoundError",
@@ -99,6 +100,10 @@ class NotFoundError(PuffinFastError, LookupError):
 
 class ConflictError(PuffinFastError):
     """Another commit made a conflicting change. This commit did not happen."""
+
+
+class JobInterruptedError(PuffinFastError):
+    """The work of a job was cancelled from outside. The message says what was committed, and what was removed."""
 
 
 class CommitUnknownError(PuffinFastError):

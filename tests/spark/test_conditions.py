@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import random
 import re
 from decimal import Decimal
@@ -192,3 +193,29 @@ def test_executors_evaluate_pyarrow_filters_for_live_rows_and_name_one_that_fail
     assert expected == ps.delete(spark, table, inverse == 840).rows_deleted == 1
     with pytest.raises(InvalidInputError, match=r"filter .*: .*zero"):
         ps.delete(spark, table, pc.divide(pc.scalar(840), pc.field("id") - 9) == 840)
+
+
+def test_errors_of_spark_are_one_line_and_nothing_else_is_printed(spark: SparkSession, table: Table) -> None:
+    from pyspark.logger import PySparkLogger
+
+    logged: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = logged.append  # type: ignore[method-assign]
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addHandler(handler)
+    try:
+        for condition in ("nope > 1", "n +", "cast(s as int) = 1", "1 / (id - id) > 0"):
+            for job in (ps.delete, lambda *given: ps.update(*given, {"n": 1})):
+                with pytest.raises(InvalidInputError) as caught:
+                    job(spark, table, condition)
+                text = str(caught.value)
+                assert "\n" not in text
+                assert condition in text
+                assert len(text) < 600
+        assert logged == []
+        assert logger.filters == []
+        with pytest.raises(Exception, match="nope"):  # Spark's own jobs print as before
+            spark.range(1).where("nope > 1").collect()
+        assert len(logged) == 1
+    finally:
+        logger.removeHandler(handler)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from puffin_fast._runtime import split_location
 from puffin_fast._runtime.arguments import check_integer
-from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError
+from puffin_fast.errors import ConflictError, InvalidInputError, JobInterruptedError, PuffinFastError
 from puffin_fast.spark.dataframe.job_files import job_files, remove_run_files, run_name
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, partial_vectors
 from puffin_fast.spark.session.batches import collected
@@ -45,7 +45,7 @@ def collect_written(written: DataFrame, location: str, run: str, filesystem: Any
 
     named: set[str] = set()
     try:
-        table = collected(written)
+        table = _collected(written, location, run)
         data_files = table["data_file"].drop_null()
         if pc.count_distinct(data_files).as_py() != len(data_files):
             raise PuffinFastError(f"job {run}: two deletion vectors for one data file; none was used")
@@ -56,6 +56,16 @@ def collect_written(written: DataFrame, location: str, run: str, filesystem: Any
         except (OSError, PuffinFastError) as trouble:  # must not replace the error of the job itself
             _LOG.warning("job %s: unused files may be left in %s: %s", run, location, trouble)
     return table.sort_by([("path", "ascending"), ("offset", "ascending")])
+
+
+def _collected(written: DataFrame, location: str, run: str) -> pa.Table:
+    try:
+        return collected(written)
+    except JobInterruptedError as error:
+        raise JobInterruptedError(
+            f"{error}; the files of run {run} in {location} are removed, and tasks that still run may leave others "
+            "there, which remove_job_files removes"
+        ) from error
 
 
 def write_deletion_vectors(

@@ -5,17 +5,19 @@ A session is never started here: it comes from the DataFrame. Classic sessions a
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
 from puffin_fast.errors import (
     InvalidInputError,
+    JobInterruptedError,
     MissingExtraError,
     NotFoundError,
     PuffinFastError,
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "INTEGERS",
     "check_dataframe",
+    "first_line",
     "own_errors",
     "pyspark_version",
+    "quiet_contexts",
     "session_of",
     "tagged",
     "take",
@@ -207,18 +211,68 @@ def tagged(session: SparkSession, tag: str) -> Iterator[None]:
         session.removeTag(tag)
 
 
+_CANCELLED = re.compile(
+    r"\[(?:SPARK_JOB_CANCELLED|OPERATION_CANCELED|OPERATION_ABANDONED)\].*|"
+    r"(?<=SparkException: )Job (?:\d+ )?cancelled\b.*"
+)
+"""Spark's message for a job that somebody cancelled: its group, its tag, its session, or the context was stopped."""
+
+
+def first_line(error: BaseException) -> str:
+    """The message of an error of Spark: a query plan, the query or a stack trace follow in other lines."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    """The errors of Spark: those that PySpark knows, and Py4J's for all others, in classic sessions."""
+    from pyspark.errors import PySparkException
+
+    try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    except ImportError:  # a client of Spark Connect
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError
+
+
 @contextmanager
 def own_errors() -> Iterator[None]:
     """Raises the `PuffinFastError` of an executor again on the driver, chained to Spark's error.
 
     Other errors (a lost executor, a full disk) are raised unchanged.
-    """
-    from pyspark.errors import PySparkException
 
+    Raises:
+        JobInterruptedError: somebody cancelled the Spark job. No job of this package commits before its Spark jobs end.
+    """
     try:
-        yield
-    except PySparkException as error:
-        own = _rebuild(str(error))
+        with quiet_contexts():
+            yield
+    except _spark_errors() as error:
+        text = str(error)
+        own = _rebuild(text)
+        if own is None and (cancelled := _CANCELLED.search(text)):
+            own = JobInterruptedError(
+                f"Spark's job was cancelled, nothing was committed: {cancelled[0].strip()}"
+            )
         if own is None:
             raise
         raise own from error
+
+
+@contextmanager
+def quiet_contexts() -> Iterator[None]:
+    """PySpark logs no query contexts of this thread's errors, which are raised: it prints each as JSON of kilobytes."""
+    from pyspark.logger import PySparkLogger
+
+    thread = get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in loggers:
+        logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(of_others)

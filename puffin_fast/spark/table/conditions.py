@@ -24,6 +24,7 @@ from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, Lon
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.rows.filters.filters import parse_filter
 from puffin_fast.rows.filters.like import Like
+from puffin_fast.spark.session.sessions import first_line, quiet_contexts
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -121,7 +122,8 @@ def rows_where(
     named = [name for name in names if name.replace("`", "``").lower() in text.lower()]
     if named != names and not _STAR.search(text):
         try:
-            return _where(read(named), condition)
+            with quiet_contexts():
+                return _where(read(named), condition)
         except AnalysisException:  # a name in the condition is not a column, or is written in another form
             pass
     with sql_errors(text):
@@ -150,7 +152,8 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
     )
 
     try:
-        yield
+        with quiet_contexts():
+            yield
     except (  # a parse error is an AnalysisException, too
         AnalysisException,
         ArithmeticException,
@@ -158,7 +161,8 @@ def sql_errors(row_filter: Any) -> Iterator[None]:
         NumberFormatException,
     ) as error:
         raise InvalidInputError(
-            f"filter {row_filter}: text is Spark's SQL here, a PyIceberg expression is Iceberg's: {error}"
+            f"filter {row_filter}: text is Spark's SQL here, a PyIceberg expression is Iceberg's: "
+            f"{first_line(error)}"
         ) from error
 
 
