@@ -3,8 +3,8 @@
 Each run of a job has a name of its own, ``{job}-{12 hex digits}``: two runs of a job do not share files. A run on
 a table writes into a folder of that name in the table's data folder, in a Delta table's own folder. A file is
 ``{run}-{partition:05d}-{taskAttemptId}-{n:04d}.puffin``, ``.parquet`` in a table of format version 2, and
-``deletion_vector_{uuid}.bin`` in a Delta table. A local file of deletion vectors that is not complete, or whose writer
-was killed, is ``.{that}.{16 hex digits}.tmp``.
+``deletion_vector_{uuid}.bin`` in a Delta table; ``.arrow`` files of rows that a job reads again exist until it ends. A
+local file of deletion vectors that is not complete, or whose writer was killed, is ``.{that}.{16 hex digits}.tmp``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place: TypeAlias = "str | os.PathLike[str] | Table | Any"
 
 _JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RUN = "-[0-9a-f]{12}"
-_ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.(?:puffin|parquet)"
+_ATTEMPT = r"-\d{5,}-\d+-\d{4,}\.(?:puffin|parquet|arrow)"
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"
 _RECORDS = r"deletion_vector_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin"
 _DELTA_LOG = "_delta_log"
@@ -90,18 +90,19 @@ def _found(where: Any, job_id: str, filesystem: Any) -> Iterator[tuple[str, Any]
 
         root = data_folder(where)
         handle, _ = filesystem_of(where.io, root)
-        whole, start = run + _ATTEMPT, prefix
+        kinds = [(run + _ATTEMPT, prefix)]
     elif (storage := _delta(where, filesystem)) is not None:
         root, handle = storage.root, storage.filesystem
-        whole, start = _RECORDS, "deletion_vector_"
+        kinds = [(_RECORDS, "deletion_vector_"), (run + _ATTEMPT, prefix)]
     else:
         for path in _files(os.fspath(where), run + _ATTEMPT, prefix, filesystem):
             yield path, filesystem
         return
     for name in names_in(root, prefix, folders=True, filesystem=handle):
         if re.fullmatch(run, name):
-            for path in _files(f"{root}/{name}", whole, start, handle):
-                yield path, handle
+            for whole, start in kinds:
+                for path in _files(f"{root}/{name}", whole, start, handle):
+                    yield path, handle
 
 
 def job_files(where: Place, job_id: str, *, filesystem: Any = None) -> list[str]:

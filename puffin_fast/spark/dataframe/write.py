@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast._runtime import split_location
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["TARGET_FILE_SIZE", "collect_written", "write_deletion_vectors"]
+__all__ = ["TARGET_FILE_SIZE", "collect_written", "remove_unnamed", "write_deletion_vectors"]
 
 TARGET_FILE_SIZE = 64 << 20
 """Bytes of blobs above which a task begins another Puffin file."""
@@ -51,10 +52,7 @@ def collect_written(written: DataFrame, location: str, run: str, filesystem: Any
             raise PuffinFastError(f"job {run}: two deletion vectors for one data file; none was used")
         named = set(pc.unique(table["path"].drop_null()).to_pylist())
     finally:
-        try:
-            remove_run_files(location, run, keep=named, filesystem=filesystem)
-        except (OSError, PuffinFastError) as trouble:  # must not replace the error of the job itself
-            _LOG.warning("job %s: unused files may be left in %s: %s", run, location, trouble)
+        remove_unnamed(location, run, named, filesystem)
     return table.sort_by([("path", "ascending"), ("offset", "ascending")])
 
 
@@ -66,6 +64,14 @@ def _collected(written: DataFrame, location: str, run: str) -> pa.Table:
             f"{error}; the files of run {run} in {location} are removed, and tasks that still run may leave others "
             "there, which remove_job_files removes"
         ) from error
+
+
+def remove_unnamed(location: str, run: str, named: Collection[str], filesystem: Any) -> None:
+    """Removes the other files of a run, and logs what prevents it, which must not replace the error of the job."""
+    try:
+        remove_run_files(location, run, keep=named, filesystem=filesystem)
+    except (OSError, PuffinFastError) as trouble:
+        _LOG.warning("job %s: unused files may be left in %s: %s", run, location, trouble)
 
 
 def write_deletion_vectors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from puffin_fast.spark.table.job import (
     task_rows,
     without_metrics,
 )
+from puffin_fast.spark.table.saved_rows import saved
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import MORE, candidate_schema, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
@@ -80,9 +80,9 @@ def delete_keys(
 
     Few keys are sent to every task. The data files whose partition and bounds admit a key are searched, each by
     one task that also writes its deletes: nothing is shuffled. A task holds the keys (up to five times their
-    bytes), a batch of the key columns and one deletion vector. Many keys are cached as a DataFrame, and Spark
-    joins them with the key columns of the data files between the lowest and the highest key; a task is then
-    bounded by `task_memory` and by Spark's own limits.
+    bytes), a batch of the key columns and one deletion vector. More keys are computed once again, and kept in
+    files of the job until it ends; Spark joins them with the key columns of the data files between the lowest and the
+    highest key. A task is then bounded by `task_memory` and by Spark's own limits.
 
     Args:
         keys_df: the keys, in columns named as in the table; other columns are ignored, duplicates allowed.
@@ -125,7 +125,10 @@ def delete_keys(
 
         return job.run_pruned(keys, search, on_conflict)
 
-    with _cached(rows, fields, null_safe=null_safe) as cached:
+    normal = over_batches(
+        _BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe
+    )
+    with saved(mapped(rows, normal, spark_schema(fields)), job.part(dry_run=dry_run)) as cached:
         bounds = KeyBounds.between(job.metadata, fields, key_ends(cached, fields))
 
         def join(tasks: list[FileTask], conflict_filter: ConflictFilter) -> WrittenDeletes:
@@ -204,17 +207,6 @@ def _collected(rows: DataFrame, fields: Fields, limit: int, *, null_safe: bool) 
     if few.num_rows > limit or few.nbytes > BROADCAST_BYTES or pc.any(few[MORE]).as_py():
         return None
     return distinct_keys(few, list(_plain(fields).items()), null_safe=null_safe)
-
-
-@contextmanager
-def _cached(rows: DataFrame, fields: Fields, *, null_safe: bool) -> Iterator[DataFrame]:
-    """The keys as `normalised` returns them, cached: files are pruned by the same keys that are joined."""
-    body = over_batches(_BODIES, "normalised", fields=pack(list(_plain(fields).items())), null_safe=null_safe)
-    cached = mapped(rows, body, spark_schema(fields)).persist()
-    try:
-        yield cached
-    finally:
-        cached.unpersist()
 
 
 def key_ends(cached: DataFrame, fields: Fields) -> list[pa.Array]:

@@ -190,7 +190,7 @@ class DeltaJob(Job):
             f"{job.storage.root}/{self.name}", self.name, TARGET_FILE_SIZE, dry_run, records=True
         )
         self.dangling = 0
-        self.entries, self.superseded = [], {}
+        self.entries, self.superseded, self.saved = [], {}, []
 
     def target(self) -> bytes:
         """The packed `Target` for executors."""

@@ -18,7 +18,7 @@ from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import row_groups_of
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
-from puffin_fast.spark.dataframe.write import collect_written
+from puffin_fast.spark.dataframe.write import collect_written, remove_unnamed
 from puffin_fast.spark.session.batches import rows_per_batch
 from puffin_fast.spark.session.sessions import tagged
 from puffin_fast.spark.worker.pack import Place
@@ -30,11 +30,13 @@ from puffin_fast.spark.worker.rows import (
     INSERTED,
     MARKED,
     MATCHED,
+    SAVED,
     SUPERSEDED,
     TASK,
     UNKNOWN_ROWS,
     VECTOR,
 )
+from puffin_fast.spark.worker.saved_rows import SavedFile
 from puffin_fast.spark.worker.tasks import Target, pack
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class Job:
         groups: groups of data files that were rewritten.
         matched: data files with rows that have a given key.
         n_inserted: number of given rows whose key was new.
+        saved: files of rows that the job reads again.
         superseded: by path of a data file, the number of positions in position-delete files that its deletion
             vector supersedes and does not hold.
     """
@@ -129,6 +132,7 @@ class Job:
         self.groups: list[RewrittenGroup] = []
         self.matched: list[MatchedFile] = []
         self.n_inserted = 0
+        self.saved: list[SavedFile] = []
         self.superseded: dict[str, int] = {}
 
     def target(self) -> bytes:
@@ -160,12 +164,18 @@ class Job:
                 self.matched.append(pickle.loads(entry))
             elif kind == INSERTED:
                 self.n_inserted += n_rows
+            elif kind == SAVED:
+                self.saved.append(SavedFile(row["path"], row["file_size"]))
             elif kind == UNKNOWN_ROWS:
                 self.dangling += n_rows
             else:
                 vector = DeletionVectorLocation(**row) if kind == VECTOR else None
                 outcomes.append(Outcome(tasks[data_file], n_rows, vector, by_files=kind == BY_FILES))
         return outcomes
+
+    def remove_files(self) -> None:
+        """Removes all its files, of a run that commits none of them."""
+        remove_unnamed(self.place.location, self.name, (), self.listing())
 
     def changes(self, outcomes: Iterable[Outcome], conflict_filter: ConflictFilter = None) -> WrittenDeletes:
         """The changes that a delete commits; with ``dry_run`` only their counts."""

@@ -33,6 +33,7 @@ from puffin_fast.spark.table.job import (
     spread,
     without_metrics,
 )
+from puffin_fast.spark.table.saved_rows import saved
 from puffin_fast.spark.worker.keys import candidate_schema, spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
@@ -72,9 +73,10 @@ def upsert(
 ) -> UpsertResult:
     """`puffin_fast.iceberg.upsert` on executors, for the rows of a DataFrame.
 
-    The given rows are computed once and cached. Spark joins their keys with the key columns of the data files between
-    the lowest and the highest key; the given rows are then shuffled to the data files that have rows of their keys,
-    which are read once more. A task holds the given rows of its data files, and up to 128 MiB of inserted rows.
+    The given rows are computed once, and kept in files of the job until it ends. Spark joins their keys with the key
+    columns of the data files between the lowest and the highest key; the given rows are then shuffled to the data files
+    that have rows of their keys, which are read once more. A task holds the given rows of its data files, and up to 128
+    MiB of inserted rows.
 
     Args:
         data_df: rows with all columns of the table, because whole rows are replaced (but see `update_columns` there);
@@ -204,13 +206,13 @@ class _Given:
 class _Cached:
     """The given rows with their keys, computed once."""
 
-    def __init__(self, given: _Given, target: bytes, held: ExitStack) -> None:
+    def __init__(self, given: _Given, part: Job, held: ExitStack) -> None:
         from pyspark.sql import Window, functions
         from pyspark.sql.pandas.types import from_arrow_schema
         from pyspark.sql.types import StructType
 
         feed = given.feed
-        options: dict[str, Any] = {"target": target, "columns": given.columns}
+        options: dict[str, Any] = {"target": part.target(), "columns": given.columns}
         body = over_batches(_BODIES, "keyed", **options, fields=pack(given.fields), feed=pack(feed))
         keys = from_arrow_schema(spark_schema(given.fields))
         rows = mapped(given.rows, body, StructType([*given.rows.schema.fields, *keys.fields]))
@@ -223,8 +225,7 @@ class _Cached:
             last_of = [] if feed.order_column is None else given.keys
             body = over_batches(_BODIES, "checked", **options, wanted=pack(given.wanted), last_of=last_of)
             rows = mapped(rows, body, rows.schema)
-        self.rows = rows.persist()
-        held.callback(self.rows.unpersist)
+        self.rows = held.enter_context(saved(rows, part))
         facts = [functions.count(functions.lit(1)).alias("count")]
         if feed.order_column is not None:
             facts.append(functions.first(ORDER).alias(ORDER))
@@ -264,12 +265,15 @@ class _Upsert:
     def on(self, base: Snapshot | None) -> _Planned:
         """Writes the deletes and the new rows of one commit."""
         table, given = self.job.table, self.given
-        part = Job(table, self.job.request.job_id, "upsert", dry_run=self.dry_run)
+
+        def run() -> Job:
+            return Job(table, self.job.request.job_id, "upsert", dry_run=self.dry_run)
+
         if self.cached is None:
-            self.cached = _Cached(given, part.target(), self.held)
+            self.cached = _Cached(given, run(), self.held)
         if self.cached.is_empty:
             return _Planned()
-        bounds = KeyBounds.between(table.metadata, given.fields, self.cached.ends)
+        part, bounds = run(), KeyBounds.between(table.metadata, given.fields, self.cached.ends)
         schema = table.schema()
         tasks: list[FileTask] = []
         if base is not None:

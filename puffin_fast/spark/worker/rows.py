@@ -27,6 +27,7 @@ DATA_FILE     path, entry             a new data file, and its pickled entry unl
 GROUP         entry                   a pickled `RewrittenGroup`
 MATCHED       entry                   a pickled `MatchedFile`
 INSERTED      n_rows                  given rows whose key is new
+SAVED         path, file_size         a file of rows that the job reads again
 ============  ======================  =============================================================
 """
 
@@ -49,6 +50,7 @@ __all__ = [
     "MARKED",
     "PARTIAL",
     "REPORT",
+    "SAVED",
     "SUPERSEDED",
     "TASK",
     "UNKNOWN_ROWS",
@@ -75,7 +77,8 @@ PARTIAL, TASK, DANGLING = range(3)
     GROUP,
     MATCHED,
     INSERTED,
-) = range(10)
+    SAVED,
+) = range(11)
 """Kinds of rows of `REPORT`."""
 
 MARKED = pa.schema(
