@@ -29,7 +29,6 @@ GROUP = "cancelled by a test"
 
 CANCEL: dict[str, Callable[[SparkSession], object]] = {
     "group": lambda spark: spark.sparkContext.cancelJobGroup(GROUP),
-    "tag": lambda spark: spark.interruptTag("night"),
     "all": lambda spark: spark.sparkContext.cancelAllJobs(),
 }
 
@@ -46,7 +45,7 @@ def stuck(spark: SparkSession, folder: Path, schema: str, rows: pa.Table) -> Dat
 
 
 @pytest.mark.parametrize(
-    ("verb", "how"), [("upsert", "group"), ("positions", "tag"), ("few", "all"), ("write", "group")]
+    ("verb", "how"), [("upsert", "group"), ("positions", "all"), ("few", "all"), ("write", "group")]
 )
 def test_a_cancelled_job_says_what_was_committed_and_removed(
     spark: SparkSession, racing: RacingCatalog, tmp_path: Path, verb: str, how: str
@@ -67,7 +66,6 @@ def test_a_cancelled_job_says_what_was_committed_and_removed(
         CANCEL[how](spark)
 
     spark.sparkContext.setJobGroup(GROUP, "a job of a test")
-    spark.addTag("night")
     canceller = Thread(target=cancel)
     canceller.start()
     try:
@@ -75,7 +73,6 @@ def test_a_cancelled_job_says_what_was_committed_and_removed(
             jobs[verb]()
     finally:
         canceller.join()
-        spark.removeTag("night")
         spark.sparkContext._jsc.clearJobGroup()  # type: ignore[union-attr]
     text = str(caught.value)
     assert "\n" not in text

@@ -26,13 +26,7 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_share
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast.errors import (
-    ConflictError,
-    InvalidInputError,
-    JobInterruptedError,
-    PuffinFastError,
-    UnsupportedError,
-)
+from puffin_fast.errors import ConflictError, InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request, head_of
@@ -204,9 +198,6 @@ def _in_parts(
             results.append(replace(_opened(table, terms, write), chosen=chosen).run(request))
         except ConflictError as error:
             conflict = error
-        except JobInterruptedError as error:
-            before = [result.snapshot_id for result in results if result.commits]
-            raise JobInterruptedError(f"{error}; snapshots committed before it: {before}") from error
     done = [result for result in results if result.commits]
     if conflict is not None and not done:
         raise conflict

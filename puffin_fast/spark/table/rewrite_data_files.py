@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import AlwaysTrue
 
+from puffin_fast.errors import JobInterruptedError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, MIN_INPUT_FILES, live_bytes
 from puffin_fast.iceberg.maintenance.rewrite_job import (
@@ -92,7 +93,13 @@ def rewrite_data_files(
         )
         lean = [[without_metrics(task) for task in tasks] for tasks in groups]
         bins = bins_of(lean, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks))
-        job.run(mapped(spread(session, bins), body, REPORT), {})
+        try:
+            job.run(mapped(spread(session, bins), body, REPORT), {})
+        except JobInterruptedError as error:
+            before = (
+                "" if max_commits == 1 else f"; earlier parts are committed up to snapshot {head.snapshot_id}"
+            )
+            raise JobInterruptedError(f"{error}{before}") from error
         table.created += [new.entry.file_path for group in job.groups for new in group.new]
         return job.groups
 
