@@ -24,7 +24,8 @@ from pyiceberg.types import (
 
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.iceberg import append, create_table, delete, delete_keys, scan, update, upsert
-from tests.rows.files.test_formats import ROWS, SCHEMA, ids, named_by_mapping, register, to_avro
+from puffin_fast.iceberg.manifest import EQUALITY_DELETES
+from tests.rows.files.test_formats import ROWS, SCHEMA, N, ids, named_by_mapping, register, to_avro
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -92,6 +93,15 @@ def test_rows_are_deleted_updated_and_upserted(shared_catalog: SqlCatalog, names
     expected = [{**row, "s": "new"} if row["id"] == 16 else row for row in ROWS.to_pylist()]
     found = scan(table).to_arrow().sort_by("id").to_pylist()
     assert found == [row for row in expected if row["id"] not in gone]
+
+
+def test_equality_deletes_without_ids_apply(shared_catalog: SqlCatalog, namespace: str) -> None:
+    table = with_foreign_file(shared_catalog, namespace, null_last=True)
+    path = f"{table.location()}/data/deletes.avro"
+    written(Path(path.removeprefix("file://")), record("r", ("s", "string")), [{"s": "s3"}, {"s": "s4"}])
+    field = table.schema().find_field("s").field_id
+    register(table, path, "AVRO", 2, content=EQUALITY_DELETES, equality_ids=[field])
+    assert ids(table) == [at for at in range(N) if at % 7 == 0 or at % 10 not in (3, 4)]
 
 
 def record(name: str, *fields: tuple[str, Any], **attributes: Any) -> dict[str, Any]:
