@@ -13,7 +13,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.errors import CorruptDataError
+from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.files import read_ranges
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.deletion_vectors import target_file_size as target_file_size_of
@@ -135,7 +135,7 @@ def select_vectors(
         try:
             with PuffinReader(path, filesystem=table.io) as reader:
                 return live[path] < FULL * sum(blob.length for blob in reader.blobs)
-        except CorruptDataError:
+        except (CorruptDataError, UnsupportedError):
             return True  # no Puffin file: other readers need the footer to find its vectors
 
     chosen = small | {

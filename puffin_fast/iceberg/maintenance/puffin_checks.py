@@ -22,23 +22,17 @@ __all__ = ["check_frame", "check_puffin"]
 
 
 def check_puffin(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
-    """Checks a Puffin file against the manifest entries of its vectors, and these vectors."""
-    path = vectors[0].file_path
+    """Checks a Puffin file and its vectors against their manifest entries; of other files, the ranges only."""
     try:
-        if not _is_puffin(io, path):
+        if not _is_puffin(io, vectors[0].file_path):
             return list(_check_overlap(vectors))
-        found = check_frame(io, vectors)
-        if any(finding.kind in (CORRUPT, MISSING) for finding in found):
-            return found
-        wanted = {vector.content_offset for vector in vectors}
-        problems = [problem for problem in check_vectors(path, filesystem=io) if problem.offset in wanted]
     except PuffinFastError as error:
         return _unreadable(vectors, error)
-    return found + [Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems]
+    return check_frame(io, vectors)
 
 
 def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
-    """Checks what other readers need to find the vectors of a file: its size and footer, and ranges without overlap.
+    """Checks what other readers need to read vectors of a file: its size and footer, ranges without overlap, the blobs.
 
     Args:
         io: PyIceberg's file access.
@@ -58,8 +52,13 @@ def check_frame(io: FileIO, vectors: list[ManifestEntry]) -> list[Finding]:
         check_magic(head, "magic at the start of the file", path=path, offset=0)
         with PuffinReader(path, filesystem=io) as reader:
             blobs = {blob.offset: blob for blob in reader.blobs}
+        problems = list(check_vectors(path, filesystem=io))
     except PuffinFastError as error:
         return found + _unreadable(vectors, error)
+    wanted = {vector.content_offset for vector in vectors}
+    found += [
+        Finding(CORRUPT, p.data_file, path, p.offset, p.message) for p in problems if p.offset in wanted
+    ]
     return found + [finding for vector in vectors for finding in _check_footer(vector, blobs)]
 
 

@@ -149,15 +149,11 @@ def _repaired(
 
 
 def _badly_framed(io: FileIO, vectors: list[ManifestEntry]) -> set[Key]:
-    """Returns the vectors that other readers cannot find, or only with wrong numbers: those with findings."""
+    """Returns the vectors of files with findings; other readers may read all vectors of a file for one of them."""
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
     for vector in vectors:
         by_file[vector.file_path].append(vector)
-    result: set[Key] = set()
-    for some in by_file.values():
-        offsets = {finding.offset for finding in check_frame(io, some)}
-        result |= {key_of(vector) for vector in some if {None, vector.content_offset} & offsets}
-    return result
+    return {key_of(vector) for some in by_file.values() if check_frame(io, some) for vector in some}
 
 
 def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:

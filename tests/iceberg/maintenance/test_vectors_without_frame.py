@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,8 @@ from puffin_fast.puffin import PuffinReader
 from tests.iceberg.conftest import RacingCatalog, local, rows_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyiceberg.table import Table
 
 
@@ -101,6 +104,49 @@ def test_a_vector_whose_puffin_file_has_findings_is_repaired(racing: RacingCatal
         path.write_bytes(other[:4] + data[4 : 4 + size] + other[4 + second.content_size_in_bytes :])
     assert iceberg.verify(table) != []
     assert iceberg.repair(table).snapshot_id is not None
+    assert iceberg.verify(table) == []
+    assert rows_of(table)["id"].to_pylist() == LIVE
+
+
+def change_footer(path: Path, change: Callable[[list[Any]], object]) -> None:
+    """Changes the blobs in the footer of a Puffin file: magic, JSON, its length, flags, magic."""
+    data = path.read_bytes()
+    n_bytes = int.from_bytes(data[-12:-8], "little")
+    start = len(data) - 12 - n_bytes
+    footer = json.loads(data[start:-12])
+    change(footer["blobs"])
+    payload = json.dumps(footer, separators=(",", ":")).encode().ljust(n_bytes)
+    path.write_bytes(data[:start] + payload + len(payload).to_bytes(4, "little") + data[-8:])
+
+
+@pytest.mark.parametrize("change", [{"length": 60}, {"compression-codec": "zstd"}])
+def test_vectors_of_a_footer_with_findings_are_repaired(
+    racing: RacingCatalog, change: dict[str, Any]
+) -> None:
+    """A blob that overlaps the next one, and a codec, which vectors do not have."""
+    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
+    for first in (0, 10, 20):
+        iceberg.append(table, pa.table({"id": range(first, first + 10)}))
+    iceberg.delete(table, "id in (1, 11, 12, 21)")
+    first, second, third = vectors_of(table)
+    assert first.file_path == second.file_path == third.file_path
+    change_footer(local(first.file_path), lambda blobs: blobs[0].update(change))
+    change_vectors(table, lambda v: replace(v, file_size_in_bytes=local(v.file_path).stat().st_size))
+    assert iceberg.verify(table) != []
+    assert iceberg.repair(table).snapshot_id is not None
+    assert iceberg.verify(table) == []
+    assert rows_of(table)["id"].to_pylist() == LIVE
+
+
+def test_compact_writes_a_vector_anew_whose_footer_has_unknown_flags(racing: RacingCatalog) -> None:
+    table = make(racing)
+    (path,) = {vector.file_path for vector in vectors_of(table)[:1]}
+    change_vectors(table, lambda v: without_frame(v, "-bare") if v.file_path != path else v)
+    iceberg.compact(table)
+    (path,) = {vector.file_path for vector in vectors_of(table)}
+    data = local(path).read_bytes()
+    local(path).write_bytes(data[:-8] + b"\x02\0\0\0" + data[-4:])
+    assert iceberg.compact(table).snapshot_id is not None
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
 
