@@ -417,7 +417,7 @@ def test_a_column_of_any_arrow_schema_in_a_file_is_read(
     assert answer.to_reader().read_all().to_pylist() == expected
     found = answer.to_arrow()
     assert found.to_pylist() == expected
-    if name in UNREAD_BY_PYICEBERG:
+    if name in UNREAD_BY_PYICEBERG or name.startswith("uint"):  # PyIceberg's columns stay unsigned
         assert found.schema == answer.schema
     else:
         assert found.schema == table.scan().to_arrow().schema
