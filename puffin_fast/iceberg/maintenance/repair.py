@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,12 @@ def _repair(
     table: Table, inventory: DeleteInventory, superseded: bool, threads: int | None, dry_run: bool
 ) -> Rewritten:
     current = DeleteLoader(table.io)
+    badly_framed = _badly_framed(table.io, inventory, threads)
     not_repaired: list[str] = []
     removed = [entry for entry in (*inventory.dangling, *inventory.incomplete) if entry.is_vector]
 
     def repair_group(group: list[FileDeletes]) -> list[tuple[FileDeletes, NewDeletes | str | None]]:
         vectors = ReadAhead(table.io, [file.vectors[0] for file in group])
-        badly_framed = _badly_framed(table.io, [vector for file in group for vector in file.vectors])
         found: list[tuple[FileDeletes, NewDeletes | str | None]] = []
         for file in group:
             try:
@@ -148,12 +149,14 @@ def _repaired(
     return NewDeletes(task, within(before | lost, data, file.superseded), len(lost))
 
 
-def _badly_framed(io: FileIO, vectors: list[ManifestEntry]) -> set[Key]:
+def _badly_framed(io: FileIO, inventory: DeleteInventory, threads: int | None) -> set[Key]:
     """Returns the vectors of files with findings; other readers may read all vectors of a file for one of them."""
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)
-    for vector in vectors:
+    for vector in chain.from_iterable(file.vectors for file in inventory.files):
         by_file[vector.file_path].append(vector)
-    return {key_of(vector) for some in by_file.values() if check_frame(io, some) for vector in some}
+    files = list(by_file.values())
+    found = on_threads(partial(check_frame, io), files, threads, label="checking Puffin files")
+    return {key_of(vector) for some, bad in zip(files, found, strict=True) if bad for vector in some}
 
 
 def _read(io: FileIO, vectors: ReadAhead, vector: ManifestEntry) -> tuple[PositionBitmap, bool]:

@@ -11,7 +11,10 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import iceberg
+from puffin_fast.files import check_vectors
+from puffin_fast.iceberg.maintenance import puffin_checks
 from puffin_fast.iceberg.manifest import ManifestEntry, manifests_of, read_manifest, write_manifest
+from puffin_fast.iceberg.plan import inventory
 from puffin_fast.puffin import PuffinReader
 from tests.iceberg.conftest import RacingCatalog, local, rows_of
 
@@ -21,9 +24,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def make(catalog: RacingCatalog) -> Table:
+def make(catalog: RacingCatalog, target_file_size: int = 1) -> Table:
     """Three data files, each with a vector in a Puffin file of its own."""
-    properties = {"write.delete.target-file-size-bytes": "1"}
+    properties = {"write.delete.target-file-size-bytes": str(target_file_size)}
     table = iceberg.create_table(catalog, "n.t", pa.schema([("id", pa.int64())]), properties=properties)
     for first in (0, 10, 20):
         iceberg.append(table, pa.table({"id": range(first, first + 10)}))
@@ -108,6 +111,13 @@ def test_a_vector_whose_puffin_file_has_findings_is_repaired(racing: RacingCatal
     assert rows_of(table)["id"].to_pylist() == LIVE
 
 
+def in_one_file(catalog: RacingCatalog) -> Table:
+    """The same table with the three vectors in one Puffin file."""
+    table = make(catalog, 1000)
+    assert len({vector.file_path for vector in vectors_of(table)}) == 1
+    return table
+
+
 def change_footer(path: Path, change: Callable[[list[Any]], object]) -> None:
     """Changes the blobs in the footer of a Puffin file: magic, JSON, its length, flags, magic."""
     data = path.read_bytes()
@@ -124,18 +134,28 @@ def test_vectors_of_a_footer_with_findings_are_repaired(
     racing: RacingCatalog, change: dict[str, Any]
 ) -> None:
     """A blob that overlaps the next one, and a codec, which vectors do not have."""
-    table = iceberg.create_table(racing, "n.t", pa.schema([("id", pa.int64())]))
-    for first in (0, 10, 20):
-        iceberg.append(table, pa.table({"id": range(first, first + 10)}))
-    iceberg.delete(table, "id in (1, 11, 12, 21)")
-    first, second, third = vectors_of(table)
-    assert first.file_path == second.file_path == third.file_path
+    table = in_one_file(racing)
+    first, _, _ = vectors_of(table)
     change_footer(local(first.file_path), lambda blobs: blobs[0].update(change))
     change_vectors(table, lambda v: replace(v, file_size_in_bytes=local(v.file_path).stat().st_size))
     assert iceberg.verify(table) != []
     assert iceberg.repair(table).snapshot_id is not None
     assert iceberg.verify(table) == []
     assert rows_of(table)["id"].to_pylist() == LIVE
+
+
+def test_repair_checks_each_puffin_file_once(racing: RacingCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = in_one_file(racing)
+    monkeypatch.setattr(inventory, "PER_GROUP", 1)
+    checked: list[str] = []
+
+    def check(path: str, **named: Any) -> Any:
+        checked.append(path)
+        return check_vectors(path, **named)
+
+    monkeypatch.setattr(puffin_checks, "check_vectors", check)
+    assert iceberg.repair(table).snapshot_id is None
+    assert len(checked) == 1
 
 
 def test_compact_writes_a_vector_anew_whose_footer_has_unknown_flags(racing: RacingCatalog) -> None:
