@@ -22,6 +22,7 @@ from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import errors_of
 from puffin_fast._runtime.patches import Patch, Patches
+from puffin_fast.avro.file import AVRO_ERRORS
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import (
@@ -31,10 +32,11 @@ from puffin_fast.errors import (
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
+    PuffinFastError,
     UnsupportedError,
 )
 from puffin_fast.limits import check_metadata_size
-from puffin_fast.paimon.index_manifest import VectorsFile, live_files
+from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
 from puffin_fast.paimon.snapshot_files import SnapshotFiles, SnapshotRefusedError
 from puffin_fast.paimon.vectors import read_record
 
@@ -224,12 +226,14 @@ class WorkingTable:
             )
         self._table = table
         self.path = str(table.table_path)
+        options, names = table.options.options.to_map(), [field.name for field in table.fields]
+        if not isinstance(options, dict) or not all(isinstance(name, str) for name in names):
+            what, expected = "schema of a Paimon table", "texts as names, and options by name"
+            raise CorruptDataError(what, path=self.path, expected=expected, found=(names, options))
         self._check()
         self.version = 2 if self._option("deletion-vectors.bitmap64") == "true" else 1
-        try:
+        with _parsing("newest snapshot", self.path):
             self.snapshot = table.snapshot_manager().get_latest_snapshot()
-        except ValueError as error:
-            raise CorruptDataError("newest snapshot", path=self.path, found=error) from error
         self.index_files = self._index_files()
 
     def _option(self, name: str) -> str:
@@ -295,19 +299,22 @@ class WorkingTable:
         scanner.manifest_scanner = lambda: (scanner.manifest_list_manager.read_all(snapshot), snapshot)
         # A split has one partition, whose bytes may differ from those of its files.
         scanner.plan_files = planned
-        with _SAME_BYTES.begin(), errors_of(f"{self.path}, a manifest of snapshot {snapshot.id}"):
+        where = f"{self.path}, a manifest of snapshot {snapshot.id}"
+        with _parsing("data files of a snapshot", where), _SAME_BYTES.begin(), errors_of(where):
             splits = scan.plan_for_write().splits()
-        partitions = {
-            (*entry.partition.values, entry.bucket, entry.file.file_name): entry.partition
-            for entry in entries
-        }
-        found = []
-        for split in splits:
-            for file in split.files:
-                partition = partitions[(*split.partition.values, split.bucket, file.file_name)]
-                alone = make([file], split.partition, split.bucket, raw_convertible=True)
-                path = file.physical_path()
-                found.append(DataFile(partition, split.bucket, file.file_name, file.row_count, path, alone))
+            partitions = {
+                (*entry.partition.values, entry.bucket, entry.file.file_name): entry.partition
+                for entry in entries
+            }
+            found = []
+            for split in splits:
+                for file in split.files:
+                    partition = partitions[(*split.partition.values, split.bucket, file.file_name)]
+                    alone = make([file], split.partition, split.bucket, raw_convertible=True)
+                    path = file.physical_path()
+                    found.append(
+                        DataFile(partition, split.bucket, file.file_name, file.row_count, path, alone)
+                    )
         return found
 
     def rows(self, file: DataFile, columns: Sequence[str]) -> pa.Table:
@@ -318,13 +325,10 @@ class WorkingTable:
             CorruptDataError: the file is damaged, or the number of rows is not that of the manifest.
         """
         projected = self._table.new_read_builder().with_projection(list(columns))
-        try:
-            with errors_of(file.path):
-                rows: pa.Table = projected.new_read().to_arrow([file.split])
-                if rows.num_rows == 0 < file.n_rows:  # of Avro, where the file itself has none of the columns
-                    rows = self._table.new_read_builder().new_read().to_arrow([file.split]).select(columns)
-        except pa.ArrowInvalid as error:
-            raise CorruptDataError("rows of a data file", path=file.path, found=error) from error
+        with _parsing("rows of a data file", file.path), errors_of(file.path):
+            rows: pa.Table = projected.new_read().to_arrow([file.split])
+            if rows.num_rows == 0 < file.n_rows:  # of Avro, where the file itself has none of the columns
+                rows = self._table.new_read_builder().new_read().to_arrow([file.split]).select(columns)
         if rows.num_rows != file.n_rows:
             raise CorruptDataError(
                 "rows of a data file",
@@ -337,10 +341,13 @@ class WorkingTable:
     # Index files ---------------------------------------------------------------------------------------------
 
     def _index_files(self) -> list[IndexFile]:
-        if self.snapshot is None or not self.snapshot.index_manifest:
+        if self.snapshot is None:
+            return []
+        name = index_manifest_of(self.snapshot.index_manifest, f"{self.path}, snapshot {self.snapshot.id}")
+        if name is None:
             return []
         file_io, paths = self._table.file_io, self._table.path_factory()
-        path = f"{paths.manifest_path()}/{self.snapshot.index_manifest}"
+        path = f"{paths.manifest_path()}/{name}"
         with _reading(file_io, path) as source:
             check_metadata_size(path, source.size, file_io)
             live = live_files(source.read_at(0, source.size), path)
@@ -515,6 +522,17 @@ def _open(path: str) -> Any:
         if is_from_outside(error):
             raise
         raise NotFoundError(f"{path}: {error}") from error
+
+
+@contextmanager
+def _parsing(what: str, path: str) -> Iterator[None]:
+    """Converts what pypaimon raises for values of other types; errors of the storage are raised unchanged."""
+    try:
+        yield
+    except AVRO_ERRORS as error:
+        if isinstance(error, PuffinFastError) or is_from_outside(error) or _cause(error) is not None:
+            raise
+        raise CorruptDataError(what, path=path, found=repr(error)) from error
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from puffin_fast.avro.file import parse_avro
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 
-__all__ = ["VectorRange", "VectorsFile", "live_files"]
+__all__ = ["VectorRange", "VectorsFile", "index_manifest_of", "live_files"]
 
 _FIELDS = {
     "_VERSION": "long",
@@ -73,6 +73,23 @@ class VectorsFile:
     n_bytes: int
     external_path: str | None
     ranges: tuple[VectorRange, ...]
+
+
+def index_manifest_of(stated: Any, path: str) -> str | None:
+    """Returns the name that a snapshot states for its index manifest; None if it has none.
+
+    Args:
+        stated: the value of ``indexManifest``, or None.
+        path: of the snapshot, for errors.
+
+    Raises:
+        CorruptDataError: it is no name; without its vectors, deleted rows would come back.
+    """
+    if stated is not None and (not isinstance(stated, str) or not stated):
+        raise CorruptDataError(
+            "indexManifest of a snapshot", path=path, expected="the name of a file", found=repr(stated)
+        )
+    return stated
 
 
 def live_files(data: bytes, path: str) -> list[VectorsFile]:

@@ -24,7 +24,7 @@ from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
 from puffin_fast.limits import check_metadata_size
-from puffin_fast.paimon.index_manifest import VectorsFile, live_files
+from puffin_fast.paimon.index_manifest import VectorsFile, index_manifest_of, live_files
 
 __all__ = ["VECTORS", "read_record", "vectors"]
 
@@ -77,12 +77,8 @@ def vectors(table: Any, *, snapshot_id: int | None = None, filesystem: Any = Non
             "snapshot of a Paimon table", path=path, expected="a JSON object", found=error
         ) from error
     rows: list[tuple[Any, ...]] = []
-    if manifest is not None:
-        if not isinstance(manifest, str) or not manifest:
-            raise CorruptDataError(
-                "indexManifest of a snapshot", path=path, expected="the name of a file", found=repr(manifest)
-            )
-        path = f"{root}/manifest/{manifest}"
+    if (name := index_manifest_of(manifest, path)) is not None:
+        path = f"{root}/manifest/{name}"
         for file in live_files(_read(path, filesystem), path):
             rows += _vectors_of(file, root, filesystem)
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
