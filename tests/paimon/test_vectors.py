@@ -83,7 +83,7 @@ def test_the_vectors_of_each_golden_table_are_the_answers(name: str) -> None:
 
 
 def test_what_is_no_table_or_snapshot_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(errors.NotFoundError, match="no Paimon table"):
+    with pytest.raises(errors.NotFoundError, match="no snapshots of a Paimon table"):
         paimon.vectors(tmp_path)
     with pytest.raises(errors.NotFoundError, match=r"expected a snapshot from .* found 99"):
         paimon.vectors(folder("app_v2"), snapshot_id=99)
