@@ -37,7 +37,7 @@ def test_a_catalog_without_a_warehouse_needs_a_location(
         result = run("create", "ns.new", rows, *without)
         assert run("create", "ns.new", rows, *without, "--location", tmp_path / "new").exit_code == 0
     else:
-        write_deltalake(str(tmp_path / "d"), pa.table({"id": [1]}))
+        write_deltalake(str(tmp_path / "d"), pa.table({"id": [1, 2]}))
         result = run("convert", tmp_path / "d", "--to", "iceberg", "--name", "ns.new", *without)
     assert result.exit_code == 1
     assert "--location or --warehouse" in result.stderr
@@ -59,7 +59,7 @@ def test_a_configuration_that_pyiceberg_cannot_read_is_named(tmp_path: Path, con
 def test_a_command_without_its_package_names_the_extra(
     run: Run, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    write_deltalake(str(tmp_path / "d"), pa.table({"id": [1]}))
+    write_deltalake(str(tmp_path / "d"), pa.table({"id": [1, 2]}))
     for module in [name for name in sys.modules if name.partition(".")[0] == "pyiceberg"]:
         monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     table = "ns.new" if command == "create" else tmp_path / "d"
@@ -98,7 +98,7 @@ def test_messages_advise_commands_and_not_functions(
 ) -> None:
     result = run("create", "missing.t", rows, *catalog_options)
     assert "--create-namespace creates it" in result.stderr
-    write_deltalake(str(tmp_path / "d"), pa.table({"id": [1]}))
+    write_deltalake(str(tmp_path / "d"), pa.table({"id": [1, 2]}))
     result = run("delete", tmp_path / "d", "--row-filter", "id = 1")
     assert "`puffin-fast upgrade` enables them" in result.stderr
     assert run("upgrade", tmp_path / "d").exit_code == 0

@@ -106,7 +106,7 @@ def parquet_pages(data: bytes) -> None:
         return
     kind = chunks()[data[0] % len(chunks())]
     for step in (N_ROWS, 7):
-        pages = ColumnPages(kind.layout, kind.metadata, pa.py_buffer(data[1:]), N_ROWS)
+        pages = ColumnPages(kind.layout, kind.metadata, pa.py_buffer(data[1:]), N_ROWS, path="f", name="c")
         with contextlib.suppress(PageError):
             for first in range(0, N_ROWS, step):
                 n_rows = min(step, N_ROWS - first)

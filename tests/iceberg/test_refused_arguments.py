@@ -31,6 +31,7 @@ WRONG: dict[str, list[Any]] = {
     "data_files": FLAG,
     "delete_column": NAME,
     "dry_run": FLAG,
+    "duplicate_keys": [None, 5, "", "merge"],
     "incremental": ["yes", True, None, 5],
     "job_id": NAME,
     "filesystem": [5, {}],

@@ -538,7 +538,7 @@ class Machine:
 
     def read(self, **which: Any) -> Rows:
         rows = iceberg.scan(self.table, selected_fields=("*", *LINEAGE), **which).to_arrow()
-        names = self.own(resolve(self.table.metadata, **which)[1])
+        names = self.own(resolve(self.table, **which)[1])
         rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
         found = {row["row"]: row for row in rows.to_pylist()}
         assert len(found) == rows.num_rows, "a row twice"
@@ -546,7 +546,7 @@ class Machine:
 
     def same(self, snapshot_id: int) -> None:
         """A snapshot reads as the list was, in the columns that the table had then."""
-        schema = resolve(self.table.metadata, snapshot_id=snapshot_id)[1]
+        schema = resolve(self.table, snapshot_id=snapshot_id)[1]
         found, expected = self.read(snapshot_id=snapshot_id), self.snapshots[snapshot_id]
         self.compare(found, expected, schema, f"snapshot {snapshot_id}")
 
