@@ -16,6 +16,7 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 TESTS = (
     "tests/io/test_pyarrow.py",
@@ -62,7 +63,10 @@ def fetch() -> Path:
         subprocess.run([*pip, "download", "-d", scratch, *source], check=True)
         (archive,) = Path(scratch).glob("pyiceberg-*.tar.gz")
         with tarfile.open(archive) as members:
-            members.extractall(scratch, filter="data")
+            safe: dict[str, Any] = (
+                {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            )  # from 3.11.4 on
+            members.extractall(scratch, **safe)
         (unpacked,) = (path for path in Path(scratch).glob("pyiceberg-*") if path.is_dir())
         locked = tomllib.loads((unpacked / "uv.lock").read_text())[
             "package"
