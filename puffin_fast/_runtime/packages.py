@@ -9,9 +9,9 @@ from typing import Any
 
 from puffin_fast.errors import MissingExtraError
 
-__all__ = ["imports_of_extra", "import_optional"]
+__all__ = ["TABLE_PACKAGES", "import_optional", "imports_of_extra"]
 
-_TABLES = frozenset({"pyiceberg", "fastavro", "tenacity", "msgspec"})
+TABLE_PACKAGES = frozenset({"pyiceberg", "fastavro", "tenacity", "msgspec"})
 """The packages that each extra for a table format installs."""
 
 
@@ -22,7 +22,7 @@ def imports_of_extra(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in _TABLES:
+        if package not in TABLE_PACKAGES:
             raise
         raise MissingExtraError(package, extra) from error
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +27,6 @@ from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import merge_rows
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys, refuses_duplicates
 from puffin_fast.rows.match.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["UpsertResult", "upsert"]
 

@@ -15,6 +15,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
+from puffin_fast._runtime.packages import TABLE_PACKAGES
 from puffin_fast.errors import (
     InvalidInputError,
     JobInterruptedError,
@@ -181,14 +182,13 @@ _NO_PACKAGE = re.compile(rf"{NO_PACKAGE} (.*?\)): (?:No module named '([\w]+))?.
 _NO_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(numpy|pandas|pyarrow)[.']", re.MULTILINE)
 """Raised by PySpark's own worker, before any function of this package runs."""
 
-_EXTRAS = {"pyiceberg": "iceberg", "fastavro": "iceberg", "tenacity": "iceberg", "msgspec": "iceberg"}
-
 
 def _rebuild(text: str) -> PuffinFastError | None:
     """The error of this package that the message of a Spark error contains, if any."""
     if lacking := _NO_PACKAGE.search(text):
         package = lacking[2] or "puffin_fast"
-        return MissingExtraError(f"{package} on the executor {lacking[1]}", _EXTRAS.get(package, "spark"))
+        extra = "iceberg" if package in TABLE_PACKAGES else "spark"
+        return MissingExtraError(f"{package} on the executor {lacking[1]}", extra)
     if not (ours := _OURS.search(text)):
         if lacking := _NO_MODULE.search(text):
             package = f"{lacking[1]} in the Python of Spark's workers (PYSPARK_PYTHON chooses it)"
