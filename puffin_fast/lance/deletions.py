@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast._runtime import open_source
+from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.location import errors_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
@@ -23,6 +24,7 @@ from puffin_fast.errors import (
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
+    PuffinFastError,
     UnsupportedError,
 )
 
@@ -38,6 +40,14 @@ VECTORS = pa.schema(
     ]
 )
 """The schema of the result of `vectors`."""
+_DETACHED = 1 << 63
+"""Lance's bit for versions that are no part of the history; a commit after one of them does not end."""
+_RUST_PLACE = re.compile(r"(?:, | )/\S+\.rs:\d+:\d+")
+"""The place in Lance's code that its messages end with."""
+_NOT_FOUND = re.compile(r"Not found: |Dataset at path .* was not found")
+_NOT_SUPPORTED = re.compile(r"Not supported: |Invalid user input: No object store provider")
+_DAMAGED = re.compile(r"Invalid user input: |Encountered internal error|Not found: Fragment")
+"""Errors of writers for values of the metadata."""
 
 
 def vectors(dataset: Any) -> pa.Table:
@@ -54,29 +64,38 @@ def vectors(dataset: Any) -> pa.Table:
         ``deletion_file``, its path below its dataset.
 
     Raises:
-        CorruptDataError: a deletion file is damaged, has another number of rows than the manifest, or has an offset
-            that is not less than the row count of the fragment.
+        CorruptDataError: the manifest or a deletion file is damaged, a deletion file has another number of rows than
+            the manifest, or has an offset that is not less than the row count of the fragment.
         NotFoundError: the dataset or a deletion file does not exist.
-        UnsupportedError: a deletion file is in another location than a dataset.
+        UnsupportedError: a deletion file is in another location than a dataset, or pylance cannot read the dataset.
     """
     dataset = _opened(dataset)
     rows: list[tuple[Any, ...]] = []
-    for fragment in dataset.get_fragments():
-        name = fragment.deletion_file()
-        if name is None:
-            continue
+    for fragment in _fragments(dataset):
+        with _errors_of_pylance(dataset.uri):
+            name = fragment.deletion_file()
+            if name is None:
+                continue
+            number, n_rows, n_deleted = fragment.fragment_id, fragment.physical_rows, fragment.num_deletions
+        if n_rows > codec.MAX_POSITION + 1:
+            raise CorruptDataError(
+                f"rows of fragment {number}",
+                path=str(dataset.uri),
+                expected=f"at most {codec.MAX_POSITION + 1}",
+                found=n_rows,
+            )
         path = f"{_root_of(dataset, fragment)}/{name}"
         with open_source(path) as source:
             data = source.read_at(0, source.size)
-        bitmap = codec.decode(data, cardinality=fragment.num_deletions, path=path)
-        if bitmap and bitmap.max() >= fragment.physical_rows:
+        bitmap = codec.decode(data, cardinality=n_deleted, path=path)
+        if bitmap and bitmap.max() >= n_rows:
             raise CorruptDataError(
                 "deletion file",
                 path=path,
-                expected=f"offsets below {fragment.physical_rows} (rows of fragment {fragment.fragment_id})",
+                expected=f"offsets below {n_rows} (rows of fragment {number})",
                 found=bitmap.max(),
             )
-        rows.append((fragment.fragment_id, iceberg.encode(bitmap), len(bitmap), fragment.physical_rows, name))
+        rows.append((number, iceberg.encode(bitmap), len(bitmap), n_rows, name))
     columns = list(zip(*rows, strict=True)) or [()] * len(VECTORS)
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, VECTORS, strict=True)], schema=VECTORS
@@ -87,12 +106,22 @@ def _root_of(dataset: Any, fragment: Any) -> str:
     """Returns the location of the dataset that a fragment's deletion file is in.
 
     Raises:
+        CorruptDataError: the manifest has no location of the number that the fragment names.
         UnsupportedError: it is in another location than a dataset.
     """
-    number = fragment.metadata.deletion_file.base_id
+    with _errors_of_pylance(dataset.uri):
+        number = fragment.metadata.deletion_file.base_id
+        bases = {} if number is None else dataset.base_paths()
     if number is None:
         return str(dataset.uri).rstrip("/")
-    base = dataset.base_paths()[number]
+    base = bases.get(number)
+    if base is None:
+        raise CorruptDataError(
+            f"location of the deletion file of fragment {fragment.fragment_id}",
+            path=str(dataset.uri),
+            expected=f"one of {sorted(bases)}",
+            found=number,
+        )
     if not base.is_dataset_root:
         raise UnsupportedError(
             f"{dataset.uri}: the deletion file of fragment {fragment.fragment_id} is in {base.path}"
@@ -112,7 +141,9 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
         The dataset at its new version; the same dataset if there is nothing to delete, or in a dry run.
 
     Raises:
-        NotFoundError: the dataset or a fragment does not exist.
+        NotFoundError: the dataset, a fragment or one of its files does not exist.
+        CorruptDataError: the manifest or a deletion file is damaged.
+        UnsupportedError: the version of the dataset is detached, or pylance cannot read the dataset.
         InvalidInputError: `deletes` does not map numbers, an offset is not less than the row count of its fragment, or
             the permission to write is missing.
         ConflictError: another commit changed a fragment; the dataset is unchanged. The written deletion file remains
@@ -124,24 +155,32 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
             f"deletes: expected a mapping of fragment ids, found {type(deletes).__name__}"
         )
     lance = _lance()
-    fragments = {fragment.fragment_id: fragment for fragment in dataset.get_fragments()}
+    fragments = _fragments(dataset)
+    by_number = {fragment.fragment_id: fragment for fragment in fragments}
+    if len(by_number) < len(fragments):
+        numbers = [fragment.fragment_id for fragment in fragments]
+        raise CorruptDataError("fragments", path=str(dataset.uri), expected="each id once", found=numbers)
+    if dataset.version >= _DETACHED:
+        raise UnsupportedError(f"{dataset.uri}: version {dataset.version} is detached")
     updated, removed = [], []
     for number, offsets in deletes.items():
         if not isinstance(number, int | np.integer):
             raise InvalidInputError(f"deletes: expected integers as fragment ids, found {number!r}")
-        fragment = fragments.get(number)
+        fragment = by_number.get(number)
         if fragment is None:
             raise NotFoundError(f"{dataset.uri}: no fragment {number}")
         bitmap = offsets if isinstance(offsets, PositionBitmap) else PositionBitmap.from_positions(offsets)
         if not bitmap:
             continue
-        if bitmap.max() >= fragment.physical_rows:
+        with _errors_of_pylance(dataset.uri):
+            n_rows = fragment.physical_rows
+        if bitmap.max() >= n_rows:
             raise InvalidInputError(
-                f"fragment {number}: expected offsets below {fragment.physical_rows} (rows), found {bitmap.max()}"
+                f"fragment {number}: expected offsets below {n_rows} (rows), found {bitmap.max()}"
             )
         if dry_run:
             continue
-        with _writing(dataset.uri):
+        with _errors_of_pylance(dataset.uri):
             found = fragment.delete_rows(bitmap.to_numpy().tolist())
         if found is None:
             removed.append(number)
@@ -150,24 +189,40 @@ def delete_positions(dataset: Any, deletes: Mapping[int, Any], *, dry_run: bool 
     if not updated and not removed:
         return dataset
     operation = lance.LanceOperation.Delete(updated, removed, "offsets")
-    try:
-        with _writing(dataset.uri):
-            return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
-    except _lance("commit").CommitConflictError as error:
-        raise ConflictError(f"{dataset.uri}: version {dataset.version} is outdated: {error}") from error
+    with _errors_of_pylance(dataset.uri, dataset.version):
+        return lance.LanceDataset.commit(dataset, operation, read_version=dataset.version)
 
 
 @contextmanager
-def _writing(uri: str) -> Iterator[None]:
-    """Converts errors of the storage to errors of this package; pylance writes the error number into the message."""
+def _errors_of_pylance(uri: Any, version: int | None = None) -> Iterator[None]:
+    """Converts errors that pylance raises to errors of this package, by their messages: most are ValueErrors.
+
+    Storage errors whose message has an error number become that OSError first, see `errors_of`.
+    """
     with errors_of(uri):
         try:
             yield
-        except OSError as error:
-            number = re.search(r"\(os error (\d+)\)", str(error))
-            if number is None:
+        except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+            if is_from_outside(error):
                 raise
-            raise OSError(int(number[1]), str(error)) from error
+            if isinstance(error, _lance("commit").CommitConflictError):
+                raise ConflictError(f"{uri}: version {version} is outdated: {error}") from error
+            message = _RUST_PLACE.sub("", str(error))
+            if number := re.search(r"\(os error (\d+)\)", message):
+                raise OSError(int(number[1]), message) from error
+            if _NOT_FOUND.match(message):
+                raise NotFoundError(f"{uri}: {message}") from error
+            if _NOT_SUPPORTED.match(message):
+                raise UnsupportedError(f"{uri}: {message}") from error
+            if isinstance(error, OSError | RuntimeError) and not _DAMAGED.match(message):
+                raise PuffinFastError(f"{uri}: pylance failed: {message}") from error
+            if "Generic " in message or "HTTP error" in message:
+                raise PuffinFastError(f"{uri}: the storage failed: {message}") from error
+            raise CorruptDataError("metadata of a Lance dataset", path=str(uri), found=message) from error
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+                raise
+            raise CorruptDataError("metadata of a Lance dataset", path=str(uri), found=error) from error
 
 
 def _opened(dataset: Any) -> Any:
@@ -175,14 +230,14 @@ def _opened(dataset: Any) -> Any:
         return dataset
     if not isinstance(dataset, str | os.PathLike):
         raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
-    try:
-        return _lance().dataset(dataset)
-    except (ValueError, FileNotFoundError) as error:  # pylance's exception for a missing dataset
-        raise NotFoundError(f"{os.fspath(dataset)}: {error}") from error
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
-            raise
-        raise CorruptDataError("metadata of a Lance dataset", path=os.fspath(dataset), found=error) from error
+    lance = _lance()
+    with _errors_of_pylance(os.fspath(dataset)):
+        return lance.dataset(dataset)
+
+
+def _fragments(dataset: Any) -> list[Any]:
+    with _errors_of_pylance(dataset.uri):
+        return list(dataset.get_fragments())
 
 
 def _lance(module: str = "") -> Any:
