@@ -10,8 +10,8 @@ VENV := .venv
 NEWEST := .venv-newest
 PAIMON := .venv-paimon
 PY := $(VENV)/bin/python
-KERNELS := $(wildcard puffin_fast/_kernels/*.pyx puffin_fast/_kernels/*.pxd puffin_fast/_kernels/*.h puffin_fast/_kernels/*/*.h)
-STUBS := $(wildcard puffin_fast/_kernels/*.pyi)
+KERNELS := $(shell find puffin_fast/_kernels -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+STUBS := $(shell find puffin_fast/_kernels -name '*.pyi')
 PYTEST := $(PY) -m pytest
 args ?=
 workers ?= 2
@@ -118,7 +118,7 @@ format: $(VENV)/.installed  ## apply ruff's formatting and safe fixes
 
 types: build  ## mypy on the package, stubtest on the kernels
 	$(PY) -m mypy
-	$(if $(STUBS),$(PY) -m mypy.stubtest --mypy-config-file tests/stubtest.ini --allowlist tests/stubtest.txt --ignore-unused-allowlist $(patsubst puffin_fast/_kernels/%.pyi,puffin_fast._kernels.%,$(STUBS)))
+	$(if $(STUBS),$(PY) -m mypy.stubtest --mypy-config-file tests/stubtest.ini --allowlist tests/stubtest.txt --ignore-unused-allowlist $(subst /,.,$(STUBS:.pyi=)))
 
 jars: $(VENV)/.installed  ## fetch the Java jars of the foreign engines into the user's cache
 	@$(PY) tests/jars.py || { [ "$${CI:-}" != true ] && echo "going on without: tests that need jars say so" >&2; }
@@ -173,7 +173,8 @@ $(PAIMON)/.installed: pyproject.toml $(VENV)/.built
 
 clean:  ## remove what was built (environments and the jar cache stay)
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .benchmarks spark-warehouse metastore_db derby.log
-	rm -f puffin_fast/_kernels/*.so puffin_fast/_kernels/*.c $(VENV)/.built
+	find puffin_fast/_kernels '(' -name '*.so' -o -name '*.c' ')' -delete
+	rm -f $(VENV)/.built
 
 distclean: clean  ## remove the environments too
 	rm -rf $(VENV) $(NEWEST) $(PAIMON) .hypothesis

@@ -124,7 +124,7 @@ setup(
     long_description_content_type="text/markdown",
     project_urls=project_urls(repository()),
     ext_modules=cythonize(
-        [extension(path) for path in sorted(KERNELS.glob("*.pyx"))],
+        [extension(path) for path in sorted(KERNELS.rglob("*.pyx"))],
         compiler_directives={
             "language_level": 3,
             "boundscheck": debug,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._kernels import batch
+from puffin_fast._kernels.roaring import batch
 from puffin_fast._positions import (
     MAX_POSITION,
     as_position,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels import masks, query, split, stored
+from puffin_fast._kernels.roaring import masks, query, split, stored
 from puffin_fast._positions import (
     MAX_POSITION,
     as_bytes,

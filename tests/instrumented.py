@@ -124,7 +124,7 @@ def coverage_build(name: str = "fuzz") -> Path:
     if (
         counters.read_bytes() != before
     ):  # the modules' sources did not change, so nothing else would link anew
-        for module in (folder / "puffin_fast" / "_kernels").glob("*.so"):
+        for module in (folder / "puffin_fast" / "_kernels").rglob("*.so"):
             module.unlink()
     return build(
         name,

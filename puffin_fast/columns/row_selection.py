@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._kernels import rows
+from puffin_fast._kernels.rows import set_bits as rows
 
 if TYPE_CHECKING:
     from puffin_fast.bitmap import PositionBitmap

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from puffin_fast._kernels import frames, stored
+from puffin_fast._kernels.roaring import frames, stored
 from puffin_fast._positions import MAX_POSITION, as_bytes
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv._counted import counted

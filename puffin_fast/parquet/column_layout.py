@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

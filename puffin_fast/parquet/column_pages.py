@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.column_layout import Layout
 from puffin_fast.parquet.page_codecs import CODEC_ERRORS, CODECS, KERNEL_CODECS, PageError

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.parquet.footer import AFTER_FOOTER
 from puffin_fast.parquet.thrift import ThriftReader

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast._kernels import footers
+from puffin_fast._kernels.parquet import footers
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.parquet.column_layout import ENCODINGS, Layout, layout_of

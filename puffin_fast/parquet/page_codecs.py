@@ -16,7 +16,7 @@ import lz4.block
 import pyarrow as pa
 import zstandard
 
-from puffin_fast._kernels import pages, snappy
+from puffin_fast._kernels.parquet import pages, snappy
 
 __all__ = ["CODECS", "CODEC_ERRORS", "KERNEL_CODECS", "PageError"]
 

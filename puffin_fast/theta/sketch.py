@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from puffin_fast._kernels import theta as kernel
+from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast._positions import as_bytes
 from puffin_fast._runtime.html import html_fields
 from puffin_fast.errors import InvalidInputError

@@ -193,7 +193,7 @@ def test_private_parts_of_pyiceberg_are_touched_in_one_place() -> None:
 
 
 def test_kernels_know_bytes_and_integers_only() -> None:
-    for path in [*PACKAGE.glob("_kernels/*.pyx"), *PACKAGE.glob("_kernels/*.pxd")]:
+    for path in [*PACKAGE.glob("_kernels/**/*.pyx"), *PACKAGE.glob("_kernels/**/*.pxd")]:
         for line in path.read_text().splitlines():
             found = re.match(r"\s*(?:from|cimport|import)\s+([\w.]+)", line)
             if found and found[1].startswith("puffin_fast"):

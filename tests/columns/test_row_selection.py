@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from puffin_fast._kernels import rows
+from puffin_fast._kernels.rows import set_bits as rows
 from puffin_fast.columns.row_selection import RowSelection, flags_of, mask_of, select_rows
 
 

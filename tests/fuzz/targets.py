@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast import arrow, dv, errors
-from puffin_fast._kernels import snappy as snappy_kernel
+from puffin_fast._kernels.parquet import snappy as snappy_kernel
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.delta.log import json_rows as json_columns
 from puffin_fast.puffin import PuffinReader, PuffinWriter

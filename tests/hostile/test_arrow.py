@@ -102,7 +102,7 @@ assert refused
 """
 
 FALSE_BITMAPS = """
-from puffin_fast._kernels import stored
+from puffin_fast._kernels.roaring import stored
 
 bitmap = PositionBitmap.from_positions([1, 2, 1 << 40])
 data = bitmap.to_bytes()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from puffin_fast import arrow, dv, errors
-from puffin_fast._kernels import batch
+from puffin_fast._kernels.roaring import batch
 from puffin_fast.bitmap import PositionBitmap
 
 BLOB = dv.iceberg.encode(PositionBitmap.from_positions([1, 5, 70_000]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_fast._kernels import json_rows as kernel
+from puffin_fast._kernels.json import rows as kernel
 from puffin_fast.delta.log import json_rows as rows
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.targets import JSON_COLUMNS, json_rows

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_fast._kernels.members import Members
+from puffin_fast._kernels.rows.members import Members
 
 LOW, HIGH = -(2**63), 2**63 - 1
 AROUND = (-2000, -65, -64, -1, 0, 1, 63, 64, 65, 2000)

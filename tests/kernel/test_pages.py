@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 
 Codes = npt.NDArray[np.uint32]
 Rows = npt.NDArray[np.int32]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puffin_fast._kernels import snappy
+from puffin_fast._kernels.parquet import snappy
 
 CODEC = pa.Codec("snappy")
 GUARD = 128

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 import puffin_fast as pf
 from puffin_fast import arrow, errors
-from puffin_fast._kernels import theta as kernel
+from puffin_fast._kernels.theta import sketches as kernel
 from puffin_fast.theta import ThetaSketch, ThetaSketchBuilder
 from tests import theta_oracle as oracle
 

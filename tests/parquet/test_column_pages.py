@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.parquet import column_pages, page_codecs

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from puffin_fast._kernels import pages
+from puffin_fast._kernels.parquet import pages
 from puffin_fast._runtime import open_source
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.parquet.dictionary_pages import DictionaryPages
@@ -168,7 +168,8 @@ SUMS = """
 import random, sys, zlib
 if sys.argv[1] != "fast":
     sys.modules["isal"] = sys.modules["zlib_ng"] = None
-from puffin_fast._kernels import checksum, pages
+from puffin_fast._kernels import checksum
+from puffin_fast._kernels.parquet import pages
 from tests import thrift
 chance = random.Random(1)
 n = 0

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 
-from puffin_fast._kernels import json_rows as kernel
+from puffin_fast._kernels.json import rows as kernel
 
 __all__ = ["KernelColumns", "read_any", "read_rows"]
 

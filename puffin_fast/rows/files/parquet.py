@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from puffin_fast._kernels.footers import CONTRADICTION
+from puffin_fast._kernels.parquet.footers import CONTRADICTION
 from puffin_fast._runtime import is_remote, open_source
 from puffin_fast._runtime.interrupt import suppressed
 from puffin_fast.errors import CorruptDataError, PuffinFastError

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast._kernels.members import Members
+from puffin_fast._kernels.rows.members import Members
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.columns.row_selection import flags_of
 from puffin_fast.rows.filters.bounds import Sorted

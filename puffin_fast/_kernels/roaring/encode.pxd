@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from puffin_fast._kernels.containers cimport Bytes, Writer
+from puffin_fast._kernels.roaring.containers cimport Bytes, Writer
 
 cdef enum EncodeStatus:
     ENCODED = 0

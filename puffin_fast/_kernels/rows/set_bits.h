@@ -56,8 +56,8 @@ static size_t pf_rows_portable(const uint8_t *bits, size_t from, size_t n, uint3
 }
 
 #if PF_X86
-#include "avx2/rows.h"
-#include "avx512/rows.h"
+#include "avx2/set_bits.h"
+#include "avx512/set_bits.h"
 #endif
 
 PF_DISPATCH(size_t, pf_rows, (const uint8_t *bits, size_t from, size_t n, uint32_t *out, size_t capacity),

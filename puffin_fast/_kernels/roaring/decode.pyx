@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_WORDS, RUN, load16
-from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
+from puffin_fast._kernels.roaring.containers cimport Container, Cursor, cursor_next, cursor_start
 
 cdef extern from "bitmap_expand.h" nogil:
     size_t pf_expand(const uint8_t* bits, size_t n_words, uint64_t base, uint64_t* out, size_t capacity)

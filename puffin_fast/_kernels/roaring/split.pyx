@@ -4,7 +4,7 @@ from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport RUN, plain_size, run_size
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     Container, Cursor, Writer, cursor_next, cursor_start, finish, writer_copy, writer_free,
 )
 from puffin_fast._kernels.views cimport Span, span_of

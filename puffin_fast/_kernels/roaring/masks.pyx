@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, BITMAP_BYTES, CHUNK, load16, store16
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     Container, Cursor, Record, Writer, cursor_next, cursor_start, finish, reserve, writer_bitmap, writer_end,
     writer_runs, writer_start,
 )

@@ -29,7 +29,7 @@ from puffin_fast._kernels.bytes cimport (
     ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, COUNT_BYTES, KEY_BYTES, OFFSETS_MIN_COUNT, RUN, Kind, choose,
     container_size, header_size, store16, store32, store64,
 )
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     Bytes, Writer, release, reserve, store_header, writer_array, writer_bitmap, writer_free, writer_size,
     writer_store,
 )

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from puffin_fast._kernels.frames cimport crc32
+from puffin_fast._kernels.roaring.frames cimport crc32
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 from puffin_fast.errors import CorruptDataError

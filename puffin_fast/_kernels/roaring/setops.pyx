@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, ARRAY_MAX, BITMAP, BITMAP_BYTES, CHUNK, MAX_POSITION, RUN, load16
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     Container, Cursor, Writer, cursor_close, cursor_go, cursor_next, cursor_open, cursor_start, cursor_take, writer_array,
     writer_bitmap, writer_bits, writer_copy, writer_reserve, writer_runs,
 )

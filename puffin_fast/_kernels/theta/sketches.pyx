@@ -12,7 +12,7 @@ from puffin_fast._kernels.bytes cimport load64
 from puffin_fast._kernels.order cimport sort_u64
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
-cdef extern from "theta.h" nogil:
+cdef extern from "sketches.h" nogil:
     enum:
         PF_THETA_FULL
         PF_THETA_K

@@ -2,6 +2,6 @@
 
 from libc.stdint cimport uint32_t
 
-from puffin_fast._kernels.containers cimport Container
+from puffin_fast._kernels.roaring.containers cimport Container
 
 cdef bint has(const Container* c, uint32_t value) noexcept nogil

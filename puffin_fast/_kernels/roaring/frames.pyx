@@ -11,7 +11,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from puffin_fast._kernels.bytes cimport load32, load32_be, store32_be
-from puffin_fast._kernels.containers cimport Fault, Summary, corrupt, validate
+from puffin_fast._kernels.roaring.containers cimport Fault, Summary, corrupt, validate
 
 from puffin_fast._kernels import checksum
 from puffin_fast.errors import CorruptDataError

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
-cdef extern from "rows.h" nogil:
+cdef extern from "set_bits.h" nogil:
     size_t pf_count_runs(const uint8_t* bits, size_t start, size_t n)
     size_t pf_rows(const uint8_t* bits, size_t start, size_t n, uint32_t* out, size_t capacity)
 

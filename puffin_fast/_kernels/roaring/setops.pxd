@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from puffin_fast._kernels.containers cimport Container, Cursor, Writer
+from puffin_fast._kernels.roaring.containers cimport Container, Cursor, Writer
 
 cdef extern from "bitmap_combine.h" nogil:
     enum:

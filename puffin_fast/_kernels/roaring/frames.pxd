@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from puffin_fast._kernels.containers cimport Fault, Summary
+from puffin_fast._kernels.roaring.containers cimport Fault, Summary
 
 cdef enum:
     LENGTH_BYTES = 4

@@ -17,18 +17,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     Bytes, Cursor, Container, Fault, Summary, Writer, cursor_next, cursor_start, release, reserve, trim, writer_free,
     writer_size, writer_store,
 )
-from puffin_fast._kernels.decode cimport expand
-from puffin_fast._kernels.encode cimport (
+from puffin_fast._kernels.roaring.decode cimport expand
+from puffin_fast._kernels.roaring.encode cimport (
     CHANGED, ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store,
 )
-from puffin_fast._kernels.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
-from puffin_fast._kernels.masks cimport fill_bits
-from puffin_fast._kernels.query cimport has
-from puffin_fast._kernels.setops cimport (
+from puffin_fast._kernels.roaring.frames cimport FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, check_blob, corrupt_blob, store_frame
+from puffin_fast._kernels.roaring.masks cimport fill_bits
+from puffin_fast._kernels.roaring.query cimport has
+from puffin_fast._kernels.roaring.setops cimport (
     UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, union_all, union_free, union_ready,
 )
 from puffin_fast._kernels.views cimport Buffer, buffer_of, pf_nothing

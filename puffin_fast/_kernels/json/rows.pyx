@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
-cdef extern from "json_rows.h" nogil:
+cdef extern from "rows.h" nogil:
     enum:
         PF_JSON_OBJECT
         PF_JSON_INTEGER

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, CHUNK, RUN, Kind, load16
-from puffin_fast._kernels.containers cimport Container, Cursor, cursor_next, cursor_start
+from puffin_fast._kernels.roaring.containers cimport Container, Cursor, cursor_next, cursor_start
 from puffin_fast._kernels.views cimport Buffer, Span, buffer_of, span_of, writable
 
 cdef extern from "bitmap_search.h" nogil:

@@ -2,7 +2,7 @@
 #ifndef PF_AVX2_BITMAP_EXPAND_H
 #define PF_AVX2_BITMAP_EXPAND_H
 
-#include "bitmap_count.h"
+#include "roaring/bitmap_count.h"
 
 PF_AVX2 static size_t pf_expand_avx2(const uint8_t *bits, size_t n_words, uint64_t base, uint64_t *out,
                                      size_t capacity) {

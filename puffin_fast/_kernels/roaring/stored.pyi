@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
-from puffin_fast._kernels.query import Directory
+from puffin_fast._kernels.roaring.query import Directory
 
 _Kind = TypeVar("_Kind", bound=StoredBitmap)
 

@@ -2,7 +2,7 @@
 #ifndef PF_AVX2_BITMAP_COMBINE_H
 #define PF_AVX2_BITMAP_COMBINE_H
 
-#include "bitmap_count.h"
+#include "roaring/bitmap_count.h"
 
 PF_AVX2 static uint32_t pf_bitmap_unite_avx2(const uint8_t *const *bitmaps, size_t n, uint8_t *out) {
     const __m256i zero = _mm256_setzero_si256();

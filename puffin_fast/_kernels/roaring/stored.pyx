@@ -16,17 +16,17 @@ from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 from puffin_fast._kernels.bytes cimport ARRAY, BITMAP, COUNT_BYTES, MAX_POSITION, RUN
-from puffin_fast._kernels.containers cimport (
+from puffin_fast._kernels.roaring.containers cimport (
     BRIEF, Fault, Summary, Writer, corrupt, finish, new_bytes, validate, writer_end, writer_start,
 )
-from puffin_fast._kernels.decode cimport expand
-from puffin_fast._kernels.encode cimport (
+from puffin_fast._kernels.roaring.decode cimport expand
+from puffin_fast._kernels.roaring.encode cimport (
     CHANGED, ENCODED, OUT_OF_MEMORY, OUT_OF_RANGE, Encoder, encoder_free, encoder_measure, encoder_store,
 )
-from puffin_fast._kernels.frames cimport (
+from puffin_fast._kernels.roaring.frames cimport (
     CRC_BYTES, FRAME_BYTES, HEAD_BYTES, MAGIC_BYTES, MAX_LENGTH, SOUND, check_blob, corrupt_blob, store_frame,
 )
-from puffin_fast._kernels.setops cimport (
+from puffin_fast._kernels.roaring.setops cimport (
     N_SCRATCH, PF_AND, PF_ANDNOT, PF_OR, PF_XOR, SCRATCH, UNION_CHANGED, UNION_OUT_OF_MEMORY, UNITED, UnionScratch, UnionStatus, Vector, combine_all,
     intersect_all, meet, union_all, union_free, union_ready,
 )
