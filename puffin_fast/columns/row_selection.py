@@ -84,25 +84,26 @@ def mask_of(flags: npt.NDArray[np.bool_]) -> pa.BooleanArray:
 
 
 class LiveRows:
-    """The live rows of a data file, as masks of ranges of rows.
+    """The rows of a data file that are read, its live rows or chosen ones, as masks of ranges of rows.
 
     For a file of up to `WHOLE_ROWS` rows the mask is made once. For a larger file a mask is made for each
     range: memory then depends on the rows that are read, not on the row count that a footer declares.
 
     Args:
-        deleted: the deleted positions, below `n_rows`.
+        positions: the deleted positions, below `n_rows`, or the chosen ones.
         n_rows: number of rows of the data file.
+        chosen: whether only rows at the positions are read, instead of all others.
     """
 
-    def __init__(self, deleted: PositionBitmap, n_rows: int) -> None:
-        self._deleted, self._n_rows = deleted, n_rows
+    def __init__(self, positions: PositionBitmap, n_rows: int, *, chosen: bool = False) -> None:
+        self._positions, self._n_rows, self._chosen = positions, n_rows, chosen
         self._whole = self._live_mask(0, n_rows) if n_rows <= WHOLE_ROWS else None
 
     def __len__(self) -> int:
         return self._n_rows
 
     def slice(self, first: int, n_rows: int) -> pa.BooleanArray:
-        """Returns a mask of `n_rows` rows from row `first` on: true for live rows."""
+        """Returns a mask of `n_rows` rows from row `first` on: true for rows that are read."""
         if self._whole is not None:
             return self._whole.slice(first, n_rows)
         n_rows = min(n_rows, self._n_rows - first)
@@ -110,12 +111,14 @@ class LiveRows:
         return self._live_mask(start, first - start + n_rows).slice(first - start)
 
     def count(self, first: int, n_rows: int) -> int:
-        """Returns the number of live rows among `n_rows` rows from row `first` on."""
+        """Returns how many of `n_rows` rows from row `first` on are read."""
         if self._whole is not None:
             return int(self._whole.slice(first, n_rows).true_count)
-        return n_rows - (self._deleted.rank(first + n_rows - 1) - self._deleted.rank(first - 1))
+        found = self._positions.rank(first + n_rows - 1) - self._positions.rank(first - 1)
+        return found if self._chosen else n_rows - found
 
     def _live_mask(self, start: int, n_rows: int) -> pa.BooleanArray:
-        bits = self._deleted.mask_packed(n_rows, start=start)
-        np.bitwise_not(bits, out=bits)
+        bits = self._positions.mask_packed(n_rows, start=start)
+        if not self._chosen:
+            np.bitwise_not(bits, out=bits)
         return pa.BooleanArray.from_buffers(pa.bool_(), n_rows, [None, pa.py_buffer(bits)])

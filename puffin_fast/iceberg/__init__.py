@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from puffin_fast._runtime.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
+    from puffin_fast.iceberg.changes.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
     from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Acceleration",
+    "Changes",
     "DeleteResult",
     "ExpireSnapshotsResult",
     "FileTask",
@@ -66,6 +68,7 @@ __all__ = [
     "UpsertResult",
     "accelerate",
     "append",
+    "changes",
     "collect_ndv",
     "compact",
     "convert_equality_deletes",

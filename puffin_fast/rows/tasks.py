@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.rows.shared_deletes import FILE_PATH_ID, NO_DELETES, DeleteFiles, single_data_file
 
 __all__ = [
@@ -92,12 +93,14 @@ class TaskOf(Generic[File, Blob, Other]):
         vector: its deletion vector, if it has one.
         position_deletes: the position-delete files; none if there is a vector, which supersedes them.
         equality_deletes: the equality-delete files.
+        chosen: the positions of the only rows that are read; the task then has no deletes. None: all live rows.
     """
 
     data: File
     vector: Blob | None = None
     position_deletes: DeleteFiles = NO_DELETES
     equality_deletes: DeleteFiles = NO_DELETES
+    chosen: PositionBitmap | None = None
 
 
 Task: TypeAlias = TaskOf[DataFile, Vector, DeleteFile]

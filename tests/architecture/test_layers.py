@@ -38,7 +38,7 @@ LAYERS = {
 }
 
 FOLDERS = {
-    "rows": ("filters", "files", "keys", "deletes", "scan", "match"),
+    "rows": ("filters", "files", "keys", "deletes", "scan", "match", "changes"),
     "iceberg": (
         "compat",
         "manifest",
@@ -46,6 +46,7 @@ FOLDERS = {
         "commit",
         "deletes",
         "scan",
+        "changes",
         "statistics",
         "dml",
         "maintenance",

@@ -175,6 +175,8 @@ class FileReader:
 
     def n_live(self, task: Task) -> int:
         """Returns the number of rows of a data file that are not deleted by position; the data file is not read."""
+        if task.chosen is not None:
+            return len(task.chosen)
         return task.data.record_count - len(self._deletes.of(task))
 
     def read_all(self, splits: Sequence[Split]) -> Iterator[list[pa.RecordBatch]]:
@@ -238,7 +240,9 @@ class FileReader:
         return OpenedDataFile(file, output, keys)
 
     def _live(self, task: Task, vectors: ReadAhead | None) -> LiveRows | None:
-        """The rows that are not deleted by position; None if no row is."""
+        """The rows that are not deleted by position, or the chosen ones; None if these are all rows."""
+        if task.chosen is not None:
+            return LiveRows(task.chosen, task.data.record_count, chosen=True)
         if task.vector is None and not task.position_deletes:
             return None
         deleted = self._deletes.of(task, vectors)

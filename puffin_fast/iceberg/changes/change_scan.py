@@ -1,0 +1,167 @@
+"""The changes of a table as a scan: what the tables of both formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from puffin_fast._runtime.arguments import check_flags
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.scan.scan import RowScan
+from puffin_fast.limits import KEY_BYTES
+from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
+from puffin_fast.rows.changes.pairing import Pairing, Stage
+from puffin_fast.rows.changes.states import CommitChanges, FileStates
+from puffin_fast.rows.files.conversion import arrow_type
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.rows.keys.key_columns import key_fields
+from puffin_fast.rows.scan.file_reader import FileReader
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import NestedField
+
+
+__all__ = ["ChangeScan"]
+
+_COLUMNS = {name: METADATA_COLUMNS[name] for name in ("_row_id", "_file", "_pos")}
+_ROW_ID = METADATA_COLUMNS["_row_id"]
+
+
+class ChangeScan(RowScan):
+    """The changes of a table. Subclasses plan them.
+
+    Attributes:
+        schema: the Arrow schema of the result.
+    """
+
+    def __init__(
+        self,
+        io: FileIO,
+        metadata: TableMetadata,
+        schema: Schema,
+        *,
+        net: bool,
+        updates: bool,
+        join_cols: str | Sequence[str] | None,
+        row_filter: str | BooleanExpression | pc.Expression,
+        selected_fields: Sequence[str],
+        case_sensitive: bool,
+        threads: int | None,
+        number: str,
+        ordinal: bool,
+        options: Mapping[str, Any] | None = None,
+        feed: Sequence[MetadataColumn] = (),
+    ) -> None:
+        check_flags(net=net, updates=updates)
+        super().__init__(
+            schema,
+            row_filter,
+            selected_fields,
+            limit=None,
+            case_sensitive=case_sensitive,
+            threads=threads,
+            metadata_columns=_COLUMNS,
+        )
+        self._io, self._metadata, self._options = io, metadata, dict(options or {})
+        self._net, self._ordinal, self._feed = net, ordinal, feed
+        self._updates = updates
+        keys = key_fields(schema, join_cols) if join_cols is not None or schema.identifier_field_ids else []
+        self._keys = [schema.find_field(field.field_id) for _, field in keys]
+        self._rows_schema = self.schema
+        own = commit_fields(number, ordinal=ordinal)
+        shown = [*self.schema][: len(self._fields)]
+        for field in own:
+            if field.name in {column.name for column in schema.fields}:
+                raise InvalidInputError(
+                    f"column {field.name}: expected another name, because changes have such a column"
+                )
+        self.schema = pa.schema([*shown, *own, *[*self.schema][len(shown) :]])
+
+    @property
+    def plan(self) -> Sequence[CommitChanges]:
+        """The changed data files of each commit."""
+        raise NotImplementedError
+
+    def change_reader(self) -> ChangeReader:
+        """Returns the reader of the lines."""
+        shown, extra = len(self._fields), len(self._extra)
+        keys = len(self._keys)
+        row_id = 1 + shown + keys + extra
+        values = [*range(1, 1 + shown)]
+        with_id = [1 + shown + keys + at for at, column in enumerate(self._extra) if column.name == "_row_id"]
+        stages = [
+            Stage((row_id,), True, null_safe=False),
+            Stage((*values, *with_id), False),
+        ]
+        if self._keys and self._updates:
+            stages.append(Stage((*range(1 + shown, 1 + shown + keys),), True))
+        return ChangeReader(
+            FileStates(self._io, self._metadata, **self._options),
+            self._reader_of(),
+            self._reader_of(self._keys, [_ROW_ID]),
+            self._reader_of(self._keys, [_ROW_ID, *self._feed]) if self._feed else None,
+            Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
+            shown,
+            keys,
+            extra,
+            self.schema,
+            self._ordinal,
+            not self._row_filter.always_true,
+            self._threads,
+        )
+
+    def _reader_of(
+        self, keys: Sequence[NestedField] = (), more: Sequence[MetadataColumn] = ()
+    ) -> Callable[[], FileReader]:
+        """A factory of readers of a layout; it can be pickled."""
+        fields = [*self._rows_schema][: len(self._fields)]
+        fields += [pa.field(field.name, arrow_type(field.field_type)) for field in keys]
+        extra = [*self._extra, *more]
+        fields += [pa.field(column.name, column.type) for column in extra]
+        return partial(
+            FileReader,
+            self._io,
+            self._metadata,
+            self._read_schema,
+            [*self._fields, *keys],
+            extra,
+            self._row_filter,
+            pa.schema(fields),
+            self._case_sensitive,
+            **self._options,
+        )
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the lines in batches, those of each commit together; no batch is empty.
+
+        Raises:
+            CorruptDataError: a file does not agree with the metadata.
+            NotFoundError: a file does not exist.
+            UnsupportedError: the format of a file is not supported.
+        """
+        reader = self.change_reader()
+        for changes in self.plan:
+            yield from reader.lines(changes)
+
+    def count(self) -> int:
+        """Returns the number of lines.
+
+        Rows are not read where a commit only inserts or only deletes, unless there is a filter or equality deletes.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
+        """
+        reader = self.change_reader()
+        return sum(map(reader.count, self.plan))
+
+    def to_arrow(self) -> pa.Table:
+        """Returns all lines."""
+        return pa.Table.from_batches(self.to_batches(), self.schema)

@@ -1,0 +1,203 @@
+"""Reads the rows that changed, as Arrow batches with their kind of change and their commit.
+
+```
+plain layout    shown columns | requested metadata columns                          where nothing pairs
+paired layout   shown columns | key columns | requested metadata columns | _row_id  where a commit deletes and inserts
+feed            the same as a layout, then _change_type
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast._runtime.streams import in_order
+from puffin_fast.errors import CorruptDataError
+from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing
+from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import jobs_of
+from puffin_fast.rows.tasks import Task
+
+__all__ = ["CHANGE_TYPE", "WORDS", "ChangeReader", "MakeReader", "commit_fields", "read_tasks"]
+
+CHANGE_TYPE = "_change_type"
+"""The column of the kind of change, also of a feed of Delta."""
+
+WORDS = ("delete", "insert", "update_preimage", "update_postimage")
+"""The words of `CHANGE_TYPE`, by kind."""
+
+_TIME = pa.timestamp("us", "UTC")
+
+MakeReader: TypeAlias = Callable[[], FileReader]
+"""Makes the reader of a table's data files for one layout; can be pickled."""
+
+
+def commit_fields(number: str, *, ordinal: bool) -> list[pa.Field]:
+    """Returns the columns of changes that follow the table's columns.
+
+    Args:
+        number: the name of the column of the snapshot id or version.
+        ordinal: whether there is a column of the place of the commit.
+    """
+    fields = [
+        pa.field(CHANGE_TYPE, pa.string()),
+        pa.field(number, pa.int64()),
+        pa.field("_commit_timestamp", _TIME),
+    ]
+    return [*fields, pa.field("_change_ordinal", pa.int32())] if ordinal else fields
+
+
+def read_tasks(
+    make: MakeReader, tasks: Sequence[Task], threads: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of tasks in their order. Its arguments can be pickled, so an executor can read a part of a plan.
+
+    Args:
+        make: makes the reader.
+        tasks: of `ChangedRows`, or a part of them.
+        threads: number of data files that are read at a time.
+    """
+    reader = make()
+    threads, ahead = reader.prepare(tasks, threads)
+    found = in_order(
+        list(jobs_of(tasks, threads)), reader.read_all, threads, capacity=ahead, label="reading changes"
+    )
+    for batches in found:
+        yield from batches
+
+
+@dataclass(frozen=True)
+class ChangeReader:
+    """Reads the lines of the changes of commits.
+
+    Attributes:
+        states: compares states of data files.
+        plain, paired, feed: make readers of the layouts.
+        pairing: how rows are paired; its places count the column `KIND`.
+        shown: number of shown columns.
+        keys: number of key columns of the paired layout.
+        extra: number of requested metadata columns.
+        schema: of the lines.
+        ordinal: whether lines have the place of their commit.
+        is_filtered: whether not all rows are read.
+        threads: number of data files that are read at a time.
+    """
+
+    states: FileStates
+    plain: MakeReader
+    paired: MakeReader
+    feed: MakeReader | None
+    pairing: Pairing
+    shown: int
+    keys: int
+    extra: int
+    schema: pa.Schema
+    ordinal: bool
+    is_filtered: bool
+    threads: int | None
+
+    def lines(self, changes: CommitChanges) -> Iterator[pa.RecordBatch]:
+        """Yields the lines of a commit; no batch is empty."""
+        if changes.feed:
+            found = self._feed_lines(changes.feed)
+        else:
+            found = self._row_lines(self.states.changed_rows(changes.files, self.threads))
+        for batch, kinds in found:
+            if batch.num_rows:
+                yield self._line(batch, kinds, changes.commit)
+
+    def count(self, changes: CommitChanges) -> int:
+        """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
+        if not changes.feed:
+            rows = self.states.changed_rows(changes.files, self.threads)
+            tasks = rows.deleted or rows.inserted
+            one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
+            if one_side and not any(task.equality_deletes for task in tasks):
+                return sum(map(self._counter.n_live, tasks))
+            return sum(batch.num_rows for batch, _ in self._row_lines(rows))
+        return sum(batch.num_rows for batch in self.lines(changes))
+
+    @cached_property
+    def _counter(self) -> FileReader:
+        return self.plain()
+
+    def _row_lines(self, rows: ChangedRows) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        if rows.deleted and rows.inserted:
+            sides = ((DELETE, rows.deleted), (INSERT, rows.inserted))
+            both = (
+                _with_kind(batch, np.full(batch.num_rows, kind, np.int8))
+                for kind, tasks in sides
+                for batch in read_tasks(self.paired, tasks, self.threads)
+            )
+            yield from self._paired(both)
+            return
+        tasks, kind = (rows.deleted, DELETE) if rows.deleted else (rows.inserted, INSERT)
+        if tasks:
+            for batch in read_tasks(self.plain, tasks, self.threads):
+                yield batch, np.full(batch.num_rows, kind, np.int8)
+
+    def _paired(self, tables: Iterable[pa.Table]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        iterator = iter(tables)
+        first = next(iterator, None)
+        if first is None:
+            return
+        for table in self.pairing.lines(chain([first], iterator)):
+            for batch in table.to_batches():
+                columns = batch.columns[1:]
+                chosen = [*columns[: self.shown], *columns[self.shown + self.keys :][: self.extra]]
+                names = [*map(str, range(len(chosen)))]
+                kinds = batch.column(0).to_numpy()
+                yield _batch(chosen, names, batch.num_rows), kinds
+
+    def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
+        assert self.feed is not None
+        batches = (_feed_kinds(batch) for batch in read_tasks(self.feed, tasks, self.threads))
+        yield from self._paired(_with_kind(batch, kinds % 2) for batch, kinds in batches)
+
+    def _line(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], commit: Commit) -> pa.RecordBatch:
+        n_rows = batch.num_rows
+        added = [
+            pa.array(WORDS, pa.string()).take(pa.array(kinds)),
+            pa.repeat(pa.scalar(commit.number, pa.int64()), n_rows),
+            pa.repeat(pa.scalar(commit.timestamp_ms * 1000, _TIME), n_rows),
+        ]
+        if self.ordinal:
+            added.append(pa.repeat(pa.scalar(commit.ordinal, pa.int32()), n_rows))
+        columns = batch.columns[: self.shown + self.extra]
+        return pa.RecordBatch.from_arrays(
+            [*columns[: self.shown], *added, *columns[self.shown :]], schema=self.schema
+        )
+
+
+def _batch(columns: Sequence[pa.Array], names: Sequence[str], n_rows: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(list(columns), names=list(names))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), n_rows, [None]))
+
+
+def _with_kind(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.Table:
+    names = [KIND, *map(str, range(batch.num_columns))]
+    return pa.Table.from_arrays([pa.array(kinds), *batch.columns], names=names)
+
+
+def _feed_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
+    """The kinds of the rows of a feed, and the rows without the last column, which names them."""
+    words = batch.column(batch.num_columns - 1)
+    kinds = pc.index_in(words, value_set=pa.array(WORDS, words.type))
+    if kinds.null_count:
+        found = words.filter(kinds.is_null())[0].as_py()
+        raise CorruptDataError(f"{CHANGE_TYPE} of a change data file", expected=", ".join(WORDS), found=found)
+    return batch.select(range(batch.num_columns - 1)), kinds.to_numpy().astype(np.int8)
+
+
+assert tuple(range(len(WORDS))) == (DELETE, INSERT, PREIMAGE, POSTIMAGE)

@@ -1,0 +1,227 @@
+"""Finds deleted and inserted rows that belong together: copies cancel, and images of an update are pairs.
+
+```
+deleted and inserted rows of one commit
+    -> same row id                    shown values equal: nothing; else an update
+    -> rest: equal in what is shown   nothing, as often as both sides have the row
+    -> rest: same key                 an update
+    -> rest                           deletes and inserts
+```
+Memory: the rows of a commit that both deletes and inserts, up to a limit; more are divided among temporary files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from puffin_fast._runtime.row_parts import Division, in_parts
+from puffin_fast._runtime.temporary_rows import read_rows, rows_writer
+from puffin_fast.columns.plain_types import one_array
+from puffin_fast.rows.keys.key_hash import key_hashes
+from puffin_fast.rows.match.same_values import same_values
+
+__all__ = ["DELETE", "INSERT", "KIND", "POSTIMAGE", "PREIMAGE", "Pairing", "Stage"]
+
+DELETE, INSERT, PREIMAGE, POSTIMAGE = range(4)
+"""The values of the column `KIND`."""
+
+KIND = "_kind"
+"""The name of the first column of rows that are paired: int8."""
+
+_COPIES = 4
+"""Memory of the pairing of rows, in copies of the rows."""
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One way in which rows belong together.
+
+    Attributes:
+        columns: the places of the columns in which rows of a pair are equal; rows with a null in the first are left
+            unless null equals null.
+        makes_updates: whether a pair with different shown values is an update; else such rows are left.
+        null_safe: whether null equals null.
+    """
+
+    columns: tuple[int, ...]
+    makes_updates: bool
+    null_safe: bool = True
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Pairs rows of one schema.
+
+    Attributes:
+        stages: the ways in which rows belong together, one after the other.
+        shown: the places of the columns whose values the result shows.
+        limit: bytes of memory; more rows are divided among temporary files.
+        updates: whether updates are pairs of images; else they are deletes and inserts.
+    """
+
+    stages: tuple[Stage, ...]
+    shown: tuple[int, ...]
+    limit: int
+    updates: bool = True
+
+    def lines(self, rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yields the rows that remain, with their kinds; images of one update follow each other.
+
+        Args:
+            rows: at least one table, whose kinds are `DELETE` and `INSERT`.
+        """
+        with ExitStack() as held:
+            for stage in self.stages:
+                left = held.enter_context(_Spool(self.limit))
+                with in_parts(rows, self._division(stage), lambda part: part, "changes") as parts:
+                    for part in parts:
+                        yield from self._paired(stage, part, left)
+                if not left:
+                    return
+                rows = left
+            yield from rows
+
+    def _division(self, stage: Stage) -> Division:
+        def hashes(rows: pa.Table) -> npt.NDArray[np.uint64]:
+            columns = [one_array(rows.column(at)) for at in stage.columns]
+            return key_hashes(
+                [c for c in columns if not _is_nested(c.type)] or [pa.nulls(len(rows), pa.int64())]
+            )
+
+        return Division(hashes, lambda rows: _COPIES * int(rows.nbytes), self.limit)
+
+    def _paired(self, stage: Stage, rows: pa.Table, left: _Spool) -> Iterator[pa.Table]:
+        """Yields the updates of a part; rows that do not belong together are added to `left`."""
+        kinds = rows.column(0).to_numpy()
+        eligible = np.ones(len(rows), np.bool_)
+        if not stage.null_safe:
+            eligible = rows.column(stage.columns[0]).is_valid().to_numpy()
+        candidates = np.flatnonzero(eligible)
+        some = rows if len(candidates) == len(rows) else rows.take(pa.array(candidates))
+        codes = codes_of([one_array(some.column(at)) for at in stage.columns], len(some))
+        deleted, inserted = partners(codes, kinds[candidates] == INSERT)
+        deleted, inserted = candidates[deleted], candidates[inserted]
+        rest = np.ones(len(rows), np.bool_)
+        rest[deleted] = rest[inserted] = False
+        if stage.makes_updates and len(deleted):
+            changed = ~self._same(rows, deleted, inserted)
+            deleted, inserted = deleted[changed], inserted[changed]
+            if len(deleted):
+                both = np.stack([deleted, inserted], 1).ravel()
+                names = [PREIMAGE, POSTIMAGE] if self.updates else [DELETE, INSERT]
+                yield _with_kinds(rows.take(pa.array(both)), np.tile(np.array(names, np.int8), len(deleted)))
+        if rest.any():
+            left.add(rows if rest.all() else rows.take(pa.array(np.flatnonzero(rest))))
+
+    def _same(self, rows: pa.Table, left: Rows, right: Rows) -> npt.NDArray[np.bool_]:
+        same = np.ones(len(left), np.bool_)
+        for at in self.shown:
+            values = one_array(rows.column(at))
+            same &= same_values(values.take(pa.array(left)), values.take(pa.array(right)))
+        return same
+
+
+def _with_kinds(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
+    return rows.set_column(0, rows.schema.field(0), pa.array(kinds))
+
+
+def partners(codes: Rows, is_inserted: npt.NDArray[np.bool_]) -> tuple[Rows, Rows]:
+    """Returns the rows of pairs: of the rows with one code, the first deleted and the first inserted one, and so on.
+
+    Args:
+        codes: for each row the number of its values.
+        is_inserted: whether the row is inserted; else it is deleted.
+    """
+    order = np.lexsort((is_inserted, codes))
+    codes, sides = codes[order], is_inserted[order]
+    starts = np.append(True, (codes[1:] != codes[:-1]) | (sides[1:] != sides[:-1])) if len(codes) else codes
+    first = np.flatnonzero(starts)
+    ranks = np.arange(len(codes)) - np.repeat(first, np.diff(first, append=len(codes)))
+    again = np.lexsort((sides, ranks, codes))
+    order, codes, ranks = order[again], codes[again], ranks[again]
+    at = np.flatnonzero((codes[1:] == codes[:-1]) & (ranks[1:] == ranks[:-1]))
+    return order[at], order[at + 1]
+
+
+def codes_of(columns: Sequence[Any], n_rows: int) -> Rows:
+    """Numbers rows: two rows have one number if all their values are the same, as `same_values` compares them."""
+    found = np.zeros(n_rows, np.int64)
+    for column in columns:
+        codes = _codes(column)
+        if len(codes):
+            found = np.unique(found * (codes.max() + 1) + codes, return_inverse=True)[1].astype(np.int64)
+    return found
+
+
+def _codes(column: Any) -> Rows:
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _codes(column.storage)
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_struct(kind):
+        valid = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes_of([pa.array(valid), *column.flatten()], len(column))
+    if _is_nested(kind):
+        column = pa.array(
+            [None if value is None else repr(value) for value in column.to_pylist()], pa.string()
+        )
+    elif pa.types.is_floating(kind):
+        column = column.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[kind.bit_width])
+    found: Rows = pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy().astype(np.int64)
+    return found
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) or pa.types.is_null(kind)
+
+
+class _Spool:
+    """Rows that were added, in memory up to a limit, then in a temporary file. It is read once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._tables, self._size = limit, [], 0  # type: ignore[var-annotated]
+        self._held = ExitStack()
+        self._path: Path | None = None
+        self._writer: Any = None
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held.close()
+
+    def __bool__(self) -> bool:
+        return bool(self._tables) or self._path is not None
+
+    def add(self, rows: pa.Table) -> None:
+        self._tables.append(rows)
+        self._size += rows.nbytes
+        if self._size > self._limit:
+            if self._path is None:
+                folder = self._held.enter_context(TemporaryDirectory(prefix="puffin_fast-changes-"))
+                self._path = Path(folder) / "rows"
+                self._writer = self._held.enter_context(rows_writer(self._path, rows.schema))
+            for table in self._tables:
+                self._writer.write_table(table)
+            self._tables, self._size = [], 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        tables, self._tables = self._tables, []
+        if self._path is not None:
+            self._writer.close()
+            for batch in read_rows(self._path):
+                yield pa.Table.from_batches([batch])
+        yield from tables

@@ -1,0 +1,315 @@
+"""Changes of single commits: each kind of change, filters, columns, memory, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.types import LongType
+
+from puffin_fast import iceberg
+from puffin_fast.errors import InvalidInputError, NotFoundError
+from puffin_fast.iceberg.compat.table_metadata import v3_metadata
+from puffin_fast.rows.changes.lines import WORDS
+from tests.iceberg.changes.states import lines_of
+from tests.iceberg.conftest import local
+from tests.iceberg.maintenance.test_convert import delete_by_file
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.table import Table
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("s", pa.string()),
+        ("l", pa.list_(pa.float64())),
+        ("m", pa.struct([("a", pa.int32())])),
+    ]
+)
+
+
+def rows(ids: list[int], s: str = "a") -> pa.Table:
+    lists, structs = [[float(id), float("nan")] for id in ids], [{"a": id} if id % 2 else None for id in ids]
+    return pa.table([ids, [s] * len(ids), lists, structs], schema=SCHEMA)
+
+
+def head(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def short(changes: Any) -> list[tuple[Any, ...]]:
+    """The lines as letter, id and text, ordered."""
+    found = changes.to_arrow().to_pylist()
+    letters = dict(zip(WORDS, "diuU", strict=True))
+    return sorted(
+        (row["_change_ordinal"], row["id"], letters[row["_change_type"]], row["s"]) for row in found
+    )
+
+
+@pytest.fixture
+def table(racing: SqlCatalog) -> Table:
+    """Ids 1 to 4, then 5 to 8, in two files."""
+    made = iceberg.create_table(racing, "n.t", SCHEMA)
+    iceberg.append(made, rows([1, 2, 3, 4]))
+    iceberg.append(made, rows([5, 6, 7, 8]))
+    return made
+
+
+@pytest.fixture
+def table2(racing: SqlCatalog) -> Table:
+    """The same, of format version 2."""
+    made = racing.create_table("n.v2", SCHEMA, properties={"format-version": "2"})
+    made.append(rows([1, 2, 3, 4]))
+    made.append(rows([5, 6, 7, 8]))
+    return made
+
+
+def test_each_verb_yields_its_lines(table: Table) -> None:
+    start = head(table)
+    iceberg.delete(table, "id = 1")
+    iceberg.update(table, "id = 2", {"s": "b"})
+    iceberg.upsert(table, rows([3, 9], "c"), ["id"])
+    iceberg.overwrite(table, rows([10]), "id >= 5 and id <= 8")
+    iceberg.rewrite_data_files(table, min_deleted=0)
+    found = iceberg.changes(table, start)
+    assert short(found) == [
+        (0, 1, "d", "a"),
+        (1, 2, "U", "b"),
+        (1, 2, "u", "a"),
+        (2, 3, "U", "c"),
+        (2, 3, "u", "a"),
+        (2, 9, "i", "c"),
+        *((3, id, "d", "a") for id in (5, 6, 7, 8)),
+        (3, 10, "i", "a"),
+    ]
+    assert found.count() == 11
+    net = [(0, 1, "d", "a"), (0, 2, "U", "b"), (0, 2, "u", "a"), (0, 3, "U", "c"), (0, 3, "u", "a")]
+    net += [*((0, id, "d", "a") for id in (5, 6, 7, 8)), (0, 9, "i", "c"), (0, 10, "i", "a")]
+    assert short(iceberg.changes(table, start, net=True)) == sorted(net)
+    assert short(iceberg.changes(table, head(table), start, net=True)) == sorted(
+        (at, id, {"u": "U", "U": "u", "i": "d", "d": "i"}[kind], s) for at, id, kind, s in net
+    )
+
+
+def test_images_of_an_update_follow_each_other(table: Table) -> None:
+    start = head(table)
+    iceberg.update(table, "id >= 3 and id <= 6", {"s": "b"})
+    found = iceberg.changes(table, start).to_arrow()
+    assert found["_change_type"].to_pylist() == ["update_preimage", "update_postimage"] * 4
+    ids = found["id"].to_pylist()
+    assert ids[::2] == ids[1::2]
+    assert found["_commit_snapshot_id"].to_pylist() == [head(table)] * 8
+    apart = iceberg.changes(table, start, updates=False).to_arrow()
+    assert sorted(apart["_change_type"].to_pylist()) == ["delete"] * 4 + ["insert"] * 4
+
+
+def test_a_rollback_brings_rows_back(racing: SqlCatalog, table: Table) -> None:
+    start = head(table)
+    iceberg.delete(table, "id in (1, 6)")
+    gone = head(table)
+    with v3_metadata(racing):
+        table.manage_snapshots().set_current_snapshot(start).commit()
+    assert iceberg.changes(table, start).count() == 0
+    assert short(iceberg.changes(table, gone, start, net=True)) == [(0, 1, "i", "a"), (0, 6, "i", "a")]
+    with pytest.raises(InvalidInputError, match=r"expected an ancestor of snapshot \d+; with net=True"):
+        iceberg.changes(table, gone)
+
+
+def test_a_filter_chooses_lines_by_their_own_values(table: Table) -> None:
+    start = head(table)
+    iceberg.update(table, "id = 2", {"s": "b"})
+    iceberg.update(table, "id = 3", {"l": [0.0]})
+    assert short(iceberg.changes(table, start, row_filter="s = 'a'")) == [
+        (0, 2, "d", "a"),
+        (1, 3, "U", "a"),
+        (1, 3, "u", "a"),
+    ]
+    assert short(iceberg.changes(table, start, row_filter="s = 'b'")) == [(0, 2, "i", "b")]
+    assert iceberg.changes(table, start, row_filter="s = 'b'").count() == 1
+
+
+def test_an_update_that_the_result_does_not_show_is_no_line(table: Table) -> None:
+    start = head(table)
+    iceberg.update(table, "id = 2", {"s": "b"})
+    iceberg.update(table, "id = 3", {"s": "a"})
+    assert short(iceberg.changes(table, start)) == [(0, 2, "U", "b"), (0, 2, "u", "a")]
+    assert iceberg.changes(table, start, selected_fields=("id", "l")).count() == 0
+    assert iceberg.changes(table, start, selected_fields=("id", "s", "_file", "_pos")).count() == 2
+
+
+def test_columns_on_request_tell_where_rows_are(table: Table) -> None:
+    start = head(table)
+    iceberg.update(table, "id = 2", {"s": "b"})
+    found = iceberg.changes(table, start, selected_fields=("id", "_row_id", "_pos", "_file")).to_arrow()
+    assert found.column_names[-3:] == ["_row_id", "_pos", "_file"]
+    assert found.num_rows == 0  # the result does not show what changed
+    found = iceberg.changes(table, start, selected_fields=("s", "_row_id", "_pos", "_file")).to_arrow()
+    assert found["_row_id"].to_pylist() == [1, 1]
+    assert found["_pos"].to_pylist() == [1, 0]
+    assert found["_file"][0].as_py() != found["_file"][1].as_py()
+
+
+def test_copies_of_copy_on_write_commits_are_no_lines(table2: Table) -> None:
+    start = head(table2)
+    table2.delete("id = 2")
+    table2.overwrite(rows([7, 8, 8], "b"), "id >= 7")
+    assert short(iceberg.changes(table2, start, net=True)) == [
+        (0, 2, "d", "a"),
+        (0, 7, "d", "a"),
+        (0, 7, "i", "b"),
+        (0, 8, "d", "a"),
+        (0, 8, "i", "b"),
+        (0, 8, "i", "b"),
+    ]
+    keyed = iceberg.changes(table2, start, net=True, join_cols="id")
+    assert [line[1:3] for line in short(keyed)] == [
+        (2, "d"), (7, "U"), (7, "u"), (8, "U"), (8, "i"), (8, "u"),
+    ]  # fmt: skip
+    assert (
+        sum(iceberg.changes(table2, *ends).count() for ends in zip(*chain(table2, start), strict=True)) == 6
+    )
+
+
+def chain(table: Table, start: int) -> tuple[list[int], list[int]]:
+    """The snapshots from one on, and their successors."""
+    ids = [snapshot.snapshot_id for snapshot in table.metadata.snapshots]
+    ids = ids[ids.index(start) :]
+    return ids[:-1], ids[1:]
+
+
+def test_position_delete_files_of_several_data_files_and_twice_deleted_rows(table2: Table) -> None:
+    start = head(table2)
+    paths = sorted(
+        (task.data.file_path for task in iceberg.plan_files(table2).tasks),
+        key=lambda path: "00000-0" in path,
+    )
+    delete_by_file(table2, [(paths[0], 0), (paths[1], 1)])
+    delete_by_file(table2, [(paths[0], 0), (paths[0], 2), ("file:///nowhere", 1)])
+    counts = [iceberg.changes(table2, *ends).count() for ends in zip(*chain(table2, start), strict=True)]
+    assert counts == [2, 1]
+    assert iceberg.changes(table2, start, net=True).count() == 3
+    middle = head(table2)
+    iceberg.upgrade(table2)
+    iceberg.convert_position_deletes(table2)
+    assert iceberg.changes(table2, middle).count() == 0
+    assert iceberg.changes(table2, middle, net=True).count() == 0
+    assert iceberg.changes(table2, net=True).count() == 5
+
+
+def test_rows_of_other_schemas_have_the_columns_of_now(racing: SqlCatalog, table: Table) -> None:
+    start = head(table)
+    iceberg.delete(table, "id = 1")
+    with v3_metadata(racing), table.update_schema() as update:
+        update.add_column("new", LongType())
+        update.rename_column("s", "text")
+        update.delete_column("l")
+    iceberg.update(table, "id = 2", {"new": 5})
+    found = iceberg.changes(table, start).to_arrow()
+    assert found.select(["id", "text", "new", "_change_type"]).to_pylist() == [
+        {"id": 1, "text": "a", "new": None, "_change_type": "delete"},
+        {"id": 2, "text": "a", "new": None, "_change_type": "update_preimage"},
+        {"id": 2, "text": "a", "new": 5, "_change_type": "update_postimage"},
+    ]
+
+
+def test_more_rows_than_memory_is_for_give_the_same_lines(table2: Table) -> None:
+    table2.overwrite(rows([*range(2, 300)], "b"), "id > 1")
+    start = table2.metadata.snapshots[1].snapshot_id
+    for options in ({}, {"join_cols": ["id"]}):
+        whole = lines_of(iceberg.changes(table2, start, net=True, **options))
+        table2.io.properties["puffin-fast.limit.key-bytes"] = "3000"
+        assert lines_of(iceberg.changes(table2, start, net=True, **options)) == whole
+        assert whole.total() == 7 + 298
+        del table2.io.properties["puffin-fast.limit.key-bytes"]
+
+
+def test_times_select_snapshots_of_the_history(table: Table) -> None:
+    first, second = table.metadata.snapshots
+    assert iceberg.changes(table, from_timestamp_exclusive=first.timestamp_ms).count() == 4
+    assert iceberg.changes(table, to_timestamp_inclusive=second.timestamp_ms - 1).count() == 4
+    assert iceberg.changes(table, to_timestamp_inclusive=first.timestamp_ms - 1).count() == 0
+    assert iceberg.changes(table, from_timestamp_exclusive=first.timestamp_ms - 1).count() == 8
+
+
+def test_branches_are_compared(racing: SqlCatalog, table: Table) -> None:
+    with v3_metadata(racing):
+        table.manage_snapshots().create_branch(head(table), "audit").commit()
+    iceberg.delete(table, "id = 1", branch="audit")
+    iceberg.delete(table, "id = 2")
+    assert short(iceberg.changes(table, head(table), branch="audit", net=True)) == [
+        (0, 1, "d", "a"),
+        (0, 2, "i", "a"),
+    ]
+    assert iceberg.changes(table, branch="audit").count() == 9
+
+
+def test_expired_snapshots_are_named(table: Table) -> None:
+    first = head(table)
+    iceberg.delete(table, "id = 1")
+    second = head(table)
+    iceberg.delete(table, "id = 2")
+    iceberg.expire_snapshots(table, snapshot_ids=[second])
+    with pytest.raises(
+        NotFoundError, match=f"parent of snapshot {head(table)} has expired; changes can begin after"
+    ):
+        iceberg.changes(table, first)
+    with pytest.raises(NotFoundError, match=f"no snapshot {second}: it has expired"):
+        iceberg.changes(table, second)
+    with pytest.raises(NotFoundError, match="has expired"):
+        iceberg.changes(table)
+    assert short(iceberg.changes(table, first, net=True)) == [(0, 1, "d", "a"), (0, 2, "d", "a")]
+
+
+def test_a_missing_data_file_is_named(table: Table) -> None:
+    start = head(table)
+    (path,) = (t.data.file_path for t in iceberg.plan_files(table, row_filter="id = 1").tasks)
+    iceberg.delete(table, "id <= 4")
+    local(path).unlink()
+    assert iceberg.changes(table, start).count() == 4
+    with pytest.raises(NotFoundError, match=Path(path).name):
+        iceberg.changes(table, start).to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"from_snapshot_id_exclusive": 7}, NotFoundError, "no snapshot 7"),
+        ({"to_snapshot_id_inclusive": 7}, NotFoundError, "no snapshot 7"),
+        ({"branch": "nowhere"}, NotFoundError, "nowhere"),
+        ({"selected_fields": ("nothing",)}, NotFoundError, "nothing"),
+        ({"row_filter": "nothing = 1"}, NotFoundError, "nothing"),
+        ({"join_cols": ["nothing"]}, NotFoundError, "no column nothing"),
+        ({"join_cols": ["l"]}, InvalidInputError, "expected a primitive type"),
+        ({"net": "yes"}, InvalidInputError, "net"),
+        ({"threads": 0}, InvalidInputError, "threads"),
+        ({"to_snapshot_id_inclusive": 1, "to_timestamp_inclusive": 1}, InvalidInputError, "found both"),
+        ({"from_snapshot_id_exclusive": 1, "from_timestamp_exclusive": 1}, InvalidInputError, "found both"),
+        ({"from_timestamp_exclusive": "yesterday"}, InvalidInputError, "ISO 8601"),
+    ],
+)
+def test_bad_input_is_refused(
+    table: Table, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        iceberg.changes(table, **given)
+
+
+def test_a_column_of_the_name_of_one_of_changes_is_refused(racing: SqlCatalog) -> None:
+    made = iceberg.create_table(racing, "n.c", pa.schema([("_change_type", pa.string())]))
+    with pytest.raises(InvalidInputError, match="column _change_type"):
+        iceberg.changes(made)
+
+
+def test_equal_ends_and_empty_tables_have_no_lines(racing: SqlCatalog, table: Table) -> None:
+    assert iceberg.changes(table, head(table)).to_arrow().num_rows == 0
+    assert iceberg.changes(table, head(table), net=True).count() == 0
+    empty = iceberg.create_table(racing, "n.e", SCHEMA)
+    for net in (False, True):
+        found = iceberg.changes(empty, net=net)
+        assert found.count() == 0
+        assert found.to_arrow().schema == found.schema
