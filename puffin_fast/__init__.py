@@ -12,7 +12,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast import errors
-from puffin_fast.errors import MissingExtraError, PuffinFastError
+from puffin_fast.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptDataError,
+    EngineSupportWarning,
+    InvalidInputError,
+    JobInterruptedError,
+    LimitExceededError,
+    MissingExtraError,
+    NotFoundError,
+    PuffinFastError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from puffin_fast import arrow, delta, dv, iceberg, lance, paimon, puffin, spark
@@ -25,13 +37,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlobMetadata",
+    "CommitUnknownError",
+    "ConflictError",
+    "CorruptDataError",
+    "EngineSupportWarning",
     "DeletionVectorLocation",
     "FileMetadata",
+    "InvalidInputError",
+    "JobInterruptedError",
+    "LimitExceededError",
+    "MissingExtraError",
+    "NotFoundError",
     "PositionBitmap",
     "PuffinFastError",
     "PuffinReader",
     "PuffinWriter",
     "ThetaSketch",
+    "UnsupportedError",
     "arrow",
     "delta",
     "dv",
@@ -75,18 +97,20 @@ class _MissingModule(ModuleType):
         raise MissingExtraError(self._error.package, self._error.extra) from self._error
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        try:
-            return importlib.import_module(f"puffin_fast.{name}")
-        except MissingExtraError as error:
-            return _MissingModule(f"puffin_fast.{name}", error)
-    if name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'puffin_fast' has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            try:
+                return importlib.import_module(f"puffin_fast.{name}")
+            except MissingExtraError as error:
+                return _MissingModule(f"puffin_fast.{name}", error)
+        if name in _NAMES:
+            value = getattr(importlib.import_module(_NAMES[name]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'puffin_fast' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -1,8 +1,12 @@
-"""Escapes text from files for printing on a terminal."""
+"""Text for messages: text from files for a terminal, and values of arguments in errors."""
 
 from __future__ import annotations
 
-__all__ = ["printable"]
+import os
+from datetime import date, time, timedelta
+from numbers import Number
+
+__all__ = ["is_shown", "printable", "shown_argument"]
 
 JOINERS = "\u200c\u200d"
 """Zero-width characters that scripts and emoji need; they do nothing to a terminal."""
@@ -22,3 +26,27 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text
     )
+
+
+MOST_SHOWN = 200
+"""An error shows at most this many characters of an argument."""
+
+_SHOWN = (str, bytes, Number, date, time, timedelta, os.PathLike, type)
+
+
+def shown_argument(value: object) -> str:
+    """An argument in an error message: its text, or its type where the text may be the rows of a table.
+
+    >>> shown_argument("abc"), shown_argument([1, 2]), shown_argument([{"id": 1}])
+    ("'abc'", '[1, 2]', 'a list')
+    """
+    if not is_shown(value):
+        return f"{'an' if type(value).__name__[0] in 'aeiouAEIOU' else 'a'} {type(value).__name__}"
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def is_shown(value: object) -> bool:
+    """Whether the text of an argument has no rows: a name, a number, a time, a type, or a list of these."""
+    items = value if isinstance(value, list | tuple | set | frozenset) else (value,)
+    return all(item is None or isinstance(item, _SHOWN) for item in items)

@@ -6,6 +6,7 @@ __all__ = [
     "CommitUnknownError",
     "ConflictError",
     "CorruptDataError",
+    "EngineSupportWarning",
     "InvalidInputError",
     "JobInterruptedError",
     "LimitExceededError",
@@ -108,3 +109,7 @@ class JobInterruptedError(PuffinFastError):
 
 class CommitUnknownError(PuffinFastError):
     """It is unknown whether a commit happened. No file was removed; the message describes what to do."""
+
+
+class EngineSupportWarning(UserWarning):
+    """A table gets a column of a type that some engines cannot read; the message names them."""

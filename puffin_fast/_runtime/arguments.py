@@ -7,6 +7,7 @@ from numbers import Integral
 
 import numpy as np
 
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
 __all__ = [
@@ -32,7 +33,9 @@ def check_integer(name: str, value: object, *, least: int | None = None, optiona
     is_integer = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_integer or (least is not None and value < least):  # type: ignore[operator]
         wanted = "an integer" if least is None else f"at least {least}"
-        raise InvalidInputError(f"{name}: expected {wanted}{', or None' * optional}, found {value!r}")
+        raise InvalidInputError(
+            f"{name}: expected {wanted}{', or None' * optional}, found {shown_argument(value)}"
+        )
 
 
 def check_ids(name: str, values: object) -> list[int] | None:
@@ -44,7 +47,7 @@ def check_ids(name: str, values: object) -> list[int] | None:
     if values is None:
         return None
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name}: expected ids of snapshots, found {values!r}")
+        raise InvalidInputError(f"{name}: expected ids of snapshots, found {shown_argument(values)}")
     ids = list(values)
     for snapshot_id in ids:
         check_integer(name, snapshot_id, optional=False)
@@ -58,7 +61,7 @@ def check_share(name: str, value: object) -> None:
         InvalidInputError: it is not.
     """
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise InvalidInputError(f"{name}: expected a number from 0 to 1, found {value!r}")
+        raise InvalidInputError(f"{name}: expected a number from 0 to 1, found {shown_argument(value)}")
 
 
 def check_flags(**flags: object) -> None:
@@ -69,7 +72,7 @@ def check_flags(**flags: object) -> None:
     """
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
-            raise InvalidInputError(f"{name}: expected True or False, found {value!r}")
+            raise InvalidInputError(f"{name}: expected True or False, found {shown_argument(value)}")
 
 
 def check_name(name: str, value: object, *, optional: bool = True) -> None:
@@ -79,7 +82,7 @@ def check_name(name: str, value: object, *, optional: bool = True) -> None:
         InvalidInputError: it is not a string, or blank.
     """
     if (value is not None or not optional) and (not _is_text(value) or not str(value).strip()):
-        raise InvalidInputError(f"{name}: expected a string that is not empty, found {value!r}")
+        raise InvalidInputError(f"{name}: expected a string that is not empty, found {shown_argument(value)}")
 
 
 def check_texts(name: str, values: object) -> tuple[str, ...]:
@@ -89,11 +92,13 @@ def check_texts(name: str, values: object) -> tuple[str, ...]:
         InvalidInputError: it is a single string or not a sequence, or an item is not a string.
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"{name}: expected a sequence of names, found {values!r}")
+        raise InvalidInputError(f"{name}: expected a sequence of names, found {shown_argument(values)}")
     found = tuple(values)
     for value in found:
         if not isinstance(value, str):
-            raise InvalidInputError(f"{name}: expected a sequence of names, found {value!r} in it")
+            raise InvalidInputError(
+                f"{name}: expected a sequence of names, found {shown_argument(value)} in it"
+            )
     return found
 
 
@@ -103,9 +108,13 @@ def check_table_name(name: object) -> str:
     Raises:
         InvalidInputError: it is something else, or a part is blank.
     """
-    parts = name.split(".") if isinstance(name, str) else check_texts("name", name)
-    if len(parts) < 2 or not all(part.strip() for part in parts):
-        raise InvalidInputError(f"name: expected 'namespace.table', found {name!r}")
+    parts = name.split(".") if isinstance(name, str) else name if isinstance(name, tuple | list) else ()
+    if (
+        len(parts) < 2
+        or not all(isinstance(part, str) for part in parts)
+        or not all(part.strip() for part in parts)
+    ):
+        raise InvalidInputError(f"name: expected 'namespace.table', found {shown_argument(name)}")
     return ".".join(parts)
 
 
@@ -119,7 +128,8 @@ def check_mapping(name: str, values: object) -> None:
         raise InvalidInputError(f"{name}: expected a mapping, found {type(values).__name__}")
     for key, value in (values or {}).items():
         if not _is_text(key) or not _is_text(value):
-            raise InvalidInputError(f"{name}: expected strings as names and values, found {key!r}: {value!r}")
+            found = f"{shown_argument(key)}: {shown_argument(value)}"
+            raise InvalidInputError(f"{name}: expected strings as names and values, found {found}")
 
 
 def _is_text(value: object) -> bool:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
 
 from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 
 __all__ = [
@@ -201,7 +202,7 @@ def name_of(file: Any) -> str | None:
 def path_of(location: Location) -> str:
     path: Any = os.fspath(location)  # type: ignore[arg-type]  # never a file object
     if not isinstance(path, str) or not path or "\0" in path:
-        raise InvalidInputError(f"expected a path or URI as text, found {path!r}")
+        raise InvalidInputError(f"expected a path or URI as text, found {shown_argument(path)}")
     return path
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain, islice
@@ -158,12 +159,34 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+DATE, CLOCK, ZONE = (
+    r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",
+    r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?",
+    r"(Z|[+-]\d\d:?\d\d)",
+)
+
+
 def _inferred(name: str, key: str, values: list[object]) -> pa.DataType:
-    """The type of a column that the table does not have."""
+    """The type of a column that the table does not have; dates and times are recognised as in CSV."""
+    texts = [value for value in values if value is not None]
+    if texts and all(isinstance(value, str) for value in texts):
+        return next((kind for form, kind in _TIMES if all(map(form.fullmatch, texts))), pa.string())
     try:
         return pa.infer_type([_plain(value) for value in values])
     except WRONG as error:
         raise InvalidInputError(f"{name}: column {key}: {error}") from error
+
+
+_TIMES: tuple[tuple[re.Pattern[Any], pa.DataType], ...] = tuple(
+    (re.compile(form), kind)
+    for form, kind in (
+        (DATE, pa.date32()),
+        (f"{CLOCK}", pa.time64("us")),
+        (f"{DATE}[ T]{CLOCK}", pa.timestamp("us")),
+        (f"{DATE}[ T]{CLOCK}{ZONE}", pa.timestamp("us", "UTC")),
+    )
+)
+"""Forms of dates and times, and their types."""
 
 
 def _plain(value: object) -> object:

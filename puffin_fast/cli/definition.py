@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from puffin_fast._runtime.packages import import_optional
+from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
 from puffin_fast.cli._paths import PathTable, is_path, name_of, verb
-from puffin_fast.errors import UnsupportedError
+from puffin_fast.errors import EngineSupportWarning, UnsupportedError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -29,6 +31,14 @@ __all__ = ["create", "upgrade"]
     "--partition-spec",
     multiple=True,
     help="Partitions by a column or transform, such as day(time) or bucket[16](id); repeatable.",
+)
+@click.option(
+    "--types",
+    "--type",
+    metavar="COLUMN=TYPE",
+    multiple=True,
+    callback=_options.pairs,
+    help="Gives a column another type than that of DATA, such as time=timestamp_ns or n=int; repeatable.",
 )
 @click.option("--location", help="Folder of the table. Default: one in the warehouse.")
 @click.option(
@@ -50,6 +60,7 @@ def create(
     data: Path,
     input_format: str | None,
     partition_spec: tuple[str, ...],
+    types: dict[str, str] | None,
     location: str | None,
     properties: dict[str, str] | None,
     create_namespace: bool,
@@ -58,6 +69,7 @@ def create(
     """Creates the empty TABLE (namespace.name) of format version 3 with the columns of the file DATA.
 
     DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. Its rows are not appended: `append` does.
+    Times have microseconds, which all engines read.
 
     Example: puffin-fast create shop.orders orders.parquet
     """
@@ -71,9 +83,19 @@ def create(
     opened = open_catalog(catalog, create=create_namespace)
     if create_namespace and "." in table:
         opened.create_namespace_if_not_exists(table.rpartition(".")[0])
-    made = iceberg.create_table(
-        opened, table, columns, partition_spec=partition_spec, location=location, properties=properties
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", EngineSupportWarning)
+        made = iceberg.create_table(
+            opened,
+            table,
+            columns,
+            types=types,
+            partition_spec=partition_spec,
+            location=location,
+            properties=properties,
+        )
+    for warning in caught:
+        click.echo(f"puffin-fast: warning: {printable(str(warning.message))}", err=True)
     return rows_answer([{"table": table, "columns": len(columns), "location": made.location()}])
 
 

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
+from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
 
-__all__ = ["arrow_reader", "arrow_rows", "renamed"]
+__all__ = ["EXPECTED", "arrow_reader", "arrow_rows", "key_rows", "position_rows", "renamed"]
+
+EXPECTED = "Arrow rows (a table, batches, a reader, a DataFrame of pandas or Polars, a list of dicts)"
+
+_INSTEAD = {
+    "pyspark": "pass .toArrow() of a small one; Spark itself appends large ones: df.writeTo(table).append()",
+    "pyiceberg": "pass .scan().to_arrow_batch_reader() of a table, .to_arrow_batch_reader() of a scan",
+    "deltalake": "pass puffin_fast.delta.scan(table)",
+    "str": "pass pyarrow.dataset.dataset(path) to read a file",
+    "pathlib": "pass pyarrow.dataset.dataset(path) to read a file",
+}
+"""By the package or name of a type that is not accepted: what to pass instead."""
 
 
-def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
+def arrow_reader(rows: Any, what: str, expected: str = EXPECTED) -> pa.RecordBatchReader:
     """Returns the rows of an argument as a stream of record batches.
 
     Args:
-        rows: an Arrow table, record batch or reader, or an object with the Arrow C stream or array interface,
-            such as a DataFrame of pandas or Polars.
+        rows: an Arrow table, record batch, reader or dataset, batches, an object with the Arrow C stream or array
+            interface, such as a DataFrame of pandas or Polars, a LazyFrame, a list of dicts, or a dict of columns. A
+            named index of pandas is a column, unless there is a column of this name.
         what: the argument's name, for errors.
+        expected: what the argument may be, for errors.
 
     Raises:
         InvalidInputError: the argument is none of these, or a single column.
@@ -26,20 +42,70 @@ def arrow_reader(rows: Any, what: str) -> pa.RecordBatchReader:
         return rows
     if isinstance(rows, pa.Table):
         return rows.to_reader()
-    if type(rows).__module__.startswith("polars.") and "Object" in map(str, getattr(rows, "dtypes", ())):
+    package = type(rows).__module__.partition(".")[0]
+    if package == "polars" and type(rows).__name__ == "LazyFrame":
+        rows = rows.collect()
+    if package == "polars" and "Object" in map(str, getattr(rows, "dtypes", ())):
         raise InvalidInputError(f"{what}: a Polars column of type Object; expected one of an Arrow type")
     try:
+        if package == "pandas" and type(rows).__name__ == "DataFrame":
+            return _of_pandas(rows).to_reader()
         if hasattr(rows, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(rows)
         if hasattr(rows, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(rows)]).to_reader()
+        if package == "pyarrow" and hasattr(rows, "scanner"):  # a dataset
+            rows = rows.scanner()
+        if package == "pyarrow" and hasattr(rows, "to_reader"):
+            return rows.to_reader()
+        if isinstance(rows, Mapping):
+            if wrong := [name for name, column in rows.items() if isinstance(column, str | bytes)]:
+                raise TypeError(f"{wrong[0]} is one text; expected a sequence of values for each column")
+            return pa.table(dict(rows)).to_reader()
+        if isinstance(rows, Iterable) and not isinstance(rows, str | bytes) and not hasattr(rows, "dtype"):
+            found = _of_items(rows)
+            if found is not None:
+                return found
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{what}: expected Arrow rows (a table, a reader, a DataFrame), found {type(rows).__name__}: {error}"
+            f"{what}: expected {expected}, found {type(rows).__name__}: {error}"
         ) from error
-    raise InvalidInputError(
-        f"{what}: expected Arrow rows (a table, a reader, a DataFrame), found {type(rows).__name__}"
-    )
+    instead = _INSTEAD.get(package) or _INSTEAD.get(type(rows).__name__)
+    hint = f"; {instead}" if instead else ""
+    raise InvalidInputError(f"{what}: expected {expected}, found {type(rows).__name__}{hint}")
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    """The rows of a DataFrame; the named levels of its index are columns, as in PyArrow, also if it is a range."""
+    names = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if names:
+        rest = [at for at, name in enumerate(frame.index.names) if name not in names]
+        frame = (frame.droplevel(rest) if rest else frame).reset_index()
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _of_items(rows: Iterable[Any]) -> pa.RecordBatchReader | None:
+    """The rows of batches, tables or dicts; None if the items are of another type. A list without items has no rows."""
+    if not isinstance(rows, Sequence | Iterator):
+        return None
+    items = iter(rows)
+    first = next(items, None)
+    if isinstance(first, pa.RecordBatch | pa.Table):
+        batches = chain.from_iterable(
+            item.to_batches() if isinstance(item, pa.Table) else [item] for item in chain([first], items)
+        )
+        return pa.RecordBatchReader.from_batches(first.schema, batches)
+    if first is None and isinstance(rows, list | tuple) and not rows:
+        return pa.table({}).to_reader()
+    if not isinstance(first, Mapping):
+        return None
+    dicts = [first, *items]
+    if not all(isinstance(row, Mapping) for row in dicts):
+        raise TypeError("expected a dict for each row")
+    names = dict.fromkeys(chain.from_iterable(dicts))
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError("expected names of columns as keys")
+    return pa.table({name: [row.get(name) for row in dicts] for name in names}).to_reader()
 
 
 def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordBatchReader:
@@ -57,7 +123,66 @@ def arrow_rows(rows: Any, what: str, *, streamed: bool) -> pa.Table | pa.RecordB
     if isinstance(rows, pa.Table):
         return rows
     reader = arrow_reader(rows, what)
-    return reader if streamed else reader.read_all()
+    if streamed:
+        return reader
+    try:
+        return reader.read_all()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidInputError(f"{what}: {error}") from error
+
+
+def key_rows(keys: Any, join_cols: str | Sequence[str] | None) -> Any:
+    """Returns the keys of one column, such as a list of numbers, as a table; other keys as they are.
+
+    Raises:
+        InvalidInputError: such keys, and not the name of one column.
+    """
+    column: Any = None
+    if isinstance(keys, pa.Array | pa.ChunkedArray):
+        column = None if pa.types.is_struct(keys.type) else keys
+    elif isinstance(keys, set | frozenset | range):
+        column = list(keys)
+    elif isinstance(keys, list | tuple):
+        is_column = bool(keys) and not isinstance(keys[0], pa.RecordBatch | pa.Table | Mapping)
+        column = keys if is_column else None
+    elif (
+        type(keys).__name__ in ("ndarray", "Series", "Index", "RangeIndex") and getattr(keys, "ndim", 1) == 1
+    ):
+        column = keys.to_arrow() if hasattr(keys, "to_arrow") else keys
+    if column is None:
+        return keys
+    names = [join_cols] if isinstance(join_cols, str) else list(join_cols or ())
+    if len(names) != 1:
+        raise InvalidInputError(
+            f"keys: expected the name of one column for a {type(keys).__name__}, found {len(names)}: name it in "
+            "join_cols, or pass a table of keys"
+        )
+    try:
+        array = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidInputError(f"keys: expected values of one type: {error}") from error
+    return pa.table({names[0]: array})
+
+
+def position_rows(deletes: Any) -> Any:
+    """Returns positions by path as rows with the columns ``file_path`` and ``pos``; other rows as they are.
+
+    Raises:
+        InvalidInputError: a path is no text, or its positions are no integers.
+    """
+    if not isinstance(deletes, Mapping) or deletes.keys() == {"file_path", "pos"}:
+        return deletes
+    paths: list[pa.Array] = [pa.array([], pa.string())]
+    found: list[pa.Array] = [pa.array([], pa.int64())]
+    for path, given in deletes.items():
+        if not isinstance(path, str):
+            raise InvalidInputError(
+                f"deletes: expected a mapping of paths to positions, found a key of type {type(path).__name__}"
+            )
+        bitmap = given if isinstance(given, PositionBitmap) else PositionBitmap.from_positions(given)
+        found.append(bitmap.to_arrow())
+        paths.append(pa.repeat(pa.scalar(path), len(bitmap)))
+    return pa.table({"file_path": pa.chunked_array(paths), "pos": pa.chunked_array(found)})
 
 
 def renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -102,8 +102,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Loads `to_delta`, another name of `delta.from_iceberg`, when it is used: ``delta`` imports this package."""
-    if name == "to_delta":
-        return import_module("puffin_fast.delta").from_iceberg
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
+
+    def __getattr__(name: str) -> Any:
+        """Loads `to_delta`, another name of `delta.from_iceberg`, when it is used: ``delta`` imports this package."""
+        if name == "to_delta":
+            return import_module("puffin_fast.delta").from_iceberg
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

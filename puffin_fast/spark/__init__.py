@@ -6,6 +6,7 @@ on Spark Connect. Importing this package does not import PySpark; its functions 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from puffin_fast.spark.dataframe import functions
@@ -69,16 +70,23 @@ _ON_TABLES = {
 """The module of each job on tables."""
 
 
-def __getattr__(name: str) -> Any:
-    """Imports jobs on tables when they are first used, because they need PyIceberg."""
-    if name not in _ON_TABLES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # type checkers see the names above, and no others
 
-    from puffin_fast.errors import MissingExtraError
+    def __getattr__(name: str) -> Any:
+        """Imports jobs on tables when they are first used, because they need PyIceberg."""
+        if name not in _ON_TABLES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-    try:
-        module = import_module(f"puffin_fast.spark.table.{_ON_TABLES[name]}")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
-    return getattr(module, name)
+        from puffin_fast.errors import MissingExtraError
+
+        try:
+            module = import_module(f"puffin_fast.spark.table.{_ON_TABLES[name]}")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
+        return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    missing = _ON_TABLES if find_spec("pyiceberg") is None else ()
+    return sorted(set(__all__).difference(missing))

@@ -12,10 +12,10 @@ PACKAGE = Path(__file__).parents[2] / "puffin_fast"
 
 LAYERS = {
     "errors": 0,
+    "_text": 0,
     "limits": 1,
     "_runtime": 1,
     "_positions": 1,
-    "_text": 1,
     "_kernels": 1,
     "bitmap": 2,
     "dv": 3,

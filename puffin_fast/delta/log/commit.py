@@ -31,6 +31,7 @@ from urllib.parse import unquote
 from puffin_fast import __version__
 from puffin_fast._runtime.arguments import check_mapping, check_name
 from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.protocol import ISOLATION, check_committable
 from puffin_fast.delta.log.row_ids import DOMAIN, highest_row_id, with_row_ids
@@ -199,8 +200,10 @@ def commit(
         CommitUnknownError: the storage did not answer whether the commit happened.
         InvalidInputError: a name in `snapshot_properties` is reserved, or the job id was used by another verb.
     """
-    if on_conflict not in ("refuse", "merge"):
-        raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+    if not isinstance(on_conflict, str) or on_conflict not in ("refuse", "merge"):
+        raise InvalidInputError(
+            f"on_conflict: expected 'refuse' or 'merge', found {shown_argument(on_conflict)}"
+        )
     check_mapping("snapshot_properties", snapshot_properties)
     properties = dict(snapshot_properties or {})
     if taken := sorted(_OWN_NAMES & set(properties)):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from puffin_fast._runtime import FileSet
+from puffin_fast._text import shown_argument
 from puffin_fast.delta.log.actions import FileActions, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
@@ -47,7 +48,7 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
         UnsupportedError: the protocol version or a reader feature is unknown.
     """
     if not isinstance(older_than, timedelta):
-        raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
+        raise InvalidInputError(f"older_than: expected a timedelta, found {shown_argument(older_than)}")
     storage = storage_of(table, filesystem)
     limit = datetime.now(UTC) - older_than
     files = list(storage.files())

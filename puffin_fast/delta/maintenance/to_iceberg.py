@@ -37,6 +37,7 @@ from puffin_fast.files import write_vectors
 from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.request import Request
+from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
 from puffin_fast.iceberg.deletes.deletion_vectors import DEFAULT_TARGET_FILE_SIZE
 from puffin_fast.iceberg.dml.tables import create_table
@@ -122,6 +123,7 @@ def to_iceberg(
     except BaseException:
         catalog.drop_table(name)
         raise
+    warn_of_types(made.metadata.schema(), ".".join(made.name()), stacklevel=2)
     return made
 
 

@@ -1,32 +1,107 @@
-"""Iceberg schemas from Arrow schemas, and tables of snapshots."""
+"""Iceberg schemas from Arrow schemas, types from their names, and tables of snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField
 
-from puffin_fast.errors import InvalidInputError
+from puffin_fast._pyiceberg.v3_types import read_v3_types
+from puffin_fast._text import shown_argument
+from puffin_fast.columns.plain_types import plain_type
+from puffin_fast.errors import InvalidInputError, NotFoundError
 
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
+__all__ = ["schema_of_arrow", "table_of_snapshots", "with_types"]
 
-__all__ = ["schema_of_arrow", "table_of_snapshots"]
+MOST_DIGITS = 38
+"""Digits of a decimal in Iceberg."""
 
 
 def schema_of_arrow(schema: pa.Schema) -> Schema:
     """An Arrow schema as an Iceberg schema of version 3, without ids (all -1).
 
+    Timestamps of nanoseconds become microseconds, and times with a zone UTC: see `create_table`.
+
     Raises:
         InvalidInputError: a type that Iceberg does not have.
     """
     try:
-        return Catalog._convert_schema_if_needed(schema, 3)
+        stored = pa.schema([field.with_type(_stored_type(field.type)) for field in schema])
+        return Catalog._convert_schema_if_needed(stored, 3)
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
         raise InvalidInputError(f"schema: {error}") from error
+
+
+def _stored_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which a table stores the values of an Arrow type: one that PyIceberg converts."""
+    if isinstance(kind, pa.UuidType):
+        return kind
+    if isinstance(kind, pa.BaseExtensionType):
+        return _stored_type(plain_type(kind))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_uint32(kind):
+        return pa.int64()
+    if pa.types.is_date(kind):
+        return pa.date32()
+    if pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored_type(field.type)) for field in kind.fields])
+    if pa.types.is_map(kind):
+        key, item = (field.with_type(_stored_type(field.type)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _stored_type(kind.value_type)
+    if hasattr(kind, "value_field"):
+        return pa.list_(kind.value_field.with_type(_stored_type(kind.value_type)))
+    return plain_type(kind)
+
+
+def with_types(schema: Schema, types: Mapping[str, Any], what: str = "types") -> Schema:
+    """A schema with other types for some of its top-level columns.
+
+    Args:
+        schema: of Iceberg.
+        types: a type of PyIceberg, or its name in the specification, by column.
+        what: the argument that has the types, for errors.
+
+    Raises:
+        NotFoundError: the schema does not have a column.
+        InvalidInputError: a name is no type.
+    """
+    known = [field.name for field in schema.fields]
+    if missing := [name for name in types if name not in known]:
+        raise NotFoundError(f"{what}: no column {missing[0]}; the schema has {', '.join(known)}")
+    found = {name: _type(f"{what}: {name}", kind) for name, kind in types.items()}
+    fields = [
+        field.model_copy(update={"field_type": found[field.name]}) if field.name in found else field
+        for field in schema.fields
+    ]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _type(where: str, kind: Any) -> IcebergType:
+    if isinstance(kind, IcebergType):
+        return kind
+    read_v3_types()
+    try:
+        if not isinstance(kind, str):
+            raise TypeError("expected text")
+        found = NestedField.model_validate({"id": 1, "name": "column", "type": kind, "required": False})
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            f"{where}: expected a type of Iceberg such as 'timestamp_ns' or 'decimal(10, 2)', found "
+            f"{shown_argument(kind)}"
+        ) from error
+    return found.field_type
 
 
 def table_of_snapshots(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -6,6 +6,7 @@ Files would be written to other places than the metadata has.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from puffin_fast.errors import InvalidInputError
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-__all__ = ["check_locations", "check_new_location", "path_opened_instead"]
+__all__ = ["check_locations", "check_new_location", "is_relative", "path_opened_instead"]
 
 DATA_PATH, METADATA_PATH = "write.data.path", "write.metadata.path"
 WITHOUT_AUTHORITY = ("file", "hdfs", "viewfs")
@@ -43,35 +44,46 @@ def check_locations(table: Table) -> None:
 
 def check_new_location(
     catalog: Catalog, name: str | tuple[str, ...], location: str | None, properties: Mapping[str, str]
-) -> None:
+) -> str | None:
     """The same for a table that is to be created.
+
+    Returns:
+        The location to create the table at: the given one, or the absolute one of a catalog whose warehouse is
+        relative, because the metadata would have a path that is right in one folder only.
 
     Raises:
         InvalidInputError: as `check_locations`, or there is no location: none is given, and the catalog has no
             warehouse. Or a given location is relative: other processes and engines would look for the files below
-            their own current directories. The catalog's warehouse may be relative.
+            their own current directories.
     """
     given = [location, *(properties.get(name) for name in (DATA_PATH, METADATA_PATH))]
     for path in given:
-        if path is not None:
-            io = load_file_io(dict(catalog.properties), path)
-            scheme, _, key = split_location(path)
-            if scheme in ("", "file") and not key.startswith("/") and type(io).__module__ in PLAIN_FILE_IO:
-                raise InvalidInputError(f"location {path!r}: expected an absolute path or a URI")
+        if path is not None and is_relative(path, load_file_io(dict(catalog.properties), path)):
+            raise InvalidInputError(f"location {path!r}: expected an absolute path or a URI")
     if isinstance(catalog, MetastoreCatalog):
         identifier = Catalog.identifier_to_tuple(name)
         namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
         with suppress(NoSuchNamespaceError):  # raised again when the table is created
             try:
-                given.append(catalog._resolve_table_location(location, namespace, identifier[-1]))
+                found = catalog._resolve_table_location(location, namespace, identifier[-1])
             except ValueError as error:
                 raise InvalidInputError(
                     f"{namespace}.{identifier[-1]}: expected a location of the table, or a catalog with a warehouse "
                     "(location or warehouse in Python, --location or --warehouse in a shell), found neither"
                 ) from error
+            if is_relative(found, load_file_io(dict(catalog.properties), found)):
+                found = location = os.path.abspath(split_location(found)[2])
+            given.append(found)
     for path in given:
         if path is not None:
             _check(path, load_file_io(dict(catalog.properties), path))
+    return location
+
+
+def is_relative(location: str, io: FileIO) -> bool:
+    """Whether a location depends on the current directory of the process."""
+    scheme, _, key = split_location(location)
+    return scheme in ("", "file") and not key.startswith("/") and type(io).__module__ in PLAIN_FILE_IO
 
 
 def path_opened_instead(location: str, io: FileIO) -> str | None:

@@ -13,7 +13,7 @@ from puffin_fast import arrow
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.columns.arrow_rows import arrow_rows
+from puffin_fast.columns.arrow_rows import arrow_rows, position_rows
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
@@ -113,9 +113,8 @@ def delete_positions(
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files, see
             `write_deletes`). It is refreshed first, and has the new metadata afterwards.
-        deletes: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface) with
-            columns ``file_path`` (string: the path exactly as in the table's metadata) and ``pos`` (integer),
-            in any order.
+        deletes: rows as for `append` with columns ``file_path`` (string: the path exactly as in the table's metadata)
+            and ``pos`` (integer), in any order; or a mapping of paths to positions (``{path: [0, 7]}``).
         branch, on_conflict, job_id, snapshot_properties, threads, dry_run: as `delete`.
 
     Returns:
@@ -175,7 +174,7 @@ def group_positions(deletes: Any) -> dict[str, PositionBitmap]:
 
 
 def _batches(deletes: Any) -> Iterable[pa.Table]:
-    deletes = arrow_rows(deletes, "deletes", streamed=True)
+    deletes = arrow_rows(position_rows(deletes), "deletes", streamed=True)
     missing = {"file_path", "pos"} - set(deletes.schema.names)
     if missing:
         raise InvalidInputError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from puffin_fast._runtime.html import HtmlFields
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import Plan, open_table, run_job
 from puffin_fast.iceberg.commit.request import Committed, Request
@@ -49,8 +50,10 @@ def check_on_conflict(on_conflict: object) -> None:
     Raises:
         InvalidInputError: it has another value.
     """
-    if on_conflict not in ("refuse", "merge"):
-        raise InvalidInputError(f"on_conflict: expected 'refuse' or 'merge', found {on_conflict!r}")
+    if not isinstance(on_conflict, str) or on_conflict not in ("refuse", "merge"):
+        raise InvalidInputError(
+            f"on_conflict: expected 'refuse' or 'merge', found {shown_argument(on_conflict)}"
+        )
 
 
 ConflictFilter: TypeAlias = "Callable[[ManifestEntry], bool] | None"

@@ -51,8 +51,8 @@ def delete_keys(
     Args:
         table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
             first, and has the new metadata afterwards.
-        keys: Arrow rows (table, batch, reader, or an object with the Arrow C stream interface). Other columns
-            than the key columns and repeated keys are ignored.
+        keys: rows as for `append`, or, for one key column, its values (``[1, 2, 3]``, a column of Arrow, pandas, Polars
+            or NumPy). Other columns than the key columns and repeated keys are ignored.
         join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
             `keys` (a column of that dotted name, or a field of a struct). By default the identifier fields of
             the table's schema.

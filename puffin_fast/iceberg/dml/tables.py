@@ -11,7 +11,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.types import IcebergType
 
 from puffin_fast._runtime.arguments import (
     check_flags,
@@ -19,14 +21,16 @@ from puffin_fast._runtime.arguments import (
     check_name,
     check_table_name,
 )
-from puffin_fast.columns.arrow_rows import arrow_rows
+from puffin_fast._text import shown_argument
+from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader, arrow_rows
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table, run_job
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
-from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow
+from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow, with_types
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
+from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
@@ -39,7 +43,6 @@ from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["append", "create_table", "upgrade"]
@@ -50,8 +53,9 @@ FORMAT_VERSION = "format-version"
 def create_table(
     catalog: Catalog,
     name: str | tuple[str, ...],
-    schema: Schema | pa.Schema,
+    schema: Any,
     *,
+    types: Mapping[str, str | IcebergType] | None = None,
     partition_spec: PartitionSpec | Sequence[str] = UNPARTITIONED_PARTITION_SPEC,
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -61,7 +65,12 @@ def create_table(
     Args:
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
-        schema: of PyIceberg or Arrow; field ids are assigned anew, as PyIceberg does. Default values are kept.
+        schema: of PyIceberg or Arrow, types by column (``{"id": "long", "time": "timestamptz"}``), or rows that have a
+            schema, such as a DataFrame (see `append`); the rows are not appended. Field ids are assigned anew, as
+            PyIceberg does. Default values are kept. Arrow's timestamps become ``timestamp`` or, with any time zone,
+            ``timestamptz``, both of microseconds. Spark cannot read nanoseconds: ask for these with `types`, or by a
+            schema of PyIceberg.
+        types: other types for some columns, of PyIceberg or as text: ``{"time": "timestamp_ns"}``.
         partition_spec: of PyIceberg (its source ids are those of a PyIceberg schema), or texts such as
             ``"origin"``, ``"day(time)"``, ``"bucket[16](id)"``, ``"truncate[4](name)"``, or in Spark's
             spelling ``"days(time)"``, ``"bucket(16, id)"``.
@@ -76,6 +85,7 @@ def create_table(
             ``_partition``, ``_row_id``, ``_last_updated_sequence_number``), or a default is no value of its type.
         ConflictError: the catalog's database is locked.
         CommitUnknownError: the catalog did not answer; the message names the metadata file that was written.
+        EngineSupportWarning: is a warning; the message names engines that cannot read the type of a column.
         PuffinFastError: the metadata could not be written, or the catalog refused the table.
         UnsupportedError: this version of PyIceberg is not supported.
     """
@@ -83,21 +93,18 @@ def create_table(
     check_mapping("properties", properties)
     check_name("location", location)
     shown = check_table_name(name)
-    if not isinstance(schema, Schema | pa.Schema):
-        raise InvalidInputError(f"schema: expected one of PyIceberg or Arrow, found {schema!r}")
     settings = dict(properties or {})
     if settings.setdefault(FORMAT_VERSION, "3") != "3":
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
-    if isinstance(schema, pa.Schema):
-        schema = assign_fresh_schema_ids(schema_of_arrow(schema))
+    schema = _schema_of(schema, types)
     if reserved := [field.name for field in schema.fields if field.name in RESERVED_NAMES]:
         raise InvalidInputError(
             f"schema: column {reserved[0]}: expected another name than those of metadata columns, which are reserved"
         )
     partition_spec = checked_partition_spec(partition_spec, schema)
     try:
-        check_new_location(catalog, name, location, settings)
-        return create_in_catalog(
+        location = check_new_location(catalog, name, location, settings)
+        made = create_in_catalog(
             catalog,
             name,
             shown,
@@ -114,6 +121,32 @@ def create_table(
         if is_locked(error):
             raise BusyError.of(shown, error) from error
         raise
+    warn_of_types(schema, shown, stacklevel=2)
+    return made
+
+
+def _schema_of(given: Any, types: Mapping[str, str | IcebergType] | None) -> Schema:
+    """The schema of a new table."""
+    if types is not None and not isinstance(types, Mapping):
+        raise InvalidInputError(f"types: expected a mapping of columns, found {shown_argument(types)}")
+    if isinstance(given, Table):
+        given = given.schema()
+    if isinstance(given, Schema):
+        return with_types(given, types) if types else given
+    kinds = list(given.values()) if isinstance(given, Mapping) else []
+    if kinds and all(isinstance(kind, str | IcebergType) for kind in kinds):
+        untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
+        found = with_types(untyped, given, "schema")
+    elif isinstance(given, pa.Schema):
+        found = schema_of_arrow(given)
+    elif kinds and all(isinstance(kind, pa.DataType) for kind in kinds):
+        found = schema_of_arrow(pa.schema(dict(given)))
+    else:
+        rows = arrow_reader(given, "schema", f"a schema of PyIceberg or Arrow, or {EXPECTED}")
+        if not rows.schema.names:
+            raise InvalidInputError("schema: expected at least one column, found none")
+        found = schema_of_arrow(rows.schema)
+    return assign_fresh_schema_ids(with_types(found, types) if types else found)
 
 
 def append(
@@ -129,8 +162,9 @@ def append(
 
     Args:
         table: of format version 2 or 3; it has the new metadata afterwards.
-        data: an Arrow table, record batch, reader, or an object with the Arrow C stream interface (pandas,
-            Polars, DuckDB, arro3). Columns are matched by name, and cast to the table's types if all values
+        data: an Arrow table, batches, reader, dataset, or an object with the Arrow C stream interface (pandas,
+            Polars, DuckDB, arro3), a LazyFrame, a list of dicts, or a dict of columns. A named index of pandas is a
+            column. Columns are matched by name, and cast to the table's types if all values
             can be represented exactly. For an unpartitioned table a reader is streamed; otherwise it is held
             in memory.
         branch: an existing branch.

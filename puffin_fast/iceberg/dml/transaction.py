@@ -33,7 +33,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
 from puffin_fast._runtime.arguments import check_flags
-from puffin_fast.columns.arrow_rows import arrow_rows
+from puffin_fast.columns.arrow_rows import arrow_rows, key_rows, position_rows
 from puffin_fast.errors import CommitUnknownError, InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.job import open_table
@@ -252,7 +252,7 @@ class Transaction:
         Raises:
             InvalidInputError: as `delete_positions`, or the transaction has ended.
         """
-        rows, branch = arrow_rows(deletes, "deletes", streamed=False), self._request.branch
+        rows, branch = arrow_rows(position_rows(deletes), "deletes", streamed=False), self._request.branch
         return self._run(lambda table: delete_positions(table, rows, branch=branch, threads=threads))
 
     def delete_keys(
@@ -274,7 +274,7 @@ class Transaction:
         Raises:
             InvalidInputError: as `delete_keys`, or the transaction has ended.
         """
-        rows = arrow_rows(keys, "keys", streamed=False)
+        rows = arrow_rows(key_rows(keys, join_cols), "keys", streamed=False)
         return self._run(
             lambda table: delete_keys(table, rows, join_cols, null_safe=null_safe, threads=threads)
         )

@@ -13,6 +13,7 @@ from puffin_fast._runtime import FileSet
 from puffin_fast._runtime.arguments import check_flags, check_ids, check_integer
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import retried
@@ -103,7 +104,7 @@ def expire_snapshots(
     check_integer("retain_last", retain_last, least=1)
     if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta()):
         raise InvalidInputError(
-            f"older_than: expected a timedelta that is not negative, found {older_than!r}"
+            f"older_than: expected a timedelta that is not negative, found {shown_argument(older_than)}"
         )
     ids = check_ids("snapshot_ids", snapshot_ids)
     if ids is not None and (older_than is not None or retain_last is not None):

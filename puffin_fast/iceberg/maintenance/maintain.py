@@ -14,6 +14,7 @@ from pyiceberg.table.refs import MAIN_BRANCH
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_name, check_share
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.maintenance.compact import compact
@@ -63,7 +64,9 @@ class MaintenancePolicy:
     def __post_init__(self) -> None:
         steps = self.steps
         if isinstance(steps, str) or not isinstance(steps, tuple | list) or not set(steps) <= set(STEPS):
-            raise InvalidInputError(f"steps: expected some of {', '.join(STEPS)}, found {steps!r}")
+            raise InvalidInputError(
+                f"steps: expected some of {', '.join(STEPS)}, found {shown_argument(steps)}"
+            )
         check_share("min_deleted", self.min_deleted)
         check_integer("min_file_size", self.min_file_size, least=0)
         check_integer("min_input_files", self.min_input_files, least=2, optional=False)
@@ -75,7 +78,9 @@ class MaintenancePolicy:
             if value is None and name == "expire_older_than":
                 continue
             if not isinstance(value, timedelta) or value < timedelta():
-                raise InvalidInputError(f"{name}: expected a timedelta that is not negative, found {value!r}")
+                raise InvalidInputError(
+                    f"{name}: expected a timedelta that is not negative, found {shown_argument(value)}"
+                )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> MaintenancePolicy:
@@ -92,7 +97,9 @@ class MaintenancePolicy:
             if name in given:
                 days = given[name]
                 if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 100_000:
-                    raise InvalidInputError(f"{name}: expected a number of days, found {days!r}")
+                    raise InvalidInputError(
+                        f"{name}: expected a number of days, found {shown_argument(days)}"
+                    )
                 given[name] = timedelta(days=days)
         return cls(**given)
 
@@ -151,7 +158,7 @@ def maintain(
     """
     started = time.perf_counter()
     if not isinstance(policy, MaintenancePolicy):
-        raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {policy!r}")
+        raise InvalidInputError(f"policy: expected a MaintenancePolicy, found {shown_argument(policy)}")
     check_threads(threads)
     check_flags(dry_run=dry_run)
     check_name("branch", branch, optional=False)

@@ -19,6 +19,7 @@ from puffin_fast._runtime.arguments import check_flags, check_ids
 from puffin_fast._runtime.folder import files_below
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     ConflictError,
     CorruptDataError,
@@ -114,7 +115,7 @@ def orphan_files(
     check_threads(threads)
     metadata_of(table)
     if not isinstance(older_than, timedelta):
-        raise InvalidInputError(f"older_than: expected a timedelta, found {older_than!r}")
+        raise InvalidInputError(f"older_than: expected a timedelta, found {shown_argument(older_than)}")
     keep = check_ids("keep", keep)
     table = WorkingTable(table)
     table.load()

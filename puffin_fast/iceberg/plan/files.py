@@ -22,6 +22,7 @@ from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 
 from puffin_fast._runtime.arguments import check_flags, check_integer, check_name
 from puffin_fast._runtime.gc_pause import paused_gc
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.definitions import check_definitions
 from puffin_fast.iceberg.compat.working_table import complete_metadata
@@ -90,7 +91,7 @@ def metadata_of(table: Table) -> TableMetadata:
     """
     if not isinstance(table, Table):
         raise InvalidInputError(
-            f"table: expected a PyIceberg table (see catalog.load_table), found {table!r}"
+            f"table: expected a PyIceberg table (see catalog.load_table), found {shown_argument(table)}"
         )
     check_definitions(table.metadata, table.metadata_location)
     return table.metadata

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["milliseconds_of"]
@@ -28,6 +29,6 @@ def milliseconds_of(as_of: int | str | datetime) -> int:
         as_of = int(as_of.timestamp() * 1000)
     if not isinstance(as_of, int) or isinstance(as_of, bool):
         raise InvalidInputError(
-            f"as_of={as_of!r}: expected milliseconds since 1970, or a datetime or text with a time zone"
+            f"as_of={shown_argument(as_of)}: expected milliseconds since 1970, or a datetime or text with a time zone"
         )
     return as_of

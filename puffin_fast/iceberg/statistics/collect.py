@@ -28,6 +28,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast._runtime.threads import check_threads
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import (
     InvalidInputError,
     NotFoundError,
@@ -210,7 +211,7 @@ def collect(
 ) -> NdvResult:
     """`collect_ndv` of selected columns, with a function that sketches data files."""
     if incremental not in ("auto", False):
-        raise InvalidInputError(f"incremental: expected 'auto' or False, found {incremental!r}")
+        raise InvalidInputError(f"incremental: expected 'auto' or False, found {shown_argument(incremental)}")
     check_version()
     table, snapshot, columns = selection.table, selection.snapshot, selection.columns
     history = History(selection.table, selection.snapshot, selection.schema)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.pictures import draw, draw_intervals
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.compat.arrow_schema import table_of_snapshots
 from puffin_fast.iceberg.compat.working_table import with_history
@@ -175,7 +176,9 @@ def ndv_overlap(left: tuple[Table, str], right: tuple[Table, str], *, n_std_dev:
     """
     for side, given in (("left", left), ("right", right)):
         if not isinstance(given, Sequence) or len(given) != 2 or not isinstance(given[1], str):
-            raise InvalidInputError(f"{side}: expected a table and the name of a column, found {given!r}")
+            raise InvalidInputError(
+                f"{side}: expected a table and the name of a column, found {shown_argument(given)}"
+            )
     (a, a_type, a_stored), (b, b_type, b_stored) = (_hashed(table, name) for table, name in (left, right))
     if _hashed_as(a_type, a_stored) != _hashed_as(b_type, b_stored):
         raise InvalidInputError(

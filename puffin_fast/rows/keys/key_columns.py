@@ -12,7 +12,7 @@ from pyiceberg.types import NestedField, PrimitiveType, UnknownType, UUIDType
 
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.even_tables import even_tables
-from puffin_fast.columns.arrow_rows import arrow_reader
+from puffin_fast.columns.arrow_rows import arrow_reader, key_rows
 from puffin_fast.columns.plain_types import check_text, decoder, plain
 from puffin_fast.columns.uuid_text import is_uuid_text, uuids_of_text
 from puffin_fast.errors import InvalidInputError, NotFoundError
@@ -100,7 +100,7 @@ def distinct_keys(
 
 def key_tables(keys: Any, fields: list[tuple[str, NestedField]], *, null_safe: bool) -> Iterator[pa.Table]:
     """Yields the keys as `keys_of_batch`, in tables of at most about 64 MiB; at least one table."""
-    reader = arrow_reader(keys, "keys")
+    reader = arrow_reader(key_rows(keys, [name for name, _ in fields]), "keys")
     empty = _key_columns(_empty(reader.schema), fields)
     yield keys_of_batch(empty, fields, null_safe=null_safe)
     batches = (_key_columns(batch, fields) for batch in reader)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.schema import Schema
 
+from puffin_fast._text import is_shown, shown_argument
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.rows.match.given_rows import RowWriterSchema
@@ -54,14 +55,14 @@ class Assignments:
             InvalidInputError: no value at all, two for one column, or a name that two columns have.
         """
         if not isinstance(values, Mapping):
-            raise InvalidInputError(f"values: expected a mapping of columns, found {values!r}")
+            raise InvalidInputError(f"values: expected a mapping of columns, found {shown_argument(values)}")
         if not values:
             raise InvalidInputError("values: expected at least one column, found none")
         known = [field.name for field in schema.fields]
         found: dict[str, Any] = {}
         for name, value in values.items():
             if not isinstance(name, str):
-                raise InvalidInputError(f"values: expected names of columns, found {name!r}")
+                raise InvalidInputError(f"values: expected names of columns, found {shown_argument(name)}")
             same = [k for k in known if k == name or (not case_sensitive and k.lower() == name.lower())]
             if not same:
                 raise NotFoundError(f"values: no column {name} in the table; it has {', '.join(known)}")
@@ -85,8 +86,8 @@ class Assignments:
             try:
                 columns[name] = _column(value, rows, rows.schema.field(name).type, name)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                reason = str(error).splitlines()[0]
-                raise InvalidInputError(f"values: column {name}: {value!r}: {reason}") from error
+                reason = f": {str(error).splitlines()[0]}" if is_shown(value) else ""
+                raise InvalidInputError(f"values: column {name}: {shown_argument(value)}{reason}") from error
         found = pa.table(columns)
         try:
             if not rows.num_rows:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from puffin_fast._text import shown_argument
 from puffin_fast.errors import InvalidInputError
 
 __all__ = ["DuplicateKeys", "OnDuplicateKeys", "refuses_duplicates"]
@@ -22,8 +23,10 @@ def refuses_duplicates(duplicate_keys: object) -> bool:
     Raises:
         InvalidInputError: the argument is neither "refuse" nor "replace".
     """
-    if duplicate_keys not in ("refuse", "replace"):
-        raise InvalidInputError(f"duplicate_keys: expected 'refuse' or 'replace', found {duplicate_keys!r}")
+    if not isinstance(duplicate_keys, str) or duplicate_keys not in ("refuse", "replace"):
+        raise InvalidInputError(
+            f"duplicate_keys: expected 'refuse' or 'replace', found {shown_argument(duplicate_keys)}"
+        )
     return duplicate_keys == "refuse"
 
 

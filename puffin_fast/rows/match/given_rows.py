@@ -169,6 +169,20 @@ def _cast(array: Any, wanted: pa.DataType) -> Any:
     return array.cast(wanted)
 
 
+def _to_unit(array: Any, wanted: pa.DataType) -> Any:
+    """Casts timestamps; raises ArrowInvalid with what to do where Arrow's cast would lose nanoseconds."""
+    try:
+        return array.cast(wanted)
+    except pa.ArrowInvalid as error:
+        if "would lose data" not in str(error):
+            raise
+        kind = "timestamp_ns" if wanted.tz is None else "timestamptz_ns"
+        raise pa.ArrowInvalid(
+            f"{error}: round the values, or create the table with this column as {kind} "
+            f"(types={{...: '{kind}'}} of create_table)"
+        ) from error
+
+
 def _to_decimal(array: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal256(76, wanted.scale))
@@ -218,8 +232,8 @@ _CONVERSIONS: tuple[tuple[Is, Is, Callable[[Any, pa.DataType], Any]], ...] = (
     (pa.types.is_boolean, pa.types.is_boolean, _cast),
     (pa.types.is_date, pa.types.is_date, _cast),
     (pa.types.is_time, pa.types.is_time, _cast),
-    (_has_zone, _has_zone, _cast),
-    (_has_no_zone, _has_no_zone, _cast),
+    (_has_zone, _has_zone, _to_unit),
+    (_has_no_zone, _has_no_zone, _to_unit),
     (_is_text, _is_text, _cast),
     (lambda kind: _is_text(kind) or _is_bytes(kind), lambda kind: kind == pa.large_binary(), _cast),
     (_is_bytes, _is_text, _cast),

@@ -72,16 +72,16 @@ NO_ROWS = {
 
 @pytest.mark.parametrize("rows", NO_ROWS.values(), ids=NO_ROWS)
 def test_arguments_that_are_not_arrow_rows_are_refused(table: Table, rows: Any) -> None:
-    verbs: dict[str, Callable[[], Any]] = {
-        "data": lambda: iceberg.append(table, rows),
-        "keys": lambda: iceberg.delete_keys(table, rows, "id"),
-        "deletes": lambda: iceberg.delete_positions(table, rows),
-    }
-    for what, verb in verbs.items():
+    verbs: list[tuple[str, Callable[[], Any]]] = [
+        ("data", lambda: iceberg.append(table, rows)),
+        ("data", lambda: iceberg.upsert(table, rows, "id")),
+        ("deletes", lambda: iceberg.delete_positions(table, rows)),
+    ]
+    if rows is None or isinstance(rows, str):  # the others are keys of one column
+        verbs.append(("keys", lambda: iceberg.delete_keys(table, rows, "id")))
+    for what, verb in verbs:
         with pytest.raises(InvalidInputError, match=f"^{what}: expected Arrow rows"):
             verb()
-    with pytest.raises(InvalidInputError, match=r"^data: expected Arrow rows"):
-        iceberg.upsert(table, rows, "id")
 
 
 def test_a_point_in_time_is_milliseconds_a_datetime_or_text(table: Table) -> None:

@@ -25,6 +25,7 @@ from pyiceberg.types import BinaryType, LongType
 from puffin_fast import iceberg
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from tests.iceberg.conftest import RacingCatalog, files_of, rows_of, rows_of_duckdb
+from tests.nanoseconds import nanosecond_types
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -146,7 +147,13 @@ def test_partitions_of_nanoseconds(
 ) -> None:
     """pyiceberg-core has no hours of nanoseconds, and PyIceberg's record no nanoseconds."""
     rows = pa.table({"id": range(len(NANOSECONDS)), "ns": pa.array(NANOSECONDS, pa.timestamp("ns", zone))})
-    table = iceberg.create_table(racing, "n.t", rows.schema, partition_spec=[f"{transform}(ns)"])
+    table = iceberg.create_table(
+        racing,
+        "n.t",
+        rows.schema,
+        types=nanosecond_types(rows.schema),
+        partition_spec=[f"{transform}(ns)"],
+    )
     iceberg.append(table, rows)
     found = {task.data.partition[0] for task in iceberg.plan_files(table).tasks}
     assert found == {None if ns is None else expected(ns) for ns in NANOSECONDS}

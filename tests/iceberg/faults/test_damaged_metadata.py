@@ -19,6 +19,7 @@ from puffin_fast import iceberg
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.manifest import ManifestFile, read_manifest, read_manifest_list, write_manifest_list
 from tests.iceberg.conftest import local
+from tests.nanoseconds import nanosecond_types
 
 
 @pytest.fixture
@@ -251,7 +252,7 @@ def test_metrics_of_a_data_file_that_lose_rows_are_found_by_verify(
 )
 def test_right_metrics_are_no_finding(racing: SqlCatalog, name: str, values: Any) -> None:
     rows = pa.table({"id": range(5), name: values})
-    table = iceberg.create_table(racing, "n.t", rows.schema)
+    table = iceberg.create_table(racing, "n.t", rows.schema, types=nanosecond_types(rows.schema))
     iceberg.append(table, rows)
     iceberg.delete(table, "id = 1")
     assert iceberg.verify(table) == []

@@ -20,6 +20,7 @@ from puffin_fast.iceberg.maintenance.rewritten_groups import GroupWriter
 from tests.iceberg.conftest import files_of, local, rows_of, rows_of_duckdb
 from tests.iceberg.dml.example_rows import SCHEMA, START, N, check, made, of, row
 from tests.iceberg.maintenance.test_convert import delete_by_file
+from tests.nanoseconds import nanosecond_types
 from tests.rows.deletes.test_equality import delete_equal
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def test_old_specs_and_schemas(
 
 def test_nanoseconds_keep_their_bounds(shared_catalog: SqlCatalog, namespace: str) -> None:
     kinds = pa.schema([("id", pa.int64()), ("t", pa.timestamp("ns"))])
-    table = iceberg.create_table(shared_catalog, f"{namespace}.t", kinds)
+    table = iceberg.create_table(shared_catalog, f"{namespace}.t", kinds, types=nanosecond_types(kinds))
     for first in (0, 10):
         times = pa.array([1_700_000_000_000_000_001 + first + i for i in range(10)], pa.timestamp("ns"))
         iceberg.append(table, pa.table({"id": range(first, first + 10), "t": times}))

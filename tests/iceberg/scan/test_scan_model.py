@@ -21,6 +21,7 @@ from puffin_fast.iceberg.dml.delete import delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import local
+from tests.nanoseconds import nanosecond_types
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
@@ -161,7 +162,8 @@ def evolve(table: Table, rows: pa.Table) -> pa.Table:
 def table_of(catalog: SqlCatalog, chance: random.Random) -> tuple[Table, pa.Table]:
     """A table, and its live rows."""
     rows = made(chance)
-    table = create_table(catalog, f"n.t{chance.randrange(1 << 60)}", rows.schema)
+    types = nanosecond_types(rows.schema)
+    table = create_table(catalog, f"n.t{chance.randrange(1 << 60)}", rows.schema, types=types)
     append(table, rows)
     with v3_metadata(catalog), table.transaction() as change:
         change.set_properties({"schema.name-mapping.default": table.schema().name_mapping.model_dump_json()})

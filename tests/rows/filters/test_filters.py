@@ -60,6 +60,7 @@ from puffin_fast.rows.filters import evaluator
 from puffin_fast.rows.filters.evaluator import ArrowEvaluator
 from puffin_fast.rows.filters.filters import RowFilter
 from tests.iceberg.conftest import RacingCatalog, rows_of
+from tests.nanoseconds import nanosecond_types
 
 INF = float("inf")
 LARGEST = 2**31 - 1
@@ -238,7 +239,8 @@ def test_literals_between_two_values_and_beyond_all_are_compared_as_they_stand(
         else pa.array(values, pa.int64()).cast(arrow)
     )
     rows = pa.table({"n": range(len(values)), "c": column})
-    table = create_table(racing, "n.t", rows.schema, partition_spec=[partition] if partition else [])
+    types, spec = nanosecond_types(rows.schema), [partition] if partition else []
+    table = create_table(racing, "n.t", rows.schema, types=types, partition_spec=spec)
     for at in range(0, len(values), 2):
         append(table, rows.slice(at, 2))
     unit = getattr(arrow, "unit", None)
@@ -272,7 +274,7 @@ def test_bounds_of_nanoseconds_that_pyiceberg_truncates_exclude_no_rows(
     if writer == "PyIceberg":
         monkeypatch.setattr(_NanosecondBounds, "metrics", lambda _, written: written.to_serialized_dict())
     rows = pa.table({"n": [1, 2], "c": pa.array([NANO - 789, NANO], pa.timestamp("ns"))})
-    table = create_table(racing, "n.t", rows.schema)
+    table = create_table(racing, "n.t", rows.schema, types=nanosecond_types(rows.schema))
     append(table, rows)
     (task,) = plan_files(table, metrics=True).tasks
     assert task.data.upper_bounds is not None

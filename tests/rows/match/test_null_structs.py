@@ -228,7 +228,7 @@ def test_values_of_other_types_are_refused(shared_catalog: SqlCatalog, namespace
 
 
 def test_the_first_and_last_nanoseconds_are_written(shared_catalog: SqlCatalog, namespace: str) -> None:
-    table = made(shared_catalog, namespace, pa.schema([("t", pa.timestamp("ns"))]))
+    table = made(shared_catalog, namespace, {"t": "timestamp_ns"})
     values = [-(2**63), 1 - 2**63, 807 - 2**63, 808 - 2**63, 2**63 - 1]
     for value in values:
         iceberg.append(table, pa.table({"t": pa.array([value]).cast(pa.timestamp("ns"))}))

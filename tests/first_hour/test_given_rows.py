@@ -1,0 +1,222 @@
+"""What a new user passes as rows, keys, positions and schemas works, or the error says what to pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+from puffin_fast.iceberg.dml import tables
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "word": ["a", "b", "c"]})
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> Table:
+    """The empty table ``shop.t`` with the columns of `ROWS`."""
+    return pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    return pf.iceberg.scan(table).to_arrow().sort_by("id").to_pylist()
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "table": lambda: ROWS,
+    "batches": ROWS.to_batches,
+    "tables": lambda: [ROWS.slice(0, 1), ROWS.slice(1)],
+    "generator": lambda: (batch for batch in ROWS.to_batches(max_chunksize=1)),
+    "reader": ROWS.to_reader,
+    "dataset": lambda: ds.dataset(ROWS),
+    "scanner": lambda: ds.dataset(ROWS).scanner(),
+    "dicts": ROWS.to_pylist,
+    "columns": ROWS.to_pydict,
+    "pandas": ROWS.to_pandas,
+    "pandas, indexed": lambda: ROWS.to_pandas().set_index("id"),
+    "pandas, indexed by a range": lambda: ROWS.to_pandas().set_index(pd.RangeIndex(1, 4, name="id"))[
+        ["word"]
+    ],
+    "pandas, filtered": lambda: pd.DataFrame({"id": [0, 1, 2, 3], "word": [*"zabc"]}).query("id > 0"),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "lazy": lambda: pl.DataFrame(ROWS).lazy(),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_every_kind_of_rows_is_appended(table: Table, make: Callable[[], Any]) -> None:
+    pf.iceberg.append(table, make())
+    assert rows_of(table) == ROWS.to_pylist()
+
+
+def test_rows_of_duckdb_are_appended(table: Table) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    pf.iceberg.append(table, duckdb.sql("SELECT 1::BIGINT AS id, 'a' AS word"))
+    assert rows_of(table) == [{"id": 1, "word": "a"}]
+
+
+def test_keys_that_only_later_dicts_have_are_columns(table: Table) -> None:
+    pf.iceberg.append(table, [{"id": 1}, {"id": 2, "word": "b"}])
+    assert rows_of(table) == [{"id": 1, "word": None}, {"id": 2, "word": "b"}]
+
+
+def test_a_list_without_rows_appends_nothing(table: Table) -> None:
+    assert pf.iceberg.append(table, []) is None
+
+
+def test_a_named_index_of_pandas_is_a_column_in_every_verb(table: Table) -> None:
+    frame = ROWS.to_pandas().set_index("id")
+    pf.iceberg.append(table, frame)
+    changed = frame.assign(word="z").iloc[:1]
+    assert pf.iceberg.upsert(table, changed, "id").rows_updated == 1
+    with pf.iceberg.transaction(table) as tx:
+        tx.delete_keys(frame.iloc[1:], "id")
+        tx.append(frame.iloc[2:])
+    assert rows_of(table) == [{"id": 1, "word": "z"}, {"id": 3, "word": "c"}]
+
+
+def test_several_levels_of_an_index(catalog: SqlCatalog) -> None:
+    frame = pd.DataFrame({"n": [5, 6]}, index=pd.MultiIndex.from_tuples([(1, 2), (3, 4)], names=["id", None]))
+    table = pf.iceberg.create_table(catalog, "shop.levels", frame)
+    pf.iceberg.append(table, frame)
+    assert rows_of(table) == [{"id": 1, "n": 5}, {"id": 3, "n": 6}]
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a path": ("orders.parquet", r"found str; pass pyarrow.dataset.dataset\(path\)"),
+    "numbers": ([1, 2], "found list"),
+    "a column": (pd.Series([1, 2]), "found Series"),
+    "a number": (5, "found int"),
+    "one text as a column": ({"id": [1], "word": "abc"}, "found dict: word is one text"),
+}
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG.values(), ids=WRONG)
+def test_other_objects_are_refused_with_what_to_pass(table: Table, given: Any, said: str) -> None:
+    with pytest.raises(pf.InvalidInputError, match=rf"^data: expected Arrow rows .*{said}"):
+        pf.iceberg.append(table, given)
+
+
+def test_a_frame_of_spark_is_refused_with_what_to_write(table: Table) -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+    with pytest.raises(pf.InvalidInputError, match=r"found DataFrame; pass \.toArrow\(\).*writeTo"):
+        pf.iceberg.append(table, frame)
+
+
+@pytest.mark.parametrize("keys", [
+    [1, 2], (1, 2), {1, 2}, range(1, 3), pa.array([1, 2]), pa.chunked_array([[1], [2]]), pd.Series([1, 2]),
+    pd.Index([1, 2]), pl.Series([1, 2]), [{"id": 1}, {"id": 2}], {"id": [1, 2]}, pd.Series([1, 2]).to_numpy(),
+], ids=lambda keys: type(keys).__name__)  # fmt: skip
+def test_keys_of_one_column_need_no_table(table: Table, keys: Any) -> None:
+    pf.iceberg.append(table, ROWS)
+    assert pf.iceberg.delete_keys(table, keys, "id", dry_run=True).rows_deleted == 2
+    with pf.iceberg.transaction(table) as tx:
+        tx.delete_keys(keys, "id")
+    assert rows_of(table) == ROWS.slice(2).to_pylist()
+
+
+def test_keys_of_one_column_need_its_name(table: Table) -> None:
+    pf.iceberg.append(table, ROWS)
+    with pytest.raises(
+        pf.InvalidInputError, match="keys: expected the name of one column for a list, found 2"
+    ):
+        pf.iceberg.delete_keys(table, [1, 2], ["id", "word"])
+
+
+def test_positions_by_path(table: Table) -> None:
+    pf.iceberg.append(table, ROWS)
+    path = pf.iceberg.scan(table, selected_fields=["_file"]).to_arrow()["_file"][0].as_py()
+    assert pf.iceberg.delete_positions(table, {path: [0, 1]}, dry_run=True).rows_deleted == 2
+    given = {path: pf.PositionBitmap.from_positions([0])}
+    assert pf.iceberg.delete_positions(table, given).rows_deleted == 1
+    with pf.iceberg.transaction(table) as tx:
+        tx.delete_positions({path: range(1, 2)})
+    assert rows_of(table) == ROWS.slice(2).to_pylist()
+    assert pf.iceberg.delete_positions(table, {}).rows_deleted == 0
+    with pytest.raises(pf.InvalidInputError, match="positions"):
+        pf.iceberg.delete_positions(table, {path: ["one"]})
+
+
+def test_a_table_gets_the_columns_of_a_frame(catalog: SqlCatalog) -> None:
+    frame = ROWS.to_pandas()
+    given = [
+        ROWS,
+        frame,
+        frame.set_index("id"),
+        pl.DataFrame(frame),
+        pl.DataFrame(frame).lazy(),
+        ROWS.to_pylist(),
+    ]
+    given += [ds.dataset(ROWS), {"id": pa.int64(), "word": pa.string()}]
+    for at, rows in enumerate(given):
+        table = pf.iceberg.create_table(catalog, f"shop.t{at}", rows)
+        assert [(field.name, str(field.field_type)) for field in table.schema().fields] == [
+            ("id", "long"),
+            ("word", "string"),
+        ]
+        assert table.current_snapshot() is None
+    named = pf.iceberg.create_table(catalog, "shop.named", {"id": "long", "word": "string"})
+    assert named.schema().as_struct() == table.schema().as_struct()
+    again = pf.iceberg.create_table(catalog, "shop.again", table)
+    assert again.schema().as_struct() == table.schema().as_struct()
+    with pytest.raises(
+        pf.InvalidInputError, match=r"schema: expected a schema of PyIceberg or Arrow, or .*found int"
+    ):
+        pf.iceberg.create_table(catalog, "shop.wrong", 5)
+
+
+def test_errors_never_print_rows(table: Table) -> None:
+    """Arguments in the wrong place are named by their type."""
+    secret = pd.DataFrame({"id": [1], "word": ["secret"]})
+    pf.iceberg.append(table, secret)
+    calls: list[Callable[[Any], Any]] = [
+        lambda rows: pf.iceberg.append(rows, table),
+        lambda rows: pf.iceberg.delete(table, rows),
+        lambda rows: pf.iceberg.scan(table, rows),
+        lambda rows: pf.iceberg.scan(table, selected_fields=[rows]),
+        lambda rows: pf.iceberg.scan(table, limit=rows),
+        lambda rows: pf.iceberg.scan(table, threads=rows),
+        lambda rows: pf.iceberg.scan(table, branch=rows),
+        lambda rows: pf.iceberg.scan(table, as_of=rows),
+        lambda rows: pf.iceberg.scan(table, case_sensitive=rows),
+        lambda rows: pf.iceberg.upsert(table, rows, [rows]),
+        lambda rows: pf.iceberg.update(table, "id = 1", rows),
+        lambda rows: pf.iceberg.update(table, "id = 1", {"word": rows}),
+        lambda rows: pf.iceberg.append(table, rows, job_id=rows),
+        lambda rows: pf.iceberg.append(table, rows, snapshot_properties=rows),
+        lambda rows: pf.iceberg.create_table(rows, "shop.x", rows),
+        lambda rows: pf.iceberg.create_table(table.catalog, rows, rows),
+        lambda rows: pf.iceberg.create_table(table.catalog, "shop.x", rows, partition_spec=[rows]),
+        lambda rows: pf.iceberg.create_table(table.catalog, "shop.x", rows, types=rows),
+        lambda rows: pf.iceberg.load_table(table.catalog, rows),
+        lambda rows: pf.iceberg.delete(table, "id = 1", on_conflict=rows),
+        lambda rows: pf.iceberg.upsert(table, rows, "id", duplicate_keys=rows),
+        lambda rows: pf.iceberg.maintain(table, rows),
+        lambda rows: pf.delta.scan(rows),
+    ]
+    for rows in (secret, pa.table(secret), pl.DataFrame(secret), secret.to_dict("records")):
+        for call in calls:
+            with pytest.raises(pf.PuffinFastError) as raised:
+                call(rows)
+            assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", sorted(pf.errors.__all__))
+def test_errors_are_at_the_top_of_the_package(name: str) -> None:
+    assert getattr(pf, name) is getattr(pf.errors, name)
+    assert name in pf.__all__
+
+
+def test_only_public_names_are_listed() -> None:
+    for module in (pf, pf.iceberg, pf.delta, pf.spark):
+        listed = {name for name in dir(module) if not name.startswith("__")}
+        assert listed == set(module.__all__)
+    assert "annotations" not in dir(pf)
+    assert tables.__name__ not in dir(pf.iceberg)

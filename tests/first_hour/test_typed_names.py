@@ -1,0 +1,36 @@
+"""Type checkers know the public names, and no others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import puffin_fast as pf
+
+KNOWN = """
+import puffin_fast as pf
+caught: type[pf.PuffinFastError] = pf.InvalidInputError
+warned: type[UserWarning] = pf.EngineSupportWarning
+made = pf.iceberg.to_delta, pf.iceberg.scan, pf.spark.upsert, pf.delta.scan
+"""
+
+
+def test_unknown_names_are_errors_of_mypy(tmp_path: Path) -> None:
+    unknown = ("pf.nope", "pf.iceberg.nope", "pf.delta.nope", "pf.spark.nope")
+    path = tmp_path / "names.py"
+    path.write_text("\n".join([KNOWN, *unknown]))
+    options = ["--config-file=", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache")]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(path)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.count('Module has no attribute "nope"') == len(unknown), done.stdout
+    assert f"Found {len(unknown)} errors" in done.stdout
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    for module in (pf, pf.iceberg, pf.delta, pf.spark):
+        with pytest.raises(AttributeError, match="nope"):
+            module.nope  # type: ignore[attr-defined]  # noqa: B018
