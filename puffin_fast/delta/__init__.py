@@ -8,8 +8,7 @@ from __future__ import annotations
 from puffin_fast._runtime.packages import imports_of_extra
 
 with imports_of_extra("delta"):
-    from puffin_fast.delta.dml.delete import delete, delete_keys, delete_positions
-    from puffin_fast.delta.dml.delete_plan import DeleteResult
+    from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.delta.dml.update import UpdateResult, update
     from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot

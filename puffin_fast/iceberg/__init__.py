@@ -14,8 +14,7 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.changes.changes import Changes, changes
     from puffin_fast.iceberg.compat.table_metadata import v3_metadata
     from puffin_fast.iceberg.compat.working_table import load_table
-    from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_positions
-    from puffin_fast.iceberg.dml.delete_keys import delete_keys
+    from puffin_fast.iceberg.dml.delete import DeleteResult, delete, delete_keys, delete_positions
     from puffin_fast.iceberg.dml.overwrite import OverwriteResult, dynamic_partition_overwrite, overwrite
     from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
     from puffin_fast.iceberg.dml.transaction import Transaction, transaction

@@ -28,13 +28,14 @@ LAYERS = {
     "parquet": 5,
     "avro": 5,
     "rows": 6,
-    "iceberg": 7,
-    "delta": 8,
-    "paimon": 8,
-    "lance": 8,
-    "spark": 9,
-    "cli": 10,
-    "__main__": 11,
+    "verbs": 7,
+    "iceberg": 8,
+    "delta": 9,
+    "paimon": 9,
+    "lance": 9,
+    "spark": 10,
+    "cli": 11,
+    "__main__": 12,
 }
 
 FOLDERS = {
@@ -57,7 +58,7 @@ FOLDERS = {
 """The folders of a package, from the ground up: a folder imports only from those before it."""
 
 FOREIGN = {
-    "pyiceberg": {"_pyiceberg", "avro", "rows", "iceberg", "delta", "spark", "cli"},
+    "pyiceberg": {"_pyiceberg", "avro", "rows", "verbs", "iceberg", "delta", "spark", "cli"},
     "fastavro": {"avro", "rows", "iceberg", "paimon"},
     "tenacity": {"iceberg", "spark"},
     "msgspec": {"puffin", "delta"},

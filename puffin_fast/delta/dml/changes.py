@@ -59,6 +59,17 @@ class Written:
         """The number of vectors: one for each data file with live rows."""
         return len(self.changes) - self.dropped
 
+    def metrics(self) -> dict[str, int]:
+        """The metrics of a delete for `commitInfo`."""
+        return {
+            "numDeletedRows": self.rows,
+            "numRemovedFiles": self.dropped,
+            "numAddedFiles": 0,
+            "numDeletionVectorsAdded": self.vectors,
+            "numDeletionVectorsRemoved": sum(new.task.vector is not None for new, _ in self.changes),
+            "numDeletionVectorsUpdated": self.merged,
+        }
+
 
 def allowed(base: Snapshot, deletes: Iterable[NewDeletes]) -> Iterator[NewDeletes]:
     """Yields deletes as far as the table allows them. One of all rows of a data file needs no vector.

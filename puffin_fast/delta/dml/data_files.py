@@ -31,12 +31,20 @@ from puffin_fast.delta.log.protocol import (
     integer_of,
     is_set,
 )
+from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import encoded_path
 from puffin_fast.delta.read.plan import DeltaTable
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 
-__all__ = ["DataFile", "DataFileWriter", "partition_text"]
+__all__ = [
+    "TARGET_FILE_SIZE",
+    "DataFile",
+    "DataFileWriter",
+    "keeps_changes",
+    "partition_text",
+    "row_tracking_columns",
+]
 
 TARGET_FILE_SIZE = 128 << 20
 """Size of the rows in memory at which another file begins."""
@@ -78,10 +86,12 @@ class DataFileWriter:
 
     Attributes:
         table: the version.
-        written: paths of the files so far, below the table.
+        created: gets the paths of all files that were begun, below the table.
+        written: those of this object.
     """
 
     table: DeltaTable
+    created: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
 
     @property
@@ -92,11 +102,6 @@ class DataFileWriter:
     def _is_mapped(self) -> bool:
         """Whether the table has column mapping."""
         return self._snapshot.configuration.get(MAPPING_MODE, "none") != "none"
-
-    @property
-    def keeps_changes(self) -> bool:
-        """Whether the table has a change data feed."""
-        return is_set(self._snapshot.configuration, CHANGE_DATA_FEED)
 
     def write(
         self, rows: pa.Table, extra: Mapping[str, pa.Array] | None = None, *, data_change: bool = True
@@ -193,10 +198,35 @@ class DataFileWriter:
         pq.write_table(rows, buffer, compression="zstd", write_page_checksum=True)
         data, base = buffer.getvalue(), self._snapshot
         sink = open_sink(f"{storage.root}/{path}", filesystem=storage.filesystem)
+        self.created.append(path)
         self.written.append(path)
         sink.write_file(data)
         stats = statistics_of(rows, base.configuration, base.root)
         return DataFile(encoded_path(path), partition, data.size, stats)
+
+
+def keeps_changes(base: Snapshot) -> bool:
+    """Returns whether a table has a change data feed."""
+    return is_set(base.configuration, CHANGE_DATA_FEED)
+
+
+def row_tracking_columns(base: Snapshot, *values: Any) -> dict[str, Any] | None:
+    """Returns the row-tracking columns of rewritten files, by physical name.
+
+    Args:
+        base: the version.
+        values: the row ids; for rows that only move also the row commit versions.
+
+    Returns:
+        None if the table tracks rows but the ids cannot be kept: with column mapping by id, these columns have no field
+        ids.
+    """
+    names = [base.configuration.get(name) for name in MATERIALIZED]
+    if not is_set(base.configuration, "delta.enableRowTracking"):
+        return {}
+    if None in names or base.configuration.get(MAPPING_MODE) == "id":
+        return None
+    return {str(name): column for name, column in zip(names, values, strict=False)}
 
 
 def _check_nulls(array: Any, field: Mapping[str, Any], name: str) -> None:

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
-from puffin_fast._runtime.arguments import check_flags, check_texts
-from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.delta.dml.changes import allowed, write_vectors
-from puffin_fast.delta.dml.delete_plan import DeletePlan, DeleteResult
-from puffin_fast.delta.log.commit import Job, OnConflict, commit
-from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.dv import delta as codec
-from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.dml.delete import group_positions
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import NewDeletes
-from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.keys.keys import Keys
-from puffin_fast.rows.match.key_parts import KeyParts, key_parts, search_parts
+from puffin_fast._runtime.arguments import check_texts
+from puffin_fast._runtime.html import HtmlFields
+from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
+from puffin_fast.verbs.options import OnConflict, Options
 
-__all__ = ["delete", "delete_keys", "delete_positions"]
+__all__ = ["DeleteResult", "delete", "delete_keys", "delete_positions"]
+
+
+@dataclass(frozen=True)
+class DeleteResult(HtmlFields):
+    """The result of a delete.
+
+    Attributes:
+        version: the new version; None if there was no row to delete, and nothing was committed.
+        rows_deleted: number of newly deleted rows.
+        data_files: number of data files with newly deleted rows, removed ones included.
+        data_files_dropped: number of data files removed from the table because all their rows are deleted.
+        vectors_written: number of deletion vectors written.
+        vectors_merged: number of data files whose new deletes include earlier ones.
+        n_bytes: size of the files of vectors.
+        seconds: wall time.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the log already, and nothing was done.
+    """
+
+    version: int | None
+    rows_deleted: int = 0
+    data_files: int = 0
+    data_files_dropped: int = 0
+    vectors_written: int = 0
+    vectors_merged: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
 
 
 def delete(
@@ -72,26 +87,16 @@ def delete(
         ConflictError: a concurrent commit changed the same data files or the table's metadata; the table is unchanged.
         CommitUnknownError: the storage did not answer whether the commit happened; no file was removed.
     """
-
-    check_flags(case_sensitive=case_sensitive)
-
-    def find(base: DeltaTable) -> Iterable[NewDeletes]:
-        matcher = RowFilter.bind(row_filter, base.schema.schema, case_sensitive=case_sensitive)
-        plan = plan_files(base, matcher, case_sensitive=case_sensitive, metrics=True)
-        return base.finder(matcher, case_sensitive=case_sensitive).search(plan.tasks, threads)
-
-    return _run(
-        table,
-        find,
-        predicate=row_filter if isinstance(row_filter, str) else str(row_filter),
-        looks_at_rows=True,
+    options = Options(
+        verb="delete",
         on_conflict=on_conflict,
-        job=Job("delete", job_id),
+        job_id=job_id,
         snapshot_properties=snapshot_properties,
         threads=threads,
         dry_run=dry_run,
-        filesystem=filesystem,
     )
+    action = Delete(row_filter, case_sensitive)
+    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)
 
 
 def delete_keys(
@@ -129,33 +134,17 @@ def delete_keys(
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    check_flags(null_safe=null_safe)
+    options = Options(
+        verb="delete_keys",
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
+    )
     names = [join_cols] if isinstance(join_cols, str) else check_texts("join_cols", join_cols)
-    with ExitStack() as held:
-        given: KeyParts[Keys] | None = None
-
-        def find(base: DeltaTable) -> Iterable[NewDeletes]:
-            nonlocal given
-            if given is None:  # bound to the first version, because a stream of keys can be read only once
-                storage = base.snapshot.storage
-                given = held.enter_context(
-                    key_parts(storage, base.metadata, keys, names, null_safe=null_safe)
-                )
-            plan = plan_files(base, given.bounds, metrics=True)
-            return search_parts(given.parts, plan.tasks, partial(base.finder, case_sensitive=True), threads)
-
-        return _run(
-            table,
-            find,
-            predicate=f"key ({', '.join(names)}) in keys",
-            looks_at_rows=True,
-            on_conflict=on_conflict,
-            job=Job("delete_keys", job_id),
-            snapshot_properties=snapshot_properties,
-            threads=threads,
-            dry_run=dry_run,
-            filesystem=filesystem,
-        )
+    action = DeleteKeys(keys, names, null_safe)
+    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)
 
 
 def delete_positions(
@@ -186,78 +175,13 @@ def delete_positions(
         NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    wanted = group_positions(deletes)
-
-    def find(base: DeltaTable) -> Iterable[NewDeletes]:
-        storage, tasks = base.snapshot.storage, plan_files(base).tasks
-        paths = map(storage.location, base.snapshot.files["path"].to_pylist())
-        numbers = {path: number for number, path in enumerate(paths)}
-        found: dict[int, PositionBitmap] = {}
-        for path, positions in wanted.items():
-            names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")
-            number = next((numbers[name] for name in names if name in numbers), None)
-            if number is None:
-                raise NotFoundError(
-                    f"{path}: expected a data file of version {base.snapshot.version}, found none"
-                )
-            n_rows = tasks[number].data.record_count
-            if positions.max() >= n_rows:
-                raise InvalidInputError(
-                    f"{path}: expected positions below {n_rows} (rows), found {positions.max()}"
-                )
-            known = found.get(number)
-            found[number] = positions if known is None else known | positions
-        current = DeleteLoader(storage, codec.decode)
-
-        def merge(number: int) -> NewDeletes:
-            return NewDeletes.merge(tasks[number], found[number], current)
-
-        return on_threads(merge, list(found), threads, label="merging deletes")
-
-    return _run(
-        table,
-        find,
-        predicate=None,
-        looks_at_rows=False,
-        threads=threads,
+    options = Options(
+        verb="delete_positions",
         on_conflict=on_conflict,
-        job=Job("delete_positions", job_id),
+        job_id=job_id,
         snapshot_properties=snapshot_properties,
+        threads=threads,
         dry_run=dry_run,
-        filesystem=filesystem,
     )
-
-
-def _run(
-    table: Any,
-    find: Callable[[DeltaTable], Iterable[NewDeletes]],
-    *,
-    predicate: str | None,
-    looks_at_rows: bool,
-    on_conflict: OnConflict,
-    job: Job,
-    snapshot_properties: Mapping[str, str] | None,
-    filesystem: Any,
-    threads: int | None,
-    dry_run: bool,
-) -> DeleteResult:
-    check_threads(threads)
-    check_flags(dry_run=dry_run)
-    started = time.perf_counter()
-    storage = storage_of(table, filesystem)
-
-    def plan(base: Snapshot) -> DeletePlan:
-        written = write_vectors(storage, allowed(base, find(DeltaTable.of(base))), dry_run=dry_run)
-        if dry_run:
-            return DeletePlan(written)
-        try:
-            return DeletePlan.of(base, written, predicate=predicate, looks_at_rows=looks_at_rows)
-        except BaseException:
-            for path in written.files:
-                storage.remove(path)
-            raise
-
-    planned, committed = commit(
-        storage, plan, on_conflict=on_conflict, job=job, snapshot_properties=snapshot_properties
-    )
-    return DeleteResult.of(planned or DeletePlan(), committed, started)
+    action = DeletePositions(group_positions(deletes))
+    return DeltaAttempt(table, options, filesystem).run(action, DeleteResult)

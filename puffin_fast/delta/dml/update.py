@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
-from puffin_fast.delta.dml.changes import allowed, write_vectors
-from puffin_fast.delta.dml.replacement import Replaced, Replacement
-from puffin_fast.delta.log.commit import Job, OnConflict, commit
-from puffin_fast.delta.log.protocol import check_rows_writable
-from puffin_fast.delta.log.snapshot import Snapshot
-from puffin_fast.delta.log.storage import storage_of
-from puffin_fast.delta.read.plan import DeltaTable, plan_files
-from puffin_fast.dv import delta as codec
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import merge_rows
-from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.match.assignments import Assignments
+from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.update import Update
 
 __all__ = ["UpdateResult", "update"]
 
@@ -89,55 +77,13 @@ def update(
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    check_threads(threads)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
-    started = time.perf_counter()
-    storage = storage_of(table, filesystem)
-
-    def plan(base: Snapshot) -> Replaced:
-        current = DeltaTable.of(base)
-        check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
-        matcher = RowFilter.bind(row_filter, current.schema.schema, case_sensitive=case_sensitive)
-        assignments = Assignments.bind(values, current.schema.schema, case_sensitive=case_sensitive)
-        files = plan_files(current, matcher, case_sensitive=case_sensitive)
-        found = current.rows(files.tasks, matcher, case_sensitive=case_sensitive, threads=threads)
-        rows = assignments.apply(found.rows)
-        loader = DeleteLoader(storage, codec.decode)
-        deletes = merge_rows(files.tasks, found.file, found.position, loader, threads)
-        if dry_run:
-            write_vectors(storage, allowed(base, deletes), dry_run=True)
-            return Replaced(rows=rows.num_rows)
-        replacement = Replacement(
-            deletes,
-            rows,
-            found.metadata["_row_id"],
-            {"update_preimage": found.rows, "update_postimage": rows},
-        )
-        shown = row_filter if isinstance(row_filter, str) else str(row_filter)
-        return replacement.write(
-            current,
-            "UPDATE",
-            parameters={"predicate": json.dumps([shown])},
-            metrics={"numUpdatedRows": rows.num_rows, "numCopiedRows": 0},
-        )
-
-    planned, committed = commit(
-        storage,
-        plan,
+    options = Options(
+        verb="update",
         on_conflict=on_conflict,
-        job=Job("update", job_id),
+        job_id=job_id,
         snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
     )
-    replaced = planned or Replaced()
-    written = replaced.written
-    return UpdateResult(
-        committed.version,
-        replaced.rows,
-        len(written.changes),
-        replaced.data_files,
-        written.vectors,
-        written.n_bytes,
-        time.perf_counter() - started,
-        committed.attempts,
-        committed.repeated,
-    )
+    action = Update(row_filter, values, case_sensitive)
+    return DeltaAttempt(table, options, filesystem).run(action, UpdateResult)

@@ -41,7 +41,7 @@ from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import ConflictError, InvalidInputError
 
-__all__ = ["Changes", "Committed", "Job", "OnConflict", "commit"]
+__all__ = ["Changes", "Committed", "Job", "OnConflict", "check_properties", "commit", "newest"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +68,18 @@ _OWN_NAMES = frozenset(
 JOB_VERSION = 1
 """The version in a job's `txn` actions: each job has only one."""
 
-_VERBS = ("delete", "delete_keys", "delete_positions", "purge", "update", "upsert")
+_VERBS = (
+    "append",
+    "delete",
+    "delete_keys",
+    "delete_positions",
+    "dynamic_partition_overwrite",
+    "overwrite",
+    "purge",
+    "transaction",
+    "update",
+    "upsert",
+)
 """The public functions that take a job id."""
 
 
@@ -131,6 +142,7 @@ class Changes:
         looks_at_appends: whether it must also search rows of concurrent blind appends.
         whole_table: whether any other commit is a conflict.
         keeps_row_ids: whether rewritten rows have the same row ids as before.
+        is_blind_append: whether rows are added without a look at the table.
     """
 
     actions: list[dict[str, Any]]
@@ -143,6 +155,10 @@ class Changes:
     looks_at_appends: bool = False
     whole_table: bool = False
     keeps_row_ids: bool = True
+    is_blind_append: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.actions)
 
 
 class _Planned(Protocol):
@@ -180,6 +196,7 @@ def commit(
     on_conflict: OnConflict = "refuse",
     job: Job | None = None,
     snapshot_properties: Mapping[str, str] | None = None,
+    base: Snapshot | None = None,
 ) -> tuple[Plan | None, Committed]:
     """Plans changes on the newest version and commits them.
 
@@ -190,6 +207,7 @@ def commit(
         again.
         job: recorded as transactions; a job whose id is in the log is not repeated.
         snapshot_properties: additional entries of `commitInfo`.
+        base: the version of the first plan; by default the newest.
 
     Returns:
         The last plan, None if the job was repeated; and the result of the commit.
@@ -204,25 +222,16 @@ def commit(
         raise InvalidInputError(
             f"on_conflict: expected 'refuse' or 'merge', found {shown_argument(on_conflict)}"
         )
-    check_mapping("snapshot_properties", snapshot_properties)
+    check_properties(snapshot_properties)
     properties = dict(snapshot_properties or {})
-    if taken := sorted(_OWN_NAMES & set(properties)):
-        raise InvalidInputError(
-            f"snapshot_properties: expected names that are not reserved in commitInfo, found {', '.join(taken)}"
-        )
     attempts = 0
     while True:
-        listing = LogListing.of(storage)
-        base = load_snapshot(storage, listing.segment())
-        if base.is_empty:
-            read_commit(storage, base.version)
-            base = load_snapshot(storage, listing.segment())
-        check_committable(base.protocol, base.configuration, base.root)
+        base = base or newest(storage)
         if job is not None and job.is_done(base.transactions, base.root):
             return None, Committed(None, attempts, repeated=True)
         one = _Attempt(storage, base, job, properties, on_conflict)
         planned = plan(base)
-        if planned.changes is None:
+        if not planned.changes:
             return planned, Committed(None, attempts)
         one.changes = planned.changes
         try:
@@ -243,10 +252,39 @@ def commit(
                 raise ConflictError(
                     f"{base.root}: other commits came first in all {attempts} attempts"
                 ) from None
+            base = None
         except BaseException as error:
             if not may_have_happened(storage, one.version, error):
                 one.clean()
             raise
+
+
+def newest(storage: TableStorage) -> Snapshot:
+    """Returns the newest version of a table to write to.
+
+    Raises:
+        PuffinFastError: as `snapshot`; or UnsupportedError: the table must not be written to.
+    """
+    listing = LogListing.of(storage)
+    base = load_snapshot(storage, listing.segment())
+    if base.is_empty:
+        read_commit(storage, base.version)
+        base = load_snapshot(storage, listing.segment())
+    check_committable(base.protocol, base.configuration, base.root)
+    return base
+
+
+def check_properties(snapshot_properties: Mapping[str, str] | None) -> None:
+    """Checks entries of a caller for `commitInfo`.
+
+    Raises:
+        InvalidInputError: they are not strings, or a name is reserved.
+    """
+    check_mapping("snapshot_properties", snapshot_properties)
+    if taken := sorted(_OWN_NAMES & set(snapshot_properties or {})):
+        raise InvalidInputError(
+            f"snapshot_properties: expected names that are not reserved in commitInfo, found {', '.join(taken)}"
+        )
 
 
 class _Attempt:
@@ -347,7 +385,7 @@ class _Attempt:
             "operationParameters": dict(changes.parameters),
             "readVersion": self._base.version,
             "isolationLevel": self._base.configuration.get(ISOLATION, "WriteSerializable"),
-            "isBlindAppend": False,
+            "isBlindAppend": changes.is_blind_append,
             "operationMetrics": {name: str(value) for name, value in changes.metrics.items()},
         }
         actions = changes.actions

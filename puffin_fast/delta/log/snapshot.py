@@ -6,10 +6,11 @@ The key of a file is its path and the unique id of its deletion vector. The newe
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -158,6 +159,20 @@ class Snapshot:
             for at, add in zip(own, self._sources[source].adds(places[own].tolist()), strict=True):
                 found[at] = add
         return found
+
+    def then(self, actions: Sequence[Mapping[str, Any]]) -> Snapshot:
+        """Returns what a commit of actions on files would make of this version; its number stays.
+
+        Args:
+            actions: `add` and `remove`; others are ignored.
+        """
+        lines = [json.dumps(action) for action in actions if "add" in action or "remove" in action]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        number, sources = self.version + 1, list(self._sources)
+        tail = read_commits([(number, "staged", text)], lambda: self.partition_columns, len(sources))
+        base = FileActions(self.files, tail.removes.slice(0, 0), [], sources)
+        files, paths_differ = _live(base, tail)
+        return replace(self, files=files, _sources=[*sources, *tail.sources], _paths_differ=paths_differ)
 
 
 def snapshot(

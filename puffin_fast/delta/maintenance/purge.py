@@ -15,8 +15,7 @@ from puffin_fast._runtime.arguments import check_flags, check_share
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast._runtime.threads import check_threads
 from puffin_fast.delta.dml.changes import remove_action
-from puffin_fast.delta.dml.data_files import DataFileWriter
-from puffin_fast.delta.dml.replacement import row_tracking_columns
+from puffin_fast.delta.dml.data_files import DataFileWriter, row_tracking_columns
 from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot

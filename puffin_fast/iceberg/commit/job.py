@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from puffin_fast._runtime.interrupt import is_from_outside
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import attempts, commit
 from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
-from puffin_fast.iceberg.commit.staging import Planned, StagingTable
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.locations import check_locations
 from puffin_fast.iceberg.compat.working_table import WorkingTable
@@ -23,23 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "open_table", "run_job"]
 
 
+class Planned(Protocol):
+    """A plan of a job: the changes to commit, and what the job's result needs."""
+
+    @property
+    def changes(self) -> Changes: ...
+
+
 Plan = TypeVar("Plan", bound=Planned)
 """The changes to commit, and what the job's result needs."""
 
 
-Working = TypeVar("Working", bound=WorkingTable)
-
-
-@overload
-def open_table(table: Table, *, oldest: int = 1) -> WorkingTable: ...
-@overload
-def open_table(table: Table, *, oldest: int = 1, kind: type[Working]) -> Working: ...
-def open_table(table: Table, *, oldest: int = 1, kind: type[WorkingTable] = WorkingTable) -> WorkingTable:
+def open_table(table: Table, *, oldest: int = 1) -> WorkingTable:
     """Makes the table object of a job. It and the caller's object have the table's newest metadata afterwards.
 
     Args:
-        table: of the caller. Other threads may use it. The table object of a transaction is returned as it is.
-        kind: the class of the new object.
+        table: of the caller. Other threads may use it.
         oldest: the lowest format version: 3 for deletion vectors, 2 for position-delete files.
 
     Raises:
@@ -50,9 +48,7 @@ def open_table(table: Table, *, oldest: int = 1, kind: type[WorkingTable] = Work
         PuffinFastError: the catalog does not answer.
     """
     properties = metadata_of(table).properties
-    if isinstance(table, StagingTable):
-        return table
-    working = kind(table)
+    working = WorkingTable(table)
     for _ in attempts(properties):
         try:
             working.load()
@@ -85,7 +81,7 @@ def run_job(
 
     Args:
         table: of the job, with the newest metadata. The caller's object has the new metadata afterwards. If nothing
-            was committed, all files that the job has begun are removed. A job of a transaction is staged.
+            was committed, all files that the job has begun are removed.
         plan: returns the changes on a head.
         request: branch, job id and properties.
         merge: as `commit` takes it.
@@ -93,8 +89,6 @@ def run_job(
     Returns:
         The committed plan, None if the job was repeated; and the commit, None if there was nothing to change.
     """
-    if isinstance(table, StagingTable):
-        return (None, table.repeated) if table.repeated else (table.stage(plan), None)
     done = committed_before(table, request)
     if done is not None:
         return None, done

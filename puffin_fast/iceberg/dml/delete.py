@@ -1,45 +1,60 @@
-"""Deletes rows without rewriting data files: by a row filter, or by data file and position."""
+"""Deletes rows without rewriting data files: by a row filter, by data file and position, or by keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast import arrow
-from puffin_fast._runtime.arguments import check_flags
-from puffin_fast._runtime.threads import check_threads, on_threads
-from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.columns.arrow_rows import arrow_rows, position_rows
-from puffin_fast.dv import iceberg as codec
-from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete_job import ConflictFilter, DeleteJob, DeleteResult, OnConflict, start
-from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import NewDeletes
-from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.scan.finder import Finder
+from puffin_fast._runtime.html import HtmlFields
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
+from puffin_fast.verbs.options import OnConflict, Options
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
-__all__ = [
-    "ConflictFilter",
-    "DeleteJob",
-    "DeleteResult",
-    "Finder",
-    "OnConflict",
-    "delete",
-    "delete_positions",
-    "group_positions",
-    "start",
-]
+__all__ = ["DeleteResult", "delete", "delete_keys", "delete_positions"]
+
+
+@dataclass(frozen=True)
+class DeleteResult(HtmlFields):
+    """The result of a delete.
+
+    Attributes:
+        snapshot_id: the new snapshot; None when there was no row to delete, and nothing was committed.
+        rows_deleted: number of newly deleted rows. May include rows already removed by equality deletes if
+            the
+            data file was not read: for positions given by the caller, and for data files removed unread.
+        data_files: number of data files with newly deleted rows, removed ones included.
+        data_files_dropped: number of data files removed from the table because all their rows are deleted.
+        vectors_written: number of deletion vectors written.
+        vectors_merged: number of data files whose new deletes include earlier ones.
+        position_delete_files_written: number of position-delete files written, in a table of format version
+            2.
+        n_bytes: size of the new delete files in bytes.
+        seconds: wall time.
+        attempts: number of commit attempts: 1 without a conflict, 0 without a commit.
+        repeated: True if the job id was in the branch's history already, and nothing was done.
+        rows_dangling: number of given rows whose path is not a data file of the branch, if the job skips
+            them.
+    """
+
+    snapshot_id: int | None
+    rows_deleted: int = 0
+    data_files: int = 0
+    data_files_dropped: int = 0
+    vectors_written: int = 0
+    vectors_merged: int = 0
+    position_delete_files_written: int = 0
+    n_bytes: int = 0
+    seconds: float = 0.0
+    attempts: int = 0
+    repeated: bool = False
+    rows_dangling: int = 0
 
 
 def delete(
@@ -84,17 +99,17 @@ def delete(
         ConflictError: a concurrent commit changed the same data files; the table is unchanged.
         CommitUnknownError: see `commit`.
     """
-    check_threads(threads)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
-    request = Request(verb="delete", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    job = start(table, request, oldest=2)
-    table = job.table
-
-    def work(tasks: list[FileTask], finder: Finder, conflict_filter: ConflictFilter) -> WrittenDeletes:
-        found = finder.search(tasks, threads)
-        return job.write(found, conflict_filter, dry_run=dry_run)
-
-    return job.run_filter(row_filter, work, on_conflict, case_sensitive=case_sensitive)
+    options = Options(
+        verb="delete",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
+    )
+    action = Delete(row_filter, case_sensitive)
+    return IcebergAttempt(table, options).run(action, DeleteResult)
 
 
 def delete_positions(
@@ -126,63 +141,71 @@ def delete_positions(
         NotFoundError: a path is not a live data file of the branch.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    check_threads(threads)
-    check_flags(dry_run=dry_run)
-    request = Request(
-        verb="delete_positions", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties
+    options = Options(
+        verb="delete_positions",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
     )
-    job = start(table, request, oldest=2)
-    table = job.table
-    wanted = group_positions(deletes)
-
-    def plan(base: Snapshot | None) -> WrittenDeletes:
-        tasks = {}
-        if base is not None:
-            every_row = RowFilter.bind(AlwaysTrue(), table.schema())
-            every = plan_snapshot(table, base, table.schema(), every_row).tasks
-            tasks = {task.data.file_path: task for task in every}
-        for path, positions in wanted.items():
-            task = tasks.get(path)
-            if task is None:
-                raise NotFoundError(f"{path}: expected a data file of branch {branch!r}, found none")
-            if positions.max() >= task.data.record_count:
-                raise InvalidInputError(
-                    f"{path}: expected positions below {task.data.record_count} (rows), found {positions.max()}"
-                )
-        current = DeleteLoader(table.io)
-
-        def merge(path: str) -> NewDeletes:
-            return NewDeletes.merge(tasks[path], wanted[path], current)
-
-        found = on_threads(merge, list(wanted), threads, label="merging deletes")
-        return job.write(found, dry_run=dry_run)
-
-    return job.run(plan, on_conflict)
+    action = DeletePositions(group_positions(deletes))
+    return IcebergAttempt(table, options).run(action, DeleteResult)
 
 
-def group_positions(deletes: Any) -> dict[str, PositionBitmap]:
-    """Returns one bitmap per path; a stream is read batch by batch, and the blobs are united at the end."""
-    blobs: dict[str, list[bytes]] = {}
-    for rows in _batches(deletes):
-        grouped = arrow.encode_grouped(rows["file_path"], rows["pos"])
-        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True):
-            blobs.setdefault(path, []).append(blob)
-    if all(len(parts) == 1 for parts in blobs.values()):
-        return {path: codec.decode(parts[0]) for path, parts in blobs.items()}
-    united = arrow.union(pa.array(list(blobs.values()), pa.list_(pa.binary())))
-    return {path: codec.decode(blob) for path, blob in zip(blobs, united.to_pylist(), strict=True)}
+def delete_keys(
+    table: Table,
+    keys: Any,
+    join_cols: str | Sequence[str] | None = None,
+    *,
+    null_safe: bool = False,
+    branch: str = MAIN_BRANCH,
+    on_conflict: OnConflict = "refuse",
+    job_id: str | None = None,
+    snapshot_properties: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    dry_run: bool = False,
+) -> DeleteResult:
+    """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
+    Only the key columns are read, from data files and row groups whose bounds include a key. The distinct
+    keys and one batch per thread are held in memory: about 40 bytes for each key of one column of integers, dates or
+    times (up to 100 where keys are more than 65,000 apart), more for other keys. Keys that are estimated to take more
+    than 4 GiB are divided among temporary files, and the table is searched for one part of them after another (see
+    "Many keys" in the guide).
 
-def _batches(deletes: Any) -> Iterable[pa.Table]:
-    deletes = arrow_rows(position_rows(deletes), "deletes", streamed=True)
-    missing = {"file_path", "pos"} - set(deletes.schema.names)
-    if missing:
-        raise InvalidInputError(
-            f"deletes: expected columns file_path and pos, found {', '.join(deletes.schema.names)}"
-        )
-    for name in ("file_path", "pos"):
-        if (found := len(deletes.schema.get_all_field_indices(name))) > 1:
-            raise InvalidInputError(f"deletes: column {name}: expected once, found {found}")
-    if isinstance(deletes, pa.Table):
-        return [deletes] if deletes.num_rows else []
-    return (pa.Table.from_batches([batch]) for batch in deletes if batch.num_rows)
+    Args:
+        table: a PyIceberg table of format version 3, or 2 (which gets position-delete files). It is refreshed
+            first, and has the new metadata afterwards.
+        keys: rows as for `append`, or, for one key column, its values (``[1, 2, 3]``, a column of Arrow, pandas, Polars
+            or NumPy). Other columns than the key columns and repeated keys are ignored.
+        join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
+            `keys` (a column of that dotted name, or a field of a struct). By default the identifier fields of
+            the table's schema.
+        null_safe: whether null equals null; otherwise a key with a null matches no row.
+        branch: an existing branch.
+        on_conflict, job_id, snapshot_properties, threads: as `delete`.
+        dry_run: count rows and data files, write nothing.
+
+    Returns:
+        The counts; `snapshot_id` is None when no row matched.
+
+    Raises:
+        NotFoundError: the table or the keys do not have a column.
+        InvalidInputError: there are no key columns, a column cannot be a key, or the type of the keys cannot
+            be compared with that of the column.
+        PuffinFastError: a temporary file could not be written or read.
+        UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
+    """
+    options = Options(
+        verb="delete_keys",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
+    )
+    action = DeleteKeys(keys, join_cols, null_safe)
+    return IcebergAttempt(table, options).run(action, DeleteResult)

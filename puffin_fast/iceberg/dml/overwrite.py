@@ -6,35 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.transforms import IdentityTransform, VoidTransform
 
-from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
 from puffin_fast.columns.arrow_rows import arrow_rows
-from puffin_fast.errors import InvalidInputError, UnsupportedError
-from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.delete_job import (
-    UPDATE_ISOLATION,
-    DeleteJob,
-    OnConflict,
-    check_on_conflict,
-    start,
-)
-from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
-from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.rows.filters.filters import Filter, Matcher, RowFilter
-from puffin_fast.rows.keys.keys import Keys
-from puffin_fast.rows.match.given_rows import RowWriterSchema
-from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.overwrite import DynamicPartitionOverwrite, Overwrite
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
 
 __all__ = ["OverwriteResult", "dynamic_partition_overwrite", "overwrite"]
 
@@ -104,15 +87,17 @@ def overwrite(
         NotFoundError, UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`. Property
             ``write.update.isolation-level`` decides whether data files that a concurrent commit added conflict.
     """
-    check_threads(threads)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
-    request = Request(verb="overwrite", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    rows = arrow_rows(data, "data", streamed=False)
-    job = start(table, request, oldest=2)
-    schema = job.table.schema()
-    matcher = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-    RowWriterSchema(schema, rows.schema)
-    return _Overwrite(job, matcher, rows, case_sensitive, threads, dry_run).run(on_conflict)
+    options = Options(
+        verb="overwrite",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
+    )
+    action = Overwrite(arrow_rows(data, "data", streamed=False), row_filter, case_sensitive)
+    return IcebergAttempt(table, options).run(action, OverwriteResult)
 
 
 def dynamic_partition_overwrite(
@@ -144,80 +129,14 @@ def dynamic_partition_overwrite(
         UnsupportedError: a partition field has another transform; or as `overwrite`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `overwrite`.
     """
-    check_threads(threads)
-    check_on_conflict(on_conflict)
-    check_flags(dry_run=dry_run)
-    request = Request(
+    options = Options(
         verb="dynamic_partition_overwrite",
         branch=branch,
+        on_conflict=on_conflict,
         job_id=job_id,
         snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
     )
-    rows = arrow_rows(data, "data", streamed=False)
-    job = start(table, request, oldest=2)
-    metadata = job.table.metadata
-    columns = _partition_columns(metadata, job.table.shown)
-    rows = RowWriterSchema(metadata.schema(), rows.schema).table(rows)
-    keys = Keys.bind(metadata, rows, columns, null_safe=True)
-    return _Overwrite(job, keys, rows, True, threads, dry_run).run(on_conflict)
-
-
-def _partition_columns(metadata: TableMetadata, name: str) -> list[str]:
-    """The columns of a table's partition spec."""
-    fields = [field for field in metadata.spec().fields if not isinstance(field.transform, VoidTransform)]
-    if not fields:
-        raise InvalidInputError(
-            f"{name}: expected a partitioned table, found none; `overwrite` takes a row filter"
-        )
-    for field in fields:
-        if not isinstance(field.transform, IdentityTransform):
-            raise UnsupportedError(
-                f"{name}: partition field {field.name}: expected an identity transform, found {field.transform}; "
-                "`overwrite` takes a row filter"
-            )
-    found = (metadata.schema().find_column_name(field.source_id) for field in fields)
-    return list(dict.fromkeys(column for column in found if column is not None))
-
-
-@dataclass(frozen=True)
-class _Overwrite:
-    """An overwrite that can be planned on any head."""
-
-    job: DeleteJob
-    matcher: Matcher
-    rows: pa.Table
-    case_sensitive: bool
-    threads: int | None
-    dry_run: bool
-
-    def run(self, on_conflict: OnConflict) -> OverwriteResult:
-        """Plans and commits."""
-        planned, committed = self.job.commit(self.on, on_conflict)
-        replaced = planned or Replaced()
-        result = self.job.result(replaced.written, committed)
-        return OverwriteResult(
-            rows_deleted=result.rows_deleted,
-            rows_appended=0 if planned is None else self.rows.num_rows,
-            data_files=result.data_files,
-            data_files_dropped=result.data_files_dropped,
-            **replaced.facts(result),
-        )
-
-    def on(self, base: Snapshot | None) -> Replaced:
-        """Writes the deletes and the given rows of one commit."""
-        table, sensitive = self.job.table, self.case_sensitive
-        schema, tasks = table.schema(), []
-        if base is not None:
-            tasks = plan_snapshot(
-                table, base, schema, self.matcher, case_sensitive=sensitive, metrics=True
-            ).tasks
-        finder = Finder(table.io, table.metadata, self.matcher, sensitive)
-        replacement = Replacement(
-            finder.search(tasks, self.threads),
-            self.rows,
-            pa.nulls(self.rows.num_rows, pa.int64()),
-            conflict_filter=self.job.conflict_filter(
-                self.matcher, case_sensitive=sensitive, isolation=UPDATE_ISOLATION
-            ),
-        )
-        return replacement.write(table, dry_run=self.dry_run)
+    action = DynamicPartitionOverwrite(arrow_rows(data, "data", streamed=False))
+    return IcebergAttempt(table, options).run(action, OverwriteResult)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -24,10 +23,9 @@ from puffin_fast._runtime.arguments import (
 from puffin_fast._text import shown_argument
 from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader, arrow_rows
 from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.job import open_table, run_job
+from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
-from puffin_fast.iceberg.commit.request import Committed, Request, head_of, repeated
+from puffin_fast.iceberg.commit.request import Committed
 from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow, with_types
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.engine_types import warn_of_types
@@ -35,15 +33,12 @@ from puffin_fast.iceberg.compat.locations import check_new_location
 from puffin_fast.iceberg.compat.new_table import SchemaWithDefaults, create_in_catalog
 from puffin_fast.iceberg.compat.sql_catalog import is_locked
 from puffin_fast.iceberg.compat.table_metadata import check_catalog
-from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
 from puffin_fast.iceberg.dml.partition_spec import checked_partition_spec
-from puffin_fast.iceberg.manifest import check_transforms
 from puffin_fast.iceberg.plan.files import metadata_of
 from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
-from puffin_fast.rows.match.given_rows import RowWriterSchema
-
-if TYPE_CHECKING:
-    from pyiceberg.table.snapshots import Snapshot
+from puffin_fast.verbs.options import Options
+from puffin_fast.verbs.overwrite import Append
 
 __all__ = ["append", "create_table", "upgrade"]
 
@@ -182,33 +177,20 @@ def append(
         UnsupportedError: property ``write.format.default`` is not Parquet.
         ConflictError, CommitUnknownError: see `commit`.
     """
-    request = Request(verb="append", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    check_flags(dry_run=dry_run)
+    options = Options(
+        verb="append",
+        branch=branch,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        dry_run=dry_run,
+    )
     metadata_of(table)
     rows = arrow_rows(data, "data", streamed=table.spec().is_unpartitioned())
-    working = open_table(table, oldest=2)
-    if dry_run and repeated(working, request) is None:
-        head_of(working.metadata, branch)
-        schema, spec = working.metadata.schema(), working.metadata.spec()
-        check_transforms(spec, schema)
-        RowWriterSchema(schema, rows.schema)
-        DataFileWriter(working, schema, spec)  # checks the table's properties
-        return None
-
-    def plan(head: Snapshot | None) -> _Appended:
-        if isinstance(rows, pa.Table) and rows.num_rows == 0:
-            return _Appended(Changes())
-        entries = write_data_files(working, rows)
-        new_files = tuple(entry.file_path for entry in entries)
-        return _Appended(Changes(added=tuple(entries), new_files=new_files))
-
-    _, committed = run_job(working, plan, request)
-    return committed
-
-
-@dataclass(frozen=True)
-class _Appended:
-    changes: Changes
+    with IcebergAttempt(table, options) as attempt:
+        if attempt.repeated is None:
+            attempt.perform(Append(rows))
+        attempt.commit()
+    return attempt.committed
 
 
 def upgrade(table: Table, *, dry_run: bool = False) -> Table:

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
-from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.delete_job import UPDATE_ISOLATION, DeleteJob, OnConflict, start
-from puffin_fast.iceberg.dml.replacement import Replaced, Replacement
-from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
-from puffin_fast.rows.filters.filters import Filter, RowFilter
-from puffin_fast.rows.match.assignments import Assignments
-from puffin_fast.rows.scan.file_reader import reader_factory
-from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.update import Update
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
-__all__ = ["PlanUpdate", "UpdateResult", "run_update", "update"]
+__all__ = ["UpdateResult", "update"]
 
 
 @dataclass(frozen=True)
@@ -100,87 +89,14 @@ def update(
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`. Property
             ``write.update.isolation-level`` decides whether data files that a concurrent commit added conflict.
     """
-    check_threads(threads)
-    check_flags(case_sensitive=case_sensitive, dry_run=dry_run)
-    request = Request(verb="update", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-
-    def plan_of(job: DeleteJob, assignments: Assignments) -> PlanUpdate:
-        matcher = RowFilter.bind(row_filter, job.table.schema(), case_sensitive=case_sensitive)
-        return _Update(job, matcher, assignments, case_sensitive, threads, dry_run).on
-
-    return run_update(table, values, request, plan_of, case_sensitive=case_sensitive, on_conflict=on_conflict)
-
-
-PlanUpdate = Callable[["Snapshot"], Replaced]
-"""Writes the deletes and the new rows of one commit on a head."""
-
-
-def run_update(
-    table: Table,
-    values: Mapping[str, Any],
-    request: Request,
-    plan_of: Callable[[DeleteJob, Assignments], PlanUpdate],
-    *,
-    case_sensitive: bool,
-    on_conflict: OnConflict,
-) -> UpdateResult:
-    """Checks the columns to set, plans and commits; the common part of one machine and Spark.
-
-    Args:
-        table, values, case_sensitive, on_conflict: as `update`.
-        request: branch, job id and properties.
-        plan_of: returns the plan of an opened job.
-
-    Raises:
-        PuffinFastError: as `update`.
-    """
-    job = start(table, request, oldest=2)
-    schema = job.table.schema()
-    assignments = Assignments.bind(values, schema, case_sensitive=case_sensitive)
-    if unique := sorted(schema.identifier_field_names() & assignments.values.keys()):
-        raise InvalidInputError(
-            f"values: column {unique[0]} is an identifier field; expected other columns, because its new values "
-            "may not be unique"
-        )
-    plan = plan_of(job, assignments)
-    planned, committed = job.commit(lambda base: Replaced() if base is None else plan(base), on_conflict)
-    planned = planned or Replaced()
-    result = job.result(planned.written, committed)
-    return UpdateResult(
-        rows_updated=result.rows_deleted,
-        data_files=result.data_files,
-        **planned.facts(result),
+    options = Options(
+        verb="update",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
+        threads=threads,
+        dry_run=dry_run,
     )
-
-
-@dataclass(frozen=True)
-class _Update:
-    """An update that can be planned on any head."""
-
-    job: DeleteJob
-    matcher: RowFilter
-    values: Assignments
-    case_sensitive: bool
-    threads: int | None
-    dry_run: bool
-
-    def on(self, base: Snapshot) -> Replaced:
-        """Writes the deletes and the new rows of one commit."""
-        table, schema, sensitive = self.job.table, self.job.table.schema(), self.case_sensitive
-        tasks = plan_snapshot(table, base, schema, self.matcher, case_sensitive=sensitive, metrics=True).tasks
-        is_tracked = table.metadata.format_version > 2
-        found = LocatedRows.read(
-            reader_factory(table, self.matcher, case_sensitive=sensitive),
-            schema.fields,
-            tasks,
-            ["_row_id"] if is_tracked else [],
-            threads=self.threads,
-        )
-        replacement = Replacement(
-            merge_rows(tasks, found.file, found.position, DeleteLoader(table.io), self.threads),
-            self.values.apply(found.rows),
-            found.metadata["_row_id"] if is_tracked else pa.nulls(found.rows.num_rows, pa.int64()),
-            paths_of_rows(tasks, found.file),
-            self.job.conflict_filter(self.matcher, case_sensitive=sensitive, isolation=UPDATE_ISOLATION),
-        )
-        return replacement.write(table, dry_run=self.dry_run)
+    action = Update(row_filter, values, case_sensitive)
+    return IcebergAttempt(table, options).run(action, UpdateResult)

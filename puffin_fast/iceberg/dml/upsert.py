@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.table.refs import MAIN_BRANCH
 
-from puffin_fast._runtime.arguments import check_flags, check_texts
 from puffin_fast._runtime.html import HtmlFields
-from puffin_fast._runtime.threads import check_threads
 from puffin_fast.columns.arrow_rows import arrow_reader
-from puffin_fast.errors import InvalidInputError, NotFoundError
-from puffin_fast.iceberg.commit.changes import Changes
-from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.column_update import update_columns as set_columns
-from puffin_fast.iceberg.dml.delete_job import OnConflict, check_on_conflict, start
-from puffin_fast.iceberg.dml.replacement import Replaced, Replacement, write_parts
-from puffin_fast.iceberg.plan.files import plan_snapshot
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
-from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
-from puffin_fast.rows.keys.key_columns import key_fields
-from puffin_fast.rows.match.change_feed import ChangeFeed
-from puffin_fast.rows.match.duplicate_keys import DuplicateKeys, OnDuplicateKeys, refuses_duplicates
-from puffin_fast.rows.match.matching import Counts, Matches, Source, check_clauses, find_matches, row_ids
-from puffin_fast.rows.match.source_parts import source_parts
-from puffin_fast.rows.scan.file_reader import reader_factory
+from puffin_fast.iceberg.dml.attempt import IcebergAttempt
+from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
+from puffin_fast.verbs.options import OnConflict, Options
+from puffin_fast.verbs.upsert import Upsert
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
-
-__all__ = ["UpsertResult", "columns_to_set", "upsert"]
-
-ROW_ID = METADATA_COLUMNS["_row_id"]
+__all__ = ["UpsertResult", "upsert"]
 
 
 @dataclass(frozen=True)
@@ -144,146 +123,24 @@ def upsert(
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
-    check_threads(threads)
-    check_on_conflict(on_conflict)
-    check_flags(skip_unchanged=skip_unchanged, dry_run=dry_run)
-    refused = refuses_duplicates(duplicate_keys)
-    update, insert = when_matched_update_all, when_not_matched_insert_all
-    check_clauses(update, insert, delete_column)
-    feed = ChangeFeed(delete_column, order_column)
-    rows = arrow_reader(data, "data")
-    request = Request(verb="upsert", branch=branch, job_id=job_id, snapshot_properties=snapshot_properties)
-    job = start(table, request, oldest=2)
-    table = job.table
-    metadata = table.metadata
-    columns = columns_to_set(metadata.schema(), update_columns, join_cols, update=update)
-    needed = None if insert or (update and columns is None) else columns or ()
-
-    def replacement(base: Snapshot | None, source: Source) -> tuple[Counts, Replacement]:
-        if columns is not None:
-            return set_columns(
-                table,
-                base,
-                source,
-                columns,
-                insert=insert,
-                skip_unchanged=skip_unchanged,
-                threads=threads,
-            )
-        matches = Matches()
-        if base is not None and source.n_keys:
-            compared = update and skip_unchanged
-            matches = _find(table, base, source, compared=compared, threads=threads)
-        counts = Counts.of(
-            matches,
-            source.n_keys,
-            update=update,
-            insert=insert,
-            n_deletes=source.n_keys - source.rows.num_rows,
-        )
-        return counts, _replace(table, source, matches, counts, threads)
-
-    with source_parts(table.io, metadata, rows, join_cols, columns=needed, feed=feed) as given:
-
-        def plan(base: Snapshot | None) -> _Planned:
-            found = _Planned()
-
-            def counted() -> Iterator[Replacement]:
-                duplicates = DuplicateKeys()
-                for source in given.parts:
-                    counts, part = replacement(base, source)
-                    found.add(counts, source.n_superseded)
-                    if refused:
-                        duplicates += counts.duplicates
-                    if not duplicates.n_keys:
-                        yield part
-                    del source, part  # the next part needs the memory
-                duplicates.refuse(name for name, _ in key_fields(metadata.schema(), join_cols))
-
-            conflict_filter = given.bounds.may_match(table.schema())
-            found.replaced = write_parts(table, counted(), conflict_filter, dry_run=dry_run)
-            return found
-
-        planned, committed = job.commit(plan, on_conflict)
-    planned = planned or _Planned()
-    result = job.result(planned.replaced.written, committed)
-    return UpsertResult(
-        rows_deleted=result.rows_deleted, **dict[str, Any](planned.rows), **planned.replaced.facts(result)
-    )
-
-
-def columns_to_set(
-    schema: Schema, names: Sequence[str] | None, join_cols: str | Sequence[str] | None, *, update: bool
-) -> tuple[str, ...] | None:
-    """Checks `update_columns`.
-
-    Raises:
-        NotFoundError, InvalidInputError: as `upsert`.
-    """
-    if names is None:
-        return None
-    if not update:
-        raise InvalidInputError("update_columns: expected when_matched_update_all=True, found False")
-    columns = check_texts("update_columns", names)
-    if not columns or len(set(columns)) != len(columns):
-        raise InvalidInputError(f"update_columns: expected distinct columns, found {list(columns)}")
-    known = dict.fromkeys(field.name for field in schema.fields)
-    if missing := [name for name in columns if name not in known]:
-        raise NotFoundError(f"update_columns: no column {missing[0]} in the table; it has {', '.join(known)}")
-    keys = {name for key, _ in key_fields(schema, join_cols) for name in (key, key.partition(".")[0])}
-    keys |= schema.identifier_field_names()
-    if wrong := [name for name in columns if name in keys]:
-        raise InvalidInputError(
-            f"update_columns: column {wrong[0]} is a key column or an identifier field; expected other columns"
-        )
-    return columns
-
-
-@dataclass
-class _Planned:
-    """An upsert planned on one head: counts of given rows by attribute of the result, and what was written."""
-
-    rows: Counter[str] = field(default_factory=Counter)
-    replaced: Replaced = field(default_factory=Replaced)
-
-    def add(self, counts: Counts, n_superseded: int) -> None:
-        """Adds the counts of a part."""
-        self.rows += Counter(
-            rows_updated=counts.updated,
-            rows_inserted=counts.inserted,
-            rows_unchanged=counts.unchanged,
-            keys_deleted=counts.deleted,
-            rows_superseded=n_superseded,
-        )
-
-    @property
-    def changes(self) -> Changes:
-        return self.replaced.changes
-
-
-def _find(table: Table, base: Snapshot, source: Source, *, compared: bool, threads: int | None) -> Matches:
-    """The live rows of a snapshot that have a given key."""
-    metadata, schema = table.metadata, table.schema()
-    return find_matches(
-        plan_snapshot(table, base, schema, source.keys, metrics=True).tasks,
-        source,
-        schema.fields,
-        reader_factory(table, source.keys),
-        compared=compared,
-        row_ids=metadata.format_version > 2,
+    options = Options(
+        verb="upsert",
+        branch=branch,
+        on_conflict=on_conflict,
+        job_id=job_id,
+        snapshot_properties=snapshot_properties,
         threads=threads,
+        dry_run=dry_run,
     )
-
-
-def _replace(
-    table: WorkingTable, source: Source, matches: Matches, counts: Counts, threads: int | None
-) -> Replacement:
-    """The rows to delete and to write."""
-    file, position = matches.file[counts.replaced], matches.position[counts.replaced]
-    return Replacement(
-        merge_rows(matches.tasks, file, position, DeleteLoader(table.io), threads),
-        source.take(counts.written),
-        row_ids(source, matches, counts),
-        paths_of_rows(matches.tasks, matches.file),
-        source.keys.may_match(table.schema()),
+    action = Upsert(
+        rows=arrow_reader(data, "data"),
+        join_cols=join_cols,
+        update=when_matched_update_all,
+        insert=when_not_matched_insert_all,
+        skip_unchanged=skip_unchanged,
+        update_columns=update_columns,
+        delete_column=delete_column,
+        order_column=order_column,
+        duplicate_keys=duplicate_keys,
     )
+    return IcebergAttempt(table, options).run(action, UpsertResult)

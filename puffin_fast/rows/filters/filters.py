@@ -81,6 +81,8 @@ class Matcher(Protocol):
     def batch_rows(self) -> int: ...
     @property
     def may_fail(self) -> bool: ...
+    @property
+    def case_sensitive(self) -> bool: ...
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]: ...
     def mask(self, columns: Mapping[int, pa.Array], n_rows: int) -> np.ndarray: ...
     def strict_expression(self) -> BooleanExpression: ...
@@ -96,6 +98,7 @@ class RowFilter:
         field_ids: the columns that `mask` reads, in ascending order.
         always_true: whether the filter is true for every row, so that no column is read.
         batch_rows: the smallest number of rows in a batch for which `mask` is efficient.
+        case_sensitive: how the names in `expression` are compared with those of the schema.
     """
 
     expression: BooleanExpression
@@ -107,6 +110,7 @@ class RowFilter:
     _arrow: pc.Expression | None
     _names: Mapping[str, int]
     _conditions: tuple[Condition, ...] = ()
+    case_sensitive: bool = True
 
     @classmethod
     def bind(cls, row_filter: Filter, schema: Schema, *, case_sensitive: bool = True) -> RowFilter:
@@ -143,6 +147,7 @@ class RowFilter:
             _arrow=None,
             _names={},
             _conditions=_conditions_of(bound, schema),
+            case_sensitive=case_sensitive,
         )
 
     @classmethod

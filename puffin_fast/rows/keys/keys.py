@@ -124,6 +124,11 @@ class KeyBounds:
         """Whether `mask` fails for some values: for none."""
         return False
 
+    @property
+    def case_sensitive(self) -> bool:
+        """How the names in `expression` are compared with those of the schema."""
+        return True
+
     def may_match(self, schema: Schema, *, case_sensitive: bool = True) -> Callable[[Any], bool]:
         """Returns whether a file or row group (an object with the metrics of a `DataFile`) may contain a key."""
         return lambda entry: all(column.may_match(entry) for column in self._columns)

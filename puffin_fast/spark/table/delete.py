@@ -16,19 +16,22 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, Finder, OnConflict
+from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.rows.filters.filters import Filter, RowFilter
+from puffin_fast.rows.scan.finder import Finder
 from puffin_fast.spark.dataframe.transforms import TASK_MEMORY, by_file, check_memory
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import INTEGERS, check_dataframe, session_of, take
 from puffin_fast.spark.table.conditions import PLACES, check_places, rows_where, sql_condition, sql_errors
 from puffin_fast.spark.table.delete_jobs import AnyDeleteJob, start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
+from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.job import MAIN, checked_id, task_rows, without_metrics
 from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.known_files import pack_files
 from puffin_fast.spark.worker.rows import MARKED, REPORT
+from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.request import Request, repeated
-from puffin_fast.iceberg.dml.delete_job import DeleteJob
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
 from puffin_fast.spark.table.delta import DeltaDelete
+from puffin_fast.spark.table.iceberg_jobs import DeleteJob
 from puffin_fast.spark.table.job import Job
 from puffin_fast.spark.table.scan import is_delta, scan
 

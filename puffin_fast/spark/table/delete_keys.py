@@ -14,7 +14,7 @@ from puffin_fast._runtime.arguments import check_flags, check_integer
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.deletes.writer import WrittenDeletes
-from puffin_fast.iceberg.dml.delete import ConflictFilter, DeleteResult, OnConflict
+from puffin_fast.iceberg.dml.delete import DeleteResult
 from puffin_fast.iceberg.plan.files import FileTask
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.keys.key_columns import distinct_keys, key_fields, key_schema, keys_of_batch
@@ -25,6 +25,7 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_jobs import start
 from puffin_fast.spark.table.delta import DeltaDeleteResult
+from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -40,6 +41,7 @@ from puffin_fast.spark.table.search import searched
 from puffin_fast.spark.worker.keys import MORE, candidate_schema, from_spark, spark_schema
 from puffin_fast.spark.worker.rows import MARKED, REPORT
 from puffin_fast.spark.worker.tasks import pack
+from puffin_fast.verbs.options import OnConflict
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

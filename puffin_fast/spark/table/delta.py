@@ -7,17 +7,17 @@ Executors write files of records into a folder of the run, which is the prefix o
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
 
 from puffin_fast import delta
-from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written
-from puffin_fast.delta.dml.delete_plan import DeletePlan
+from puffin_fast.delta.dml.changes import TARGET_FILE_SIZE, Written, actions_of
+from puffin_fast.delta.log.commit import Changes, OnConflict, commit
 from puffin_fast.delta.log.commit import Job as DeleteId
-from puffin_fast.delta.log.commit import OnConflict, commit
 from puffin_fast.delta.log.protocol import check_deletable
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
@@ -54,6 +54,54 @@ class DeltaDeleteResult(delta.DeleteResult):
     """
 
     rows_dangling: int = 0
+
+
+@dataclass(frozen=True)
+class DeletePlan:
+    """A delete planned on one version.
+
+    Attributes:
+        written: the new vectors; in a dry run only their counts.
+        changes: to commit; None in a dry run, or if there is no row to delete.
+        rows_dangling: number of given rows whose path is not a data file of the table, if the job skips them.
+    """
+
+    written: Written = field(default_factory=Written)
+    changes: Changes | None = None
+    rows_dangling: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        base: Snapshot,
+        written: Written,
+        *,
+        predicate: str | None,
+        looks_at_rows: bool,
+        rows_dangling: int = 0,
+    ) -> Self:
+        """Returns the plan that commits vectors.
+
+        Args:
+            base: the version that the vectors were written for.
+            written: the vectors.
+            predicate: the filter in text, for `commitInfo`.
+            looks_at_rows: as in `Changes`.
+            rows_dangling: as the attribute.
+        """
+        if not written.changes:
+            return cls(written, rows_dangling=rows_dangling)
+        actions, touched = actions_of(base, written)
+        changes = Changes(
+            actions,
+            "DELETE",
+            touched,
+            written.files,
+            {"predicate": json.dumps([] if predicate is None else [predicate])},
+            written.metrics(),
+            looks_at_rows,
+        )
+        return cls(written, changes, rows_dangling)
 
 
 class DeltaDelete:
@@ -129,8 +177,20 @@ class DeltaDelete:
             snapshot_properties=self.request.snapshot_properties,
         )
         planned = planned or DeletePlan()
-        result = DeltaDeleteResult.of(planned, committed, self.started)
-        return replace(result, rows_dangling=planned.rows_dangling)
+        written = planned.written
+        return DeltaDeleteResult(
+            version=committed.version,
+            rows_deleted=written.rows,
+            data_files=len(written.changes),
+            data_files_dropped=written.dropped,
+            vectors_written=written.vectors,
+            vectors_merged=written.merged,
+            n_bytes=written.n_bytes,
+            seconds=time.perf_counter() - self.started,
+            attempts=committed.attempts,
+            repeated=committed.repeated,
+            rows_dangling=planned.rows_dangling,
+        )
 
     def run_filter(
         self,

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyspark.sql import DataFrame, SparkSession
 
-    from puffin_fast.iceberg.dml.delete import ConflictFilter
     from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
     from puffin_fast.iceberg.manifest import ManifestEntry
+    from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
     from puffin_fast.spark.worker.upsert import MatchedFile
 
 __all__ = [

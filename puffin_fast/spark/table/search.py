@@ -15,7 +15,7 @@ from puffin_fast.spark.worker.tasks import pack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from puffin_fast.iceberg.dml.delete import Finder
+    from puffin_fast.rows.scan.finder import Finder
     from puffin_fast.spark.table.job import Job
 
 __all__ = ["bins_to_search", "searched"]

@@ -11,9 +11,7 @@ from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.request import Request
-from puffin_fast.iceberg.dml.delete_job import DeleteJob, OnConflict, start
-from puffin_fast.iceberg.dml.replacement import Replaced
-from puffin_fast.iceberg.dml.upsert import UpsertResult, columns_to_set
+from puffin_fast.iceberg.dml.upsert import UpsertResult
 from puffin_fast.iceberg.plan.files import plan_snapshot
 from puffin_fast.rows.keys.key_columns import key_fields
 from puffin_fast.rows.keys.keys import KeyBounds
@@ -24,6 +22,7 @@ from puffin_fast.spark.session.batches import collected
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import check_dataframe
 from puffin_fast.spark.table.delete_keys import key_ends
+from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
@@ -38,6 +37,8 @@ from puffin_fast.spark.worker.keys import candidate_schema, spark_schema
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 from puffin_fast.spark.worker.upsert import DELETES, MATCH, ORDER
+from puffin_fast.verbs.options import OnConflict
+from puffin_fast.verbs.upsert import columns_to_set
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -101,7 +102,7 @@ def upsert(
     request = Request(
         verb="upsert", branch=branch, job_id=checked_id(job_id), snapshot_properties=snapshot_properties
     )
-    job = start(table, request, oldest=2)
+    job = open_job(table, request)
     columns = columns_to_set(job.table.schema(), update_columns, join_cols, update=update)
     needed = None if insert or (update and columns is None) else columns or ()
     given = _Given.of(data_df, job, join_cols, needed, feed)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.errors import PuffinFastError
-from puffin_fast.iceberg.dml.replacement import write_new_rows
+from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.rows.filters.filters import RowFilter
 from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import located_batches

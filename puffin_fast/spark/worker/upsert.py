@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.replacement import write_new_rows
+from puffin_fast.iceberg.dml.attempt import write_new_rows
 from puffin_fast.rows.deletes.loader import DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.keys.key_columns import keys_of_batch

@@ -25,7 +25,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from puffin_fast import iceberg
 from puffin_fast.errors import ConflictError
 from puffin_fast.iceberg.commit.request import JOB_ID
-from puffin_fast.iceberg.dml.delete import OnConflict
+from puffin_fast.verbs.options import OnConflict
 from tests.iceberg.conftest import RacingCatalog, processes
 from tests.interop.conftest import attached, only_totals_are_wrong
 

@@ -13,7 +13,7 @@ import pytest
 
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.delete import delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.rows.keys import key_set

@@ -191,9 +191,9 @@ def test_an_interrupt_in_a_verb_or_in_the_commit_leaves_nothing(
                 tx.commit_transaction()
 
     for place in (
-        "puffin_fast.iceberg.dml.update.Replacement.write",
+        "puffin_fast.iceberg.dml.attempt.IcebergWriter.stage",
         "puffin_fast.iceberg.commit.protocol.write_manifest_list",
-        "puffin_fast.iceberg.commit.staging.StagingTable.remove_superseded",
+        "puffin_fast.iceberg.dml.attempt.IcebergAttempt._remove_superseded",
     ):
         with pytest.raises(KeyboardInterrupt):
             run(place)

@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "no key": (of(START), [], "at least one"),
     "no identifier": (of(START), None, "identifier"),
     "list as key": (of(START), ["tags"], "tags is a list"),
-    "no arrow": ([row(1)], ["id"], "Arrow"),
+    "no arrow": (7, ["id"], "Arrow"),
 }
 
 

@@ -43,8 +43,7 @@ from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.iceberg.commit.changes import Changes
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.compat.table_metadata import v3_metadata
-from puffin_fast.iceberg.dml.delete import delete, delete_positions
-from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.delete import delete, delete_keys, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
 from puffin_fast.iceberg.dml.upsert import upsert
 from puffin_fast.iceberg.maintenance.convert import convert_equality_deletes, convert_position_deletes

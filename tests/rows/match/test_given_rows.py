@@ -25,8 +25,7 @@ from pyiceberg.types import (
 
 from puffin_fast.columns.plain_types import plain, plain_type
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.dml.delete import delete
-from puffin_fast.iceberg.dml.delete_keys import delete_keys
+from puffin_fast.iceberg.dml.delete import delete, delete_keys
 from puffin_fast.iceberg.dml.tables import append, create_table
 from puffin_fast.iceberg.dml.update import update
 from puffin_fast.iceberg.dml.upsert import upsert

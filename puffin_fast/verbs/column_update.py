@@ -2,60 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from puffin_fast.columns.plain_types import one_array
-from puffin_fast.iceberg.dml.replacement import Replacement
-from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
-from puffin_fast.rows.deletes.loader import DeleteLoader
-from puffin_fast.rows.deletes.outcome import merge_rows, paths_of_rows
+from puffin_fast.rows.deletes.outcome import NewDeletes, merge_rows, paths_of_rows
 from puffin_fast.rows.keys.key_columns import column_of, to_key_type
 from puffin_fast.rows.match.given_rows import RowWriterSchema
 from puffin_fast.rows.match.matching import Counts, Source
 from puffin_fast.rows.match.same_values import same_values
-from puffin_fast.rows.scan.file_reader import reader_factory
 from puffin_fast.rows.scan.located_rows import LocatedRows
+from puffin_fast.rows.tasks import Task
+from puffin_fast.verbs.attempt import Attempt
 
-if TYPE_CHECKING:
-    from pyiceberg.table.snapshots import Snapshot
-
-    from puffin_fast.iceberg.compat.working_table import WorkingTable
-
-__all__ = ["update_columns"]
+__all__ = ["ReplacedRows", "updated_columns"]
 
 
-def update_columns(
-    table: WorkingTable,
-    base: Snapshot | None,
+@dataclass(frozen=True)
+class ReplacedRows:
+    """Rows that replace others.
+
+    Attributes:
+        deletes: of the old rows.
+        rows: the new rows.
+        row_ids: for each new row the id of the row that it replaces, else null.
+        sources: the data files that the new rows were computed from.
+        feed: rows of the change data feed by type of change.
+    """
+
+    deletes: Iterable[NewDeletes]
+    rows: pa.Table
+    row_ids: pa.Array
+    sources: frozenset[str]
+    feed: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+def updated_columns(
+    attempt: Attempt,
+    tasks: Sequence[Task],
+    found: LocatedRows,
     source: Source,
     columns: Sequence[str],
     *,
     insert: bool,
     skip_unchanged: bool,
-    threads: int | None,
-) -> tuple[Counts, Replacement]:
-    """Returns the counts of given rows, and the rows to delete and to write. The rows with a given key are in memory.
+    feed: bool,
+) -> tuple[Counts, ReplacedRows]:
+    """Returns the counts of given rows, and the rows to delete and to write.
 
     Args:
-        table: of the job.
-        base: the head of the branch.
-        source: the given rows. Each row of the table with a key of theirs is changed, also if several have one key.
+        attempt: of the upsert.
+        tasks: data files.
+        found: their rows that have a given key. Each of them is changed, also if several have one key.
+        source: the given rows.
         columns: the names of the columns to set.
         insert: whether given rows with a new key are written; they then have all columns.
         skip_unchanged: whether rows that have the given values already are left as they are.
-        threads: number of files read at a time.
+        feed: whether the rows of the change data feed are needed.
     """
-    schema, tasks = table.schema(), list[FileTask]()
-    if base is not None:
-        tasks = plan_snapshot(table, base, schema, source.keys, metrics=True).tasks
-    lineage = ["_row_id"] if table.metadata.format_version > 2 else []
-    found = LocatedRows.read(
-        reader_factory(table, source.keys), schema.fields, tasks, lineage, threads=threads
-    )
+    schema, lineage = attempt.schema, attempt.lineage
     given = {name: one_array(source.rows[name]) for name in columns}
     places, changes, batches = _empty(np.int64), _empty(np.bool_), []
     for batch in found.rows.to_batches():
@@ -75,25 +84,28 @@ def update_columns(
     n_rows = source.rows.num_rows
     counts = _counts(places, changes, n_rows, source.n_keys, insert=insert)
     written = [RowWriterSchema(schema, rows.schema).table(rows) for rows in batches]
-    if len(counts.written):
-        written.append(source.take(counts.written))
     if not written:
         written = [RowWriterSchema(schema, found.rows.schema).table(found.rows)]
+    recorded = {}
+    if feed:
+        recorded = {
+            "update_preimage": found.rows.filter(pa.array(changes)),
+            "update_postimage": pa.concat_tables(written),
+            "insert": source.take(counts.written) if len(counts.written) else written[0].slice(0, 0),
+            "delete": found.rows.filter(pa.array(counts.replaced & ~changes)),
+        }
+    if len(counts.written):
+        written.append(source.take(counts.written))
     row_ids = pa.nulls(int(changes.sum()), pa.int64())
     if lineage:
         row_ids = found.metadata["_row_id"].combine_chunks().filter(pa.array(changes))
-    return counts, Replacement(
-        merge_rows(
-            tasks,
-            found.file[counts.replaced],
-            found.position[counts.replaced],
-            DeleteLoader(table.io),
-            threads,
-        ),
+    file, position = found.file[counts.replaced], found.position[counts.replaced]
+    return counts, ReplacedRows(
+        merge_rows(tasks, file, position, attempt.loader(), attempt.threads),
         pa.concat_tables(written),
         pa.concat_arrays([row_ids, pa.nulls(len(counts.written), pa.int64())]),
         paths_of_rows(tasks, found.file),
-        source.keys.may_match(schema),
+        recorded,
     )
 
 
@@ -109,7 +121,7 @@ def _counts(places: Any, changes: Any, n_rows: int, n_keys: int, *, insert: bool
         changes: mask of those that get other values.
         n_rows: number of the given rows that are written.
         n_keys: number of all given rows: those after `n_rows` delete their key.
-        insert: as `update_columns`.
+        insert: as `updated_columns`.
     """
     exists = np.bincount(places, minlength=n_keys) > 0
     updated = np.bincount(places, weights=changes, minlength=n_keys) > 0

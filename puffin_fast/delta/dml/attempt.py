@@ -1,0 +1,349 @@
+"""Attempts on Delta tables: what the verbs of `puffin_fast.verbs` need of a table of this format.
+
+The change data feed of several actions in one commit is left to readers, which find it in the added and removed files:
+the rows of `cdc` actions would be those of single actions, and readers that find such actions read nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from puffin_fast._runtime.groups import split_by_size
+from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast.delta.dml.changes import Written, actions_of, allowed, write_vectors
+from puffin_fast.delta.dml.data_files import (
+    TARGET_FILE_SIZE,
+    DataFileWriter,
+    keeps_changes,
+    row_tracking_columns,
+)
+from puffin_fast.delta.log.commit import Changes, Committed, Job, check_properties, commit, newest
+from puffin_fast.delta.log.protocol import check_rows_writable, is_set
+from puffin_fast.delta.log.snapshot import Snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.read.descriptors import path_of
+from puffin_fast.delta.read.plan import DeltaTable, plan_files
+from puffin_fast.delta.read.tasks import DeltaTask
+from puffin_fast.dv import delta as codec
+from puffin_fast.errors import UnsupportedError
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.rows.filters.filters import Matcher
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.scan.file_reader import ReaderFactory
+from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.verbs.attempt import Attempt, Purpose
+from puffin_fast.verbs.counts import Counts
+from puffin_fast.verbs.options import Options
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["DeltaAttempt"]
+
+SEVERAL = "TRANSACTION"
+"""The operation of a commit of several actions, in `commitInfo`."""
+
+
+class DeltaAttempt(Attempt):
+    """An attempt to commit the next version of a table.
+
+    Args:
+        table: a path, a URI, or deltalake's `DeltaTable`.
+        options: of the commit.
+        filesystem: of the path.
+
+    Raises:
+        PuffinFastError: as `snapshot`; the table must not be written to; the job id was used by another verb.
+    """
+
+    changes: Changes
+    repeated: Committed | None
+    committed: Committed | None = None
+
+    def __init__(self, table: Any, options: Options, filesystem: Any = None) -> None:
+        super().__init__(options)
+        check_properties(options.snapshot_properties)
+        self._job = Job(options.verb, options.job_id)
+        self.storage = storage_of(table, filesystem)
+        self._begin(newest(self.storage))
+        is_done = self._job.is_done(self._base.transactions, self._base.root)
+        self.repeated = Committed(None, repeated=True) if is_done else None
+
+    def _begin(self, base: Snapshot) -> None:
+        """Forgets the changes, and plans the next action on a version."""
+        self._base, self.changes, self.created = base, Changes([], ""), []
+        self._staged = self.changes, DeltaTable.of(base)
+
+    @property
+    def table(self) -> DeltaTable:
+        """The version, with the files of the earlier actions."""
+        planned, table = self._staged
+        if planned is not self.changes:
+            table = replace(table, snapshot=self._base.then(self.changes.actions))
+            self._staged = self.changes, table
+        return table
+
+    @property
+    def name(self) -> str:
+        return self.storage.root
+
+    @property
+    def head(self) -> str:
+        return f"version {self._base.version}"
+
+    @property
+    def io(self) -> FileIO:
+        return self.storage
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self.table.metadata
+
+    @property
+    def schema(self) -> Schema:
+        return self.table.schema.schema
+
+    @property
+    def lineage(self) -> Sequence[str]:
+        return ["_row_id"] if is_set(self._base.configuration, "delta.enableRowTracking") else []
+
+    def plan(self, matcher: Matcher) -> Sequence[DeltaTask]:
+        return plan_files(self.table, matcher, case_sensitive=matcher.case_sensitive, metrics=True).tasks
+
+    def find(self) -> Callable[[str], DeltaTask | None]:
+        storage, tasks = self.storage, plan_files(self.table).tasks
+        paths = map(storage.location, self.table.snapshot.files["path"].to_pylist())
+        numbers = {path: number for number, path in enumerate(paths)}
+
+        def task_of(path: str) -> DeltaTask | None:
+            names = (path, storage.location(path), f"{storage.root}/{unquote(path)}")
+            number = next((numbers[name] for name in names if name in numbers), None)
+            return None if number is None else tasks[number]
+
+        return task_of
+
+    def finder(self, matcher: Matcher) -> Finder:
+        return self.table.finder(matcher, case_sensitive=matcher.case_sensitive)
+
+    def reader(self, matcher: Matcher) -> ReaderFactory:
+        return self.table.reader_factory(matcher, case_sensitive=matcher.case_sensitive)
+
+    def loader(self) -> DeleteLoader:
+        return DeleteLoader(self.storage, codec.decode)
+
+    def writer(self, purpose: Purpose) -> DeltaWriter:
+        return DeltaWriter(self, purpose)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        gone = set(paths)
+        self.created[:] = [path for path in self.created if path not in gone]
+        for path in gone:
+            try:
+                self.storage.remove(path)
+            except Exception as error:  # an orphan file, which no version needs
+                if is_from_outside(error):
+                    raise
+
+    def publish(self) -> None:
+        """Nothing: the table is a path."""
+
+    def facts(self, committed: Committed | None) -> dict[str, Any]:
+        found = Committed(None) if committed is None else committed
+        return {"version": found.version, "attempts": found.attempts, "repeated": found.repeated}
+
+    def commit(self) -> None:
+        self.committed = self.repeated
+        if self.repeated is not None:
+            return
+        if self.options.dry_run or not self.changes:
+            self.remove(list(self.created))
+            return
+        _, self.committed = commit(
+            self.storage,
+            self._planned,
+            base=self._base,
+            on_conflict=self.options.on_conflict,
+            job=self._job,
+            snapshot_properties=self.options.snapshot_properties,
+        )
+
+    def _planned(self, base: Snapshot) -> DeltaAttempt:
+        """The changes on a version; `commit` removes their files if it does not happen."""
+        if base is not self._base:
+            self._begin(base)
+            self.repeat()
+        self.remove(set(self.created).difference(self.changes.new_files))
+        self.created = []
+        return self
+
+
+class DeltaWriter:
+    """Writes vectors, data files and files of the change data feed; see `puffin_fast.verbs.attempt.Writer`."""
+
+    def __init__(self, attempt: DeltaAttempt, purpose: Purpose) -> None:
+        self._attempt, self._table, self._purpose = attempt, attempt.table, purpose
+        base = self._table.snapshot
+        if purpose.inserts:
+            check_rows_writable(base.configuration, base.delta_schema["fields"], base.root)
+        self.keeps_changes = keeps_changes(base) and not attempt.dry_run
+        self._files = DataFileWriter(self._table, attempt.created)
+        self._written = Written()
+        self._adds: list[dict[str, Any]] = []
+        self._feed: list[dict[str, Any]] = []
+        self._keeps_row_ids = True
+
+    def check(self, rows: pa.Schema) -> None:
+        given = set(rows.names)
+        for field in self._table.snapshot.delta_schema["fields"]:
+            if field["name"] not in given and "CURRENT_DEFAULT" in (field.get("metadata") or {}):
+                raise UnsupportedError(
+                    f"data: no column {field['name']}, which has a default value in SQL; expected its values"
+                )
+        RowWriterSchema(self._table.schema.schema, rows)
+
+    def delete(self, deletes: Iterable[NewDeletes]) -> None:
+        snapshot, dry_run = self._table.snapshot, self._attempt.dry_run
+        self._written = write_vectors(snapshot.storage, allowed(snapshot, deletes), dry_run=dry_run)
+        self._attempt.created += self._written.files
+
+    def insert(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
+        sources: frozenset[str] = frozenset(),
+    ) -> None:
+        if self._attempt.dry_run:
+            return
+        if row_ids is None:
+            self.check(rows.schema)
+            fitting = RowWriterSchema(self._table.schema.schema, rows.schema)
+            batches = fitting.batches(rows)
+            groups: Iterable[Iterable[pa.RecordBatch]] = [batches]
+            if not isinstance(rows, pa.Table):
+                groups = split_by_size(batches, TARGET_FILE_SIZE, lambda batch: batch.nbytes)
+            for group in groups:
+                self._adds += self._files.write(pa.Table.from_batches(group, fitting.arrow_schema))
+            return
+        extra = row_tracking_columns(self._table.snapshot, row_ids)
+        self._keeps_row_ids &= extra is not None
+        self._adds += self._files.write(rows, extra)
+
+    def record(self, kind: str, rows: pa.Table) -> None:
+        self._feed += self._files.write_changes({kind: rows})
+
+    def stage(self, **metrics: int) -> Counts:
+        written, purpose, attempt = self._written, self._purpose, self._attempt
+        actions, touched = list[dict[str, Any]](), frozenset[str]()
+        if written.changes and not attempt.dry_run:
+            actions, touched = actions_of(self._table.snapshot, written)
+        changes = Changes(
+            [*actions, *self._adds, *self._feed],
+            purpose.operation,
+            touched,
+            (*written.files, *self._files.written),
+            self._parameters(),
+            self._metrics(metrics),
+            looks_at_rows=purpose.matcher is not None,
+            looks_at_appends=purpose.isolation == "always",
+            keeps_row_ids=self._keeps_row_ids,
+            is_blind_append=purpose.operation == "WRITE" and purpose.matcher is None,
+        )
+        attempt.changes = _net(attempt.changes, changes, attempt) if attempt.counts else changes
+        return Counts(
+            rows_deleted=written.rows,
+            data_files=len(written.changes),
+            data_files_dropped=written.dropped,
+            data_files_written=len(self._adds),
+            vectors_written=written.vectors,
+            vectors_merged=written.merged,
+            n_bytes=written.n_bytes,
+        )
+
+    def _parameters(self) -> dict[str, str]:
+        predicate = json.dumps(list(self._purpose.predicate))
+        if self._purpose.operation != "WRITE":
+            return {"predicate": predicate}
+        columns = json.dumps(self._table.snapshot.metadata.get("partitionColumns") or [])
+        if self._purpose.matcher is None:
+            return {"mode": "Append", "partitionBy": columns}
+        return {"mode": "Overwrite", "partitionBy": columns, "predicate": predicate}
+
+    def _metrics(self, metrics: Mapping[str, int]) -> Mapping[str, int]:
+        if self._purpose.operation == "DELETE":
+            return self._written.metrics()
+        if self._purpose.operation == "WRITE":
+            rows = sum(json.loads(add["add"]["stats"])["numRecords"] for add in self._adds)
+            sizes = sum(add["add"]["size"] for add in self._adds)
+            found = {"numFiles": len(self._adds), "numOutputRows": rows, "numOutputBytes": sizes}
+            if self._written.changes:
+                found |= {"numDeletedRows": self._written.rows, "numRemovedFiles": self._written.dropped}
+            return found
+        return metrics
+
+
+@dataclass(frozen=True)
+class _Key:
+    """The key of a file action: the path and the vector (protocol, "Action Reconciliation")."""
+
+    path: str
+    vector: str
+
+    @classmethod
+    def of(cls, action: Mapping[str, Any]) -> _Key:
+        vector = action.get("deletionVector") or {}
+        names = ("storageType", "pathOrInlineDv", "offset")
+        return cls(unquote(action["path"]), "-".join(str(vector.get(name)) for name in names))
+
+
+def _net(earlier: Changes, later: Changes, attempt: DeltaAttempt) -> Changes:
+    """Returns the net changes of two plans, of which the second was made on top of the first.
+
+    Files that the first adds and the second removes are in neither.
+    """
+    actions = [*earlier.actions, *later.actions]
+    if earlier.actions and later.actions:
+        removed = {_Key.of(action["remove"]) for action in later.actions if "remove" in action}
+        own = {_Key.of(action["add"]) for action in earlier.actions if "add" in action}
+        actions = [
+            *(one for one in earlier.actions if "add" not in one or _Key.of(one["add"]) not in removed),
+            *(one for one in later.actions if "remove" not in one or _Key.of(one["remove"]) not in own),
+        ]
+        actions = [action for action in actions if "cdc" not in action]
+    operations = json.loads(earlier.parameters["operations"]) if earlier.operation == SEVERAL else []
+    operations = [*(operations or [earlier.operation]), later.operation]
+    names = dict.fromkeys((*earlier.metrics, *later.metrics))
+    return Changes(
+        actions,
+        SEVERAL,
+        earlier.touched | later.touched,
+        tuple(_needed((*earlier.new_files, *later.new_files), actions, attempt)),
+        {"operations": json.dumps(operations)},
+        {name: earlier.metrics.get(name, 0) + later.metrics.get(name, 0) for name in names},
+        looks_at_rows=earlier.looks_at_rows or later.looks_at_rows,
+        looks_at_appends=earlier.looks_at_appends or later.looks_at_appends,
+        keeps_row_ids=earlier.keeps_row_ids and later.keeps_row_ids,
+        is_blind_append=earlier.is_blind_append and later.is_blind_append,
+    )
+
+
+def _needed(
+    files: Iterable[str], actions: Iterable[Mapping[str, Any]], attempt: DeltaAttempt
+) -> Iterable[str]:
+    """Yields the new files that actions refer to."""
+    root, used = attempt.storage.root, set[str]()
+    for action in actions:
+        one = action.get("add") or action.get("cdc")
+        if one is not None:
+            used.add(unquote(one["path"]))
+            if one.get("deletionVector") is not None:
+                used.add(path_of(one["deletionVector"], attempt.storage).removeprefix(f"{root}/"))
+    return [path for path in files if path in used]

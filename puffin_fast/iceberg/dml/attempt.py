@@ -1,0 +1,280 @@
+"""Attempts on Iceberg tables: what the verbs of `puffin_fast.verbs` need of a table of this format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.types import LongType, NestedField
+
+from puffin_fast._runtime.interrupt import is_from_outside
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.commit.changes import Changes
+from puffin_fast.iceberg.commit.job import open_table
+from puffin_fast.iceberg.commit.protocol import commit
+from puffin_fast.iceberg.commit.request import Committed, Request, committed_before, head_of
+from puffin_fast.iceberg.compat.table_properties import choice_property
+from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, WrittenDeletes, write_deletes
+from puffin_fast.iceberg.dml.data_files import DataFileWriter, write_data_files
+from puffin_fast.iceberg.manifest import ManifestEntry, check_transforms
+from puffin_fast.iceberg.plan.files import FileTask, plan_snapshot
+from puffin_fast.iceberg.plan.staged import StagedSnapshot
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.outcome import NewDeletes
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
+from puffin_fast.rows.filters.filters import Matcher, RowFilter
+from puffin_fast.rows.match.given_rows import RowWriterSchema
+from puffin_fast.rows.scan.file_reader import ReaderFactory, reader_factory
+from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.rows.tasks import Task
+from puffin_fast.verbs.attempt import Attempt, Purpose
+from puffin_fast.verbs.counts import Counts
+from puffin_fast.verbs.options import Options
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+__all__ = ["IcebergAttempt", "conflict_filter_of", "write_new_rows"]
+
+ROW_ID = METADATA_COLUMNS["_row_id"]
+
+
+class IcebergAttempt(Attempt):
+    """An attempt to commit to a branch of a table.
+
+    Args:
+        table: of the caller, which has the new metadata afterwards.
+        options: of the commit.
+
+    Raises:
+        PuffinFastError: as `open_table` and `head_of`; the job id was used by another verb.
+    """
+
+    changes: Changes
+    repeated: Committed | None
+    committed: Committed | None = None
+
+    def __init__(self, table: Table, options: Options) -> None:
+        super().__init__(options)
+        self._request = Request(
+            verb=options.verb,
+            branch=options.branch,
+            job_id=options.job_id,
+            snapshot_properties=options.snapshot_properties,
+        )
+        self.table = open_table(table, oldest=2)
+        self.created = self.table.created
+        self.repeated = committed_before(self.table, self._request)
+        self._begin(None if self.repeated else head_of(self.table.metadata, options.branch))
+
+    def _begin(self, base: Snapshot | None) -> None:
+        """Forgets the changes, and plans the next action on a head. The files stay in `created`."""
+        self._base, self.changes = base, Changes()
+
+    @property
+    def name(self) -> str:
+        return self.table.shown
+
+    @property
+    def head(self) -> str:
+        return f"branch {self.options.branch!r}"
+
+    @property
+    def io(self) -> FileIO:
+        return self.table.io
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self.table.metadata
+
+    @property
+    def lineage(self) -> Sequence[str]:
+        return [ROW_ID.name] if self.metadata.format_version > 2 else []
+
+    def plan(self, matcher: Matcher) -> Sequence[FileTask]:
+        return self._tasks(matcher, metrics=True)
+
+    def find(self) -> Callable[[str], Task | None]:
+        tasks = self._tasks(RowFilter.bind(AlwaysTrue(), self.schema), metrics=False)
+        return {task.data.file_path: task for task in tasks}.get
+
+    def _tasks(self, matcher: Matcher, *, metrics: bool) -> list[FileTask]:
+        head = self._base
+        if self.changes:
+            head = StagedSnapshot.on(self._base, self.metadata, self.changes.added, self.changes.removed)
+        if head is None:
+            return []
+        sensitive = matcher.case_sensitive
+        return plan_snapshot(
+            self.table, head, self.schema, matcher, case_sensitive=sensitive, metrics=metrics
+        ).tasks
+
+    def finder(self, matcher: Matcher) -> Finder:
+        return Finder(self.io, self.metadata, matcher, matcher.case_sensitive)
+
+    def reader(self, matcher: Matcher) -> ReaderFactory:
+        return reader_factory(self.table, matcher, case_sensitive=matcher.case_sensitive)
+
+    def loader(self) -> DeleteLoader:
+        return DeleteLoader(self.io)
+
+    def writer(self, purpose: Purpose) -> IcebergWriter:
+        return IcebergWriter(self, purpose)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        self.table.remove(paths)
+
+    def publish(self) -> None:
+        self.table.publish()
+
+    def facts(self, committed: Committed | None) -> dict[str, Any]:
+        if committed is None:
+            return {"snapshot_id": None, "attempts": 0, "repeated": False}
+        names = ("snapshot_id", "attempts", "repeated")
+        return {name: getattr(committed, name) for name in names}
+
+    def commit(self) -> None:
+        self.committed = self.repeated
+        if self.repeated is not None:
+            return
+        if self.options.dry_run or not self.changes:
+            self.table.remove_created()
+            return
+        try:
+            self._remove_superseded()
+            self.committed = commit(
+                self.table,
+                self.changes,
+                base=self._base,
+                request=self._request,
+                rebuild=self._again,
+                merge=self.options.merges,
+            )
+        except OSError as error:
+            if is_from_outside(error):
+                raise
+            raise PuffinFastError(f"{self.name}: nothing was committed: {error}") from error
+
+    def _again(self, head: Snapshot | None) -> Changes | None:
+        self._begin(head)
+        self.repeat()
+        self._remove_superseded()
+        return self.changes or None
+
+    def _remove_superseded(self) -> None:
+        """Removes the files that the net changes do not need: those that a later action removed again."""
+        if len(self.counts) > 1:
+            self.remove(set(self.created).difference(self.changes.new_files))
+
+
+class IcebergWriter:
+    """Writes deletion vectors or position-delete files, and data files; see `puffin_fast.verbs.attempt.Writer`."""
+
+    keeps_changes = False
+
+    def __init__(self, attempt: IcebergAttempt, purpose: Purpose) -> None:
+        self._attempt, self._table = attempt, attempt.table
+        self._conflict_filter = None
+        if purpose.matcher is not None:
+            self._conflict_filter = conflict_filter_of(attempt.table, purpose.matcher, purpose.isolation)
+        self._counted: WrittenDeletes | None = None
+        self._deletes = DeleteFiles()
+        self._entries: list[ManifestEntry] = []
+        self._sources: frozenset[str] = frozenset()
+
+    def check(self, rows: pa.Schema) -> None:
+        schema, spec = self._attempt.schema, self._attempt.metadata.spec()
+        check_transforms(spec, schema)
+        RowWriterSchema(schema, rows)
+        DataFileWriter(self._table, schema, spec)  # checks the table's properties
+
+    def delete(self, deletes: Iterable[NewDeletes]) -> None:
+        if self._attempt.dry_run:
+            self._counted = WrittenDeletes.counted(deletes)
+        else:
+            self._deletes = write_deletes(self._table, deletes)
+
+    def insert(
+        self,
+        rows: pa.Table | pa.RecordBatchReader,
+        row_ids: pa.Array | pa.ChunkedArray | None = None,
+        sources: frozenset[str] = frozenset(),
+    ) -> None:
+        if not self._attempt.dry_run:
+            self._entries += write_new_rows(self._table, rows, row_ids)
+            self._sources |= sources
+
+    def record(self, kind: str, rows: pa.Table) -> None:
+        raise NotImplementedError("Iceberg has no change data feed")
+
+    def stage(self, **metrics: int) -> Counts:
+        terms = ChangeTerms(conflict_filter=self._conflict_filter)
+        written = self._counted or WrittenDeletes.of(self._table, self._deletes, terms)
+        changes, entries = written.changes, self._entries
+        if entries:
+            changes = replace(
+                changes,
+                added=(*changes.added, *entries),
+                required_data_files=changes.required_data_files | self._sources,
+                new_files=(*changes.new_files, *(entry.file_path for entry in entries)),
+            )
+        earlier = self._attempt.changes
+        self._attempt.changes = earlier.then(changes) if self._attempt.counts else changes
+        return Counts(
+            rows_deleted=written.rows,
+            data_files=written.vectors + written.by_files + written.dropped,
+            data_files_dropped=written.dropped,
+            data_files_written=len(entries),
+            vectors_written=written.vectors,
+            vectors_merged=written.merged,
+            position_delete_files_written=written.position_files,
+            n_bytes=written.n_bytes,
+        )
+
+
+def conflict_filter_of(
+    table: Table, matcher: Matcher, isolation: str
+) -> Callable[[ManifestEntry], bool] | None:
+    """Returns which data files that a concurrent commit added conflict with a job; None: no data file does.
+
+    The table property ``write.delete.isolation-level`` or ``write.update.isolation-level`` decides: with
+    ``serializable`` those that may have rows which the matcher selects; with ``snapshot`` none.
+
+    Args:
+        table: of the job.
+        matcher: bound to its schema.
+        isolation: as in `Purpose`.
+
+    Raises:
+        InvalidInputError: the property has another value.
+    """
+    if isolation != "always":
+        name = f"write.{isolation}.isolation-level"
+        if choice_property(table.properties, name, ("serializable", "snapshot")) == "snapshot":
+            return None
+    return matcher.may_match(table.schema(), case_sensitive=matcher.case_sensitive)
+
+
+def write_new_rows(
+    table: Table, rows: pa.Table | pa.RecordBatchReader, row_ids: pa.Array | pa.ChunkedArray | None = None
+) -> list[ManifestEntry]:
+    """Writes the data files of new rows.
+
+    Args:
+        table: of the job.
+        rows: all columns of the table.
+        row_ids: for each new row the id of the row that it replaces, else null (specification, "Row Lineage").
+    """
+    if isinstance(rows, pa.Table) and not rows.num_rows:
+        return []
+    reserved = []
+    if row_ids is not None and row_ids.null_count < len(row_ids) and ROW_ID.name not in rows.schema.names:
+        rows = rows.append_column(ROW_ID.name, row_ids)
+        reserved = [NestedField(ROW_ID.field_id, ROW_ID.name, LongType(), required=False)]
+    return write_data_files(table, rows, reserved=reserved)

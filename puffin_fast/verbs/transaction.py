@@ -1,0 +1,295 @@
+"""Several verbs in one commit.
+
+The verbs of a transaction make one snapshot or version. Each is planned on the head with the net changes of the verbs
+before it: the data files that they added are live, the vectors that they wrote apply. A file that a later verb removes
+again is not in the commit. So a data file gets at most one vector, however many verbs delete rows of it.
+
+Row lineage: rows that were in the table before keep their row ids through any number of updates. A row that the
+transaction appended gets its id from the commit, also if the transaction updated it.
+
+```
+state    event                                                to
+open     a verb succeeds                                      open; its files are staged
+open     a verb fails, and the caller catches the error       open, as before the verb; its files are removed
+open     the block ends                                       ended; committed, conflicts may run all verbs again
+open     an exception or interrupt leaves the block           ended; all files are removed
+open     an interrupt while the commit is being made          ended; unknown, as for one verb: no file is removed
+```
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast.columns.arrow_rows import arrow_reader, arrow_rows
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.rows.filters.filters import Filter
+from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
+from puffin_fast.verbs.attempt import Action, Attempt
+from puffin_fast.verbs.counts import Counts, result_of
+from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
+from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overwrite
+from puffin_fast.verbs.update import Update
+from puffin_fast.verbs.upsert import Upsert
+
+__all__ = ["Transaction"]
+
+ENDED = "transaction: expected a verb inside of its with block, found one outside of it"
+
+Deleted = TypeVar("Deleted")
+Updated = TypeVar("Updated")
+Upserted = TypeVar("Upserted")
+Overwritten = TypeVar("Overwritten")
+
+
+class Transaction(ABC, Generic[Deleted, Updated, Upserted, Overwritten]):
+    """A context manager whose methods are the verbs; made by `transaction`.
+
+    The verbs take the arguments of the functions of the same names, without those that `transaction` has. Their results
+    have no snapshot id or version. One verb runs at a time. Arguments must not be changed before the block has ended.
+
+    Attributes:
+        committed: the commit, after the block; None if there was nothing to change.
+        results: what the verbs returned, in their order. If they were run again, these are the final counts.
+    """
+
+    _kinds: tuple[type[Deleted], type[Updated], type[Upserted], type[Overwritten]]
+    """The results of deletes, updates, upserts and overwrites."""
+
+    def __init__(self) -> None:
+        self._attempt: Attempt | None = None
+        self._verbs: list[type[Any] | None] = []
+        self._counts: list[Counts] = []
+        self._facts: dict[str, Any] = {}
+        self._has_begun = False
+        self._lock = Lock()
+        self.committed: Any | None = None
+
+    @abstractmethod
+    def _begin(self) -> Attempt:
+        """Opens the table on its newest head."""
+
+    @property
+    def results(self) -> list[Any]:
+        return [
+            kind and result_of(kind, counts, **self._facts)
+            for kind, counts in zip(self._verbs, self._counts, strict=True)
+        ]
+
+    def __enter__(self) -> Self:
+        if self._has_begun:
+            raise InvalidInputError("transaction: expected a new one, found one whose block has begun before")
+        self._attempt = self._begin()
+        self._attempt.dry_run = False
+        self._has_begun, self._facts = True, self._attempt.facts(self._attempt.repeated)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._attempt is None:  # ended by `commit_transaction`
+            return
+        if kind is None:
+            self.commit_transaction()
+            return
+        attempt, self._attempt = self._attempt, None
+        attempt.__exit__(kind, error, trace)
+
+    def commit_transaction(self) -> None:
+        """Commits and ends the transaction before its block ends; the block's end does it otherwise.
+
+        Raises:
+            ConflictError, CommitUnknownError: as `transaction`.
+        """
+        with self._lock:
+            attempt, self._attempt = self._attempt, None
+            if attempt is None:
+                raise InvalidInputError(ENDED)
+            with attempt:
+                attempt.commit()
+            self.committed = attempt.committed
+            if attempt.repeated is None:
+                self._counts = attempt.counts
+
+    def _run(self, action: Action, kind: type[Any] | None, threads: int | None = None) -> Any:
+        with self._lock:
+            if self._attempt is None:
+                raise InvalidInputError(ENDED)
+            counts = Counts()
+            if self._attempt.repeated is None:
+                counts = self._attempt.perform(action, threads)
+            self._verbs.append(kind)
+            self._counts = [*self._counts, counts]
+            return self.results[-1]
+
+    def append(self, data: Any) -> None:
+        """Appends rows, which are held in memory until the block ends. See `append`.
+
+        Args:
+            data: as `append`.
+
+        Raises:
+            InvalidInputError: as `append`, or the transaction has ended.
+        """
+        self._run(Append(arrow_rows(data, "data", streamed=False)), None)
+
+    def delete(
+        self, row_filter: Filter, *, case_sensitive: bool = True, threads: int | None = None
+    ) -> Deleted:
+        """Deletes the rows for which a filter is true. See `delete`.
+
+        Args:
+            row_filter, case_sensitive, threads: as `delete`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete`, or the transaction has ended.
+        """
+        found: Deleted = self._run(Delete(row_filter, case_sensitive), self._kinds[0], threads)
+        return found
+
+    def delete_positions(self, deletes: Any, *, threads: int | None = None) -> Deleted:
+        """Deletes rows given by data file and position, of data files that were in the table before.
+
+        Args:
+            deletes, threads: as `delete_positions`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete_positions`, or the transaction has ended.
+        """
+        found: Deleted = self._run(DeletePositions(group_positions(deletes)), self._kinds[0], threads)
+        return found
+
+    def delete_keys(
+        self,
+        keys: Any,
+        join_cols: str | Sequence[str] | None = None,
+        *,
+        null_safe: bool = False,
+        threads: int | None = None,
+    ) -> Deleted:
+        """Deletes the rows whose key is in a table of keys. See `delete_keys`.
+
+        Args:
+            keys, join_cols, null_safe, threads: as `delete_keys`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `delete_keys`, or the transaction has ended.
+        """
+        found: Deleted = self._run(DeleteKeys(keys, join_cols, null_safe), self._kinds[0], threads)
+        return found
+
+    def update(
+        self,
+        row_filter: Filter,
+        values: Mapping[str, Any],
+        *,
+        case_sensitive: bool = True,
+        threads: int | None = None,
+    ) -> Updated:
+        """Sets columns of the rows for which a filter is true. See `update`.
+
+        Args:
+            row_filter, values, case_sensitive, threads: as `update`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `update`, or the transaction has ended.
+        """
+        found: Updated = self._run(Update(row_filter, values, case_sensitive), self._kinds[1], threads)
+        return found
+
+    def upsert(
+        self,
+        data: Any,
+        join_cols: str | Sequence[str] | None = None,
+        *,
+        when_matched_update_all: bool = True,
+        when_not_matched_insert_all: bool = True,
+        skip_unchanged: bool = True,
+        update_columns: Sequence[str] | None = None,
+        delete_column: str | None = None,
+        order_column: str | None = None,
+        duplicate_keys: OnDuplicateKeys = "refuse",
+        threads: int | None = None,
+    ) -> Upserted:
+        """Replaces the rows whose key is given, and inserts the given rows whose key is new. See `upsert`.
+
+        Args:
+            data, join_cols, when_matched_update_all, when_not_matched_insert_all, skip_unchanged, update_columns,
+                delete_column, order_column, duplicate_keys, threads: as `upsert`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `upsert`, or the transaction has ended.
+        """
+        action = Upsert(
+            rows=arrow_reader(data, "data"),
+            join_cols=join_cols,
+            update=when_matched_update_all,
+            insert=when_not_matched_insert_all,
+            skip_unchanged=skip_unchanged,
+            update_columns=update_columns,
+            delete_column=delete_column,
+            order_column=order_column,
+            duplicate_keys=duplicate_keys,
+        )
+        found: Upserted = self._run(action, self._kinds[2], threads)
+        return found
+
+    def overwrite(
+        self,
+        data: Any,
+        row_filter: Filter = AlwaysTrue(),  # noqa: B008
+        *,
+        case_sensitive: bool = True,
+        threads: int | None = None,
+    ) -> Overwritten:
+        """Deletes the rows for which a filter is true, and appends rows. See `overwrite`.
+
+        Args:
+            data, row_filter, case_sensitive, threads: as `overwrite`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `overwrite`, or the transaction has ended.
+        """
+        rows = arrow_rows(data, "data", streamed=False)
+        found: Overwritten = self._run(Overwrite(rows, row_filter, case_sensitive), self._kinds[3], threads)
+        return found
+
+    def dynamic_partition_overwrite(self, data: Any, *, threads: int | None = None) -> Overwritten:
+        """Replaces the partitions that the given rows belong to.
+
+        Args:
+            data, threads: as `dynamic_partition_overwrite`.
+
+        Returns:
+            The counts.
+
+        Raises:
+            InvalidInputError: as `dynamic_partition_overwrite`, or the transaction has ended.
+        """
+        rows = arrow_rows(data, "data", streamed=False)
+        found: Overwritten = self._run(DynamicPartitionOverwrite(rows), self._kinds[3], threads)
+        return found
