@@ -12,13 +12,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import TypeVar
 
 from puffin_fast._runtime.arguments import check_integer
 from puffin_fast._runtime.interrupt import interruptible
 from puffin_fast._runtime.progress import progress
 
-__all__ = ["check_threads", "on_threads", "thread_pool"]
+__all__ = ["REMOTE_THREADS", "check_threads", "on_threads", "thread_pool"]
+
+REMOTE_THREADS = 16
+"""Maximum number of files that are read at a time from an object store, where a request takes 10 to 100 ms."""
+
+MOST_TOGETHER = 32
+"""Maximum number of items that a thread takes at a time."""
+
+PARTS_PER_THREAD = 64
+"""Number of times that each thread takes items, at least; threads then finish at about the same time."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -79,6 +89,8 @@ def on_threads(
 ) -> Iterator[Result]:
     """Calls `work` for each item on threads; yields the results in the order of the items.
 
+    A thread takes several items at a time if there are many: to hand over one takes as long as to read a small file.
+
     Args:
         work: called in a worker thread.
         items: the items.
@@ -89,6 +101,13 @@ def on_threads(
     if workers <= 1:
         yield from map(work, progress(items, label))
         return
+    together = max(1, min(MOST_TOGETHER, len(items) // (workers * PARTS_PER_THREAD)))
+    parts = [items[at : at + together] for at in range(0, len(items), together)]
+
+    def work_on(part: Sequence[Item]) -> list[Result]:
+        return [work(item) for item in part]
+
     with thread_pool(workers, "puffin_fast") as pool:
-        for _, result in zip(progress(items, label), pool.map(work, items), strict=True):
+        results = chain.from_iterable(pool.map(work_on, parts))
+        for _, result in zip(progress(items, label), results, strict=True):
             yield result

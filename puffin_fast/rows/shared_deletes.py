@@ -55,12 +55,14 @@ class SharedDeletes:
         entries: the delete files; complete before the first index is asked for.
         of_one: whether they reference a single data file.
         first: the smallest index that was given to a data file; None if none was.
+        others: lists of the same partition, this one included: who reads one of them is likely to read the others.
     """
 
     def __init__(self, entries: Iterable[Any] = (), *, of_one: bool = False) -> None:
         self.entries: list[Any] = list(entries)
         self.of_one = of_one
         self.first: int | None = None
+        self.others: Sequence[SharedDeletes] = ()
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -70,6 +72,12 @@ class SharedDeletes:
     @cached_property
     def _places(self) -> dict[str, int]:
         return {entry.file_path: at for at, entry in enumerate(self.entries)}
+
+    def needed(self) -> Iterator[Any]:
+        """Yields the delete files of all `others` that apply to any data file; some of them several times."""
+        for one in self.others:
+            if one.first is not None:
+                yield from one.entries[one.first :]
 
     def not_older(self, number: int) -> int:
         """The index of the first delete file that is not older than a data sequence number."""

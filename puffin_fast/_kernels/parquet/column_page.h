@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "pages.h"
+#include "text_views.h"
 
 /* Encodings, by their numbers in the format. */
 enum { PF_PLAIN = 0, PF_PLAIN_DICTIONARY = 2, PF_RLE = 3, PF_RLE_DICTIONARY = 8 };

@@ -21,6 +21,10 @@ def check_pages(data: Any, *, path: str | None, column: str, start: int) -> None
 class PageMemory: ...
 
 @final
+class TextBuffers:
+    def __new__(cls, buffers: list[Any]) -> TextBuffers: ...
+
+@final
 class PageDecoder:
     def __new__(
         cls,
@@ -43,6 +47,9 @@ class PageDecoder:
     ) -> tuple[bytearray | None, list[Any]]: ...
 
 def views_bytes(views: Any, count: int) -> int: ...
+def text_runs(
+    views: Any, count: int, buffers: list[Any], most: int
+) -> tuple[list[int], list[str]] | None: ...
 def copy_views(
     views: Any, count: int, buffers: list[Any], offset_bytes: int, offsets: Any, out: Any
 ) -> int: ...

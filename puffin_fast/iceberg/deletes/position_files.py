@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.iceberg.compat.table_properties import choice_property
 from puffin_fast.iceberg.manifest import ADDED, POSITION_DELETES, ManifestEntry
-from puffin_fast.rows.deletes.loader import POS_FIELD
 from puffin_fast.rows.deletes.outcome import NewDeletes, Outcome
+from puffin_fast.rows.deletes.position_files import POS_FIELD
 from puffin_fast.rows.files.projection import FIELD_ID
 from puffin_fast.rows.tasks import FILE_PATH_ID
 

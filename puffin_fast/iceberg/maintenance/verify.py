@@ -27,7 +27,8 @@ from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
-from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, read_position_deletes, within
+from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
+from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
@@ -212,11 +213,7 @@ def _check_dangling(io: FileIO, numbers: Mapping[str, int | None], entry: Manife
     owner = entry.referenced_data_file or single_data_file(entry)
     if entry.content == POSITION_DELETES and not entry.is_vector:
         try:
-            paths = {
-                path
-                for grouped in read_position_deletes(io, entry)
-                for path in grouped["file_path"].to_pylist()
-            }
+            paths = set(chain.from_iterable(read_position_deletes(io, entry)))
         except PuffinFastError as error:
             return [Finding(kind_of(error), owner, entry.file_path, None, str(error))]
         owner = next((path for path in sorted(paths) if path in numbers), None)

@@ -79,6 +79,9 @@ class _ByBounds:
             stop = n_leaves if high is None or paths[-1] <= high else bisect_right(paths, high)
             for node in _nodes_of(n_leaves + start, n_leaves + stop):
                 nodes.setdefault(node, SharedDeletes()).entries.append(entry)
+        lists = [*nodes.values()]
+        for one in lists:
+            one.others = lists
         for leaf, (_, file) in enumerate(ordered, n_leaves):
             above = (nodes.get(leaf >> level) for level in range(n_leaves.bit_length()))
             number = sequence_number(file)

@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import RowSelection, mask_of
 from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.files.conversion import storage_type
 from puffin_fast.rows.files.files import BATCH_ROWS, reading
 from puffin_fast.rows.files.projection import FileSchema
-from puffin_fast.rows.files.reader import Batch, open_format
+from puffin_fast.rows.files.reader import Batch, columns_of, open_format
 from puffin_fast.rows.keys.key_set import KeySet
 
 if TYPE_CHECKING:
@@ -200,10 +199,9 @@ class EqualityDeletes:
             names.append(top)
         parts: list[list[pa.Array]] = [[] for _ in fields]
         with reading(path, entry.file_format):
-            for group in range(len(file.group_rows)):
-                for batch in file.batches(group, sorted(set(names)), BATCH_ROWS, use_threads=False):
-                    for part, name, (_, get) in zip(parts, names, steps, strict=True):
-                        part.append(get(plain(batch.column(name)), {}))
+            for batch in columns_of(file, sorted(set(names)), BATCH_ROWS):
+                for part, name, (_, get) in zip(parts, names, steps, strict=True):
+                    part.append(get(batch[name], {}))
         return [
             pa.chunked_array(part, storage_type(field.field_type))
             for field, part in zip(fields, parts, strict=True)

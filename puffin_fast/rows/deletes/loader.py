@@ -5,29 +5,23 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from puffin_fast import arrow, limits
-from puffin_fast._runtime.threads import on_threads
+from puffin_fast import limits
+from puffin_fast._runtime import is_remote
+from puffin_fast._runtime.threads import REMOTE_THREADS, on_threads
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.errors import (
     CorruptDataError,
-    InvalidInputError,
     LimitExceededError,
     PuffinFastError,
 )
 from puffin_fast.files import read_ranges, read_vector
-from puffin_fast.rows.files.files import reading
-from puffin_fast.rows.files.parquet import ParquetReader
-from puffin_fast.rows.files.projection import FIELD_ID
-from puffin_fast.rows.files.reader import open_format
+from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.shared_deletes import DeleteFiles, SharedDeletes
-from puffin_fast.rows.tasks import FILE_PATH_ID
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -39,21 +33,17 @@ __all__ = [
     "DeleteLoader",
     "ReadAhead",
     "read_entry",
-    "read_position_deletes",
     "within",
 ]
 
+MOST_AHEAD = 256
+"""Maximum number of position-delete files that are read at once although only some of them are needed yet ..."""
+
+AHEAD_BYTES = 16 << 20
+"""... and the number of bytes after which no more are."""
+
 Decode: TypeAlias = Callable[..., PositionBitmap]
 """The `decode` of a codec in `dv`."""
-
-BATCH_ROWS = 1 << 20
-"""Maximum number of rows of a batch of a position-delete file."""
-
-PATH_COLUMN = "file_path"
-"""The name of the column of paths (table specification, "Position Delete Files")."""
-
-POS_FIELD = 2147483545
-"""Reserved field id of ``pos`` in position deletes."""
 
 
 class DeleteLoader:
@@ -68,6 +58,7 @@ class DeleteLoader:
         self._shared: dict[str, list[tuple[DeleteFile, PositionBitmap]]] = {}
         self._read: set[str] = set()
         self._read_from: weakref.WeakKeyDictionary[SharedDeletes, int] = weakref.WeakKeyDictionary()
+        self._needed: dict[int, Iterator[DeleteFile]] = {}
 
     def of(self, task: Task, vectors: ReadAhead | None = None) -> PositionBitmap:
         """Returns the positions deleted by the deletion vector or the position-delete files of a data file.
@@ -123,16 +114,45 @@ class DeleteLoader:
                 yield entry, positions
 
     def _read_shared(self, shared: SharedDeletes, start: int) -> None:
-        """Reads the delete files of a list from an index on, unless they were read before."""
+        """Reads the delete files of a list from an index on, unless they were read before, and some others ahead."""
+        if self._read_from.get(shared, len(shared.entries)) <= start:
+            return
         with self._lock:
             stop = self._read_from.get(shared, len(shared.entries))
             entries = [entry for entry in shared.entries[start:stop] if entry.file_path not in self._read]
-            read = partial(_position_deletes, self._io)
-            for entry, found in zip(entries, on_threads(read, entries, None), strict=True):
-                self._read.add(entry.file_path)
-                for path, positions in found.items():
-                    self._shared.setdefault(path, []).append((entry, positions))
+            if entries:
+                self._read_files([*entries, *self._following(shared, entries)], len(entries))
             self._read_from[shared] = min(start, stop)
+
+    def _following(self, shared: SharedDeletes, entries: Sequence[DeleteFile]) -> Iterator[DeleteFile]:
+        """Yields delete files that other data files need, and that were not read: one request at a time takes long."""
+        known = {entry.file_path for entry in entries}
+        needed = self._needed.setdefault(id(shared.others), shared.needed())
+        n_bytes = 0
+        while len(known) < MOST_AHEAD and n_bytes < AHEAD_BYTES and (entry := next(needed, None)) is not None:
+            if entry.file_path not in self._read and entry.file_path not in known:
+                known.add(entry.file_path)
+                n_bytes += entry.file_size_in_bytes
+                yield entry
+
+    def _read_files(self, entries: Sequence[DeleteFile], n_needed: int) -> None:
+        """Reads delete files; an error of one that is not among the needed ones is raised when that one is needed."""
+
+        def read(at: int) -> dict[str, PositionBitmap] | None:
+            try:
+                return _position_deletes(self._io, entries[at])
+            except PuffinFastError:
+                if at < n_needed:
+                    raise
+                return None
+
+        threads = REMOTE_THREADS if is_remote(entries[0].file_path, self._io) else None
+        found = on_threads(read, range(len(entries)), threads)
+        for entry, by_path in zip(entries, found, strict=True):
+            if by_path is not None:
+                self._read.add(entry.file_path)
+                for path, positions in by_path.items():
+                    self._shared.setdefault(path, []).append((entry, positions))
 
 
 def within(
@@ -248,57 +268,15 @@ class ReadAhead:
         return read_entry(self._io, entry, counted=self._counted, decode=self._decode)
 
 
-def read_position_deletes(io: FileIO, entry: DeleteFile) -> Iterator[pa.RecordBatch]:
-    """Reads a position-delete file in batches of at most `BATCH_ROWS` rows.
-
-    Yields:
-        Batches with the columns of `arrow.encode_grouped`: one blob per data file.
-
-    Raises:
-        CorruptDataError: the row count is not that of the manifest entry, or a row has a null or an invalid
-            position; also as `open_format`.
-        NotFoundError, UnsupportedError: as `open_format`.
-    """
-    with reading(entry.file_path, entry.file_format):
-        file = open_format(io, entry)
-        columns = _columns(file.schema, entry.file_path)
-        if file.n_rows != entry.record_count:
-            raise CorruptDataError(
-                "rows of a position-delete file",
-                path=entry.file_path,
-                expected=f"{entry.record_count} (manifest)",
-                found=file.n_rows,
-            )
-        if isinstance(file, ParquetReader):
-            batches = file.all_batches(columns, BATCH_ROWS, columns[:1])
-        else:
-            batches = file.batches(0, columns, BATCH_ROWS, use_threads=False)
-        left = file.n_rows
-        for rows in batches:
-            left -= rows.num_rows
-            try:
-                grouped = arrow.encode_grouped(*(rows[name] for name in columns))
-            except InvalidInputError as error:
-                raise CorruptDataError(f"position deletes: {error}", path=entry.file_path) from error
-            yield grouped
-        if left:  # the header of an Avro file has no row count
-            raise CorruptDataError(
-                "rows of a position-delete file",
-                path=entry.file_path,
-                expected=file.n_rows,
-                found=file.n_rows - left,
-            )
-
-
 def _position_deletes(io: FileIO, entry: DeleteFile) -> dict[str, PositionBitmap]:
     """The deleted positions in one position-delete file, by data file."""
     limit = limits.POSITION_DELETE_BYTES.of(io)
     bitmaps: dict[str, list[PositionBitmap]] = {}
     n_bytes = 0
-    for grouped in read_position_deletes(io, entry):
-        for path, blob in zip(grouped["file_path"].to_pylist(), grouped["blob"].to_pylist(), strict=True):
-            bitmaps.setdefault(path, []).append(codec.decode(blob))
-            n_bytes += len(path) + len(blob)
+    for found in read_position_deletes(io, entry):
+        for path, positions in found.items():
+            bitmaps.setdefault(path, []).append(positions)
+            n_bytes += len(path) + positions.n_bytes
         if n_bytes > limit:
             bitmaps = {path: [PositionBitmap.union(parts)] for path, parts in bitmaps.items()}
             n_bytes = sum(len(path) + parts[0].n_bytes for path, parts in bitmaps.items())
@@ -309,17 +287,3 @@ def _position_deletes(io: FileIO, entry: DeleteFile) -> dict[str, PositionBitmap
     return {
         path: parts[0] if len(parts) == 1 else PositionBitmap.union(parts) for path, parts in bitmaps.items()
     }
-
-
-def _columns(schema: pa.Schema, path: str) -> list[str]:
-    """The names of the columns of paths and positions."""
-    names = {}
-    for field in schema:
-        if field.metadata and FIELD_ID in field.metadata:
-            names[int(field.metadata[FIELD_ID])] = field.name
-    columns = [names.get(FILE_PATH_ID, PATH_COLUMN), names.get(POS_FIELD, "pos")]
-    if missing := [name for name in columns if name not in schema.names]:
-        raise CorruptDataError(
-            "columns of position deletes", path=path, expected=columns, found=f"no {missing}"
-        )
-    return columns

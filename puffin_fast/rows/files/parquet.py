@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from puffin_fast._runtime import Source
     from puffin_fast.rows.files.projection import FileSchema
 
-__all__ = ["GroupColumns", "ParquetReader", "dictionary_columns", "open_parquet"]
+__all__ = ["PLAIN_ROWS", "GroupColumns", "ParquetReader", "dictionary_columns", "open_parquet"]
 
 TAIL_BYTES = 1 << 16
 """Bytes at the end of a file on an object store that are read first: the footer, if it is not longer."""
@@ -44,7 +44,7 @@ GAP = 1 << 16
 """Bytes between column chunks that are read along with them: a request costs more."""
 
 PLAIN_ROWS = 1 << 16
-"""Maximum number of rows of a batch of repeated texts that PyArrow cannot read as a dictionary."""
+"""Maximum number of rows of a batch of repeated texts that PyArrow reads."""
 
 READ_BYTES = 32 << 20
 """Maximum bytes of neighboring column chunks that are read at once; a larger column chunk is read alone."""
@@ -179,23 +179,6 @@ class ParquetReader:
         )
         return found
 
-    def all_batches(
-        self, columns: Sequence[str], batch_rows: int, repeated: Collection[str]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of all row groups.
-
-        Args:
-            columns: names of top-level columns, at least one.
-            batch_rows: maximum number of rows of a batch.
-            repeated: columns of few distinct texts, which are read as dictionaries where PyArrow can.
-        """
-        metadata = self._footer.metadata
-        known = [] if self._footer.status else dictionary_columns(metadata, repeated)
-        if not known:
-            batch_rows = min(batch_rows, PLAIN_ROWS)
-        file = self._open_with_arrow(metadata, dictionaries=known)
-        yield from file.iter_batches(batch_rows, columns=list(columns), use_threads=False)
-
     def columns(
         self, group: int, names: Sequence[str], batch_rows: int, *, use_threads: bool, views: bool = False
     ) -> GroupColumns:
@@ -299,19 +282,27 @@ class GroupColumns:
 
     def read(self, first: int, n_rows: int, rows: Rows | None) -> dict[str, pa.Array]:
         """Returns wanted rows of each column; see `Columns`."""
-        if self._pages is None:
-            self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
-            self._read_with_arrow([name for name in self._names if name not in self._pages])
+        pages = self._open()
         found = {}
-        for name, pages in [*self._pages.items()]:
+        for name in [*pages]:
             try:
-                found[name] = pages.read(first, n_rows, rows)
+                found[name] = pages[name].read(first, n_rows, rows)
             except PageError:
-                del self._pages[name]
+                del pages[name]
                 self._read_with_arrow([name])
         for columns in self._arrow:
             found |= columns.read(first, n_rows, rows)
         return found
+
+    def are_decoded(self) -> bool:
+        """Whether `column_pages` decodes all of them."""
+        return len(self._open()) == len(self._names)
+
+    def _open(self) -> dict[str, ColumnPages]:
+        if self._pages is None:
+            self._pages = self._reader.pages_of(self._group, self._names, views=self._views)
+            self._read_with_arrow([name for name in self._names if name not in self._pages])
+        return self._pages
 
     def _read_with_arrow(self, names: Sequence[str]) -> None:
         if names:

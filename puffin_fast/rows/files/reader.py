@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
 from puffin_fast.rows.files.conversion import stored
 from puffin_fast.rows.files.files import BATCH_ROWS, Columns, FormatReader, reading
-from puffin_fast.rows.files.parquet import ParquetReader
+from puffin_fast.rows.files.parquet import PLAIN_ROWS, ParquetReader
 from puffin_fast.rows.files.projection import FileSchema
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from puffin_fast.rows.files.conversion import Cast, Convert
     from puffin_fast.rows.tasks import DataFile, StoredFile
 
-__all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "open_format"]
+__all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "columns_of", "open_format"]
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
 
@@ -60,6 +61,28 @@ def open_format(io: FileIO, entry: StoredFile) -> FormatReader:
 
         return AvroReader(io, path, entry.record_count)
     raise UnsupportedError(f"{path}: {format}; expected one of {', '.join(FORMATS)}")
+
+
+def columns_of(
+    file: FormatReader, names: Sequence[str], batch_rows: int, *, views: bool = False
+) -> Iterator[Mapping[str, pa.Array]]:
+    """Yields columns of all row groups of a file in batches, in plain types.
+
+    Args:
+        file: an open file.
+        names: of top-level columns, at least one.
+        batch_rows: maximum number of rows of a batch.
+        views: whether texts and bytes may be views, where that is faster; PyArrow's are then read in small batches.
+    """
+    for group, n_rows in enumerate(file.group_rows):
+        if not isinstance(file, ParquetReader):  # the header of an Avro file has no row count
+            for batch in file.batches(group, names, batch_rows, use_threads=False):
+                yield {name: plain(batch[name]) for name in names}
+            continue
+        columns = file.columns(group, names, PLAIN_ROWS, use_threads=False, views=views)
+        step = min(batch_rows, PLAIN_ROWS) if views and not columns.are_decoded() else batch_rows
+        for first in range(0, n_rows, step):
+            yield columns.read(first, min(step, n_rows - first), None)
 
 
 @dataclass(frozen=True, slots=True)

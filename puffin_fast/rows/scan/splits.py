@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from puffin_fast._runtime import is_remote
+from puffin_fast._runtime.threads import REMOTE_THREADS
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -31,9 +32,6 @@ JOBS_PER_THREAD = 8
 JOB_BYTES = 2 << 20
 """Maximum bytes of data files and deletion vectors of a job; a larger file is a job of its own."""
 
-
-REMOTE_THREADS = 16
-"""Maximum number of data files that are read at a time from an object store, where a request takes 10 to 100 ms."""
 
 REMOTE_BYTES = 256 << 20
 """Fewer are read at a time if that many row groups of the largest file would have more bytes."""

@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from puffin_fast.bitmap import PositionBitmap
-from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.commit.request import Request
 from puffin_fast.iceberg.maintenance.convert import (
     PositionConversion,
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest import ManifestEntry
     from puffin_fast.iceberg.plan.inventory import DeleteInventory, FileDeletes
+    from puffin_fast.rows.shared_deletes import SharedDeletes
 
 __all__ = ["convert_equality_deletes", "convert_position_deletes"]
 
@@ -107,9 +106,9 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         body = over_batches(_BODIES, "positions", target=job.target())
         reports.append(mapped(spread(session, bins), body, REPORT))
     if sharing:
-        shared = bins_of(_shared(sharing), lambda item: _n_bytes(item[:1]))
-        paths = [file.data.file_path for file in sharing]
-        body = over_batches(_BODIES, "read", target=job.target(), files=pack(paths))
+        items, starts = shared_files(sharing)
+        shared = bins_of(items, lambda item: _n_bytes(item[:1]))
+        body = over_batches(_BODIES, "read", target=job.target(), files=pack(starts))
         partials = mapped(spread(session, shared), body, MARKED)
         remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
         marked = by_file(partials.unionAll(task_rows(session, remaining)))
@@ -118,15 +117,26 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
 
 
-def _shared(files: Iterable[FileDeletes]) -> list[tuple[ManifestEntry, bytes]]:
-    """The position-delete files, each with a blob of the numbers of the data files that it applies to."""
-    entries: dict[str, tuple[ManifestEntry, list[int]]] = {}
-    for number, file in enumerate(files):
-        for entry in file.position_deletes:
-            entries.setdefault(entry.file_path, (entry, []))[1].append(number)
-    return [
-        (entry, codec.encode(PositionBitmap.from_positions(numbers))) for entry, numbers in entries.values()
-    ]
+def shared_files(
+    files: Iterable[FileDeletes],
+) -> tuple[list[tuple[ManifestEntry, list[tuple[int, int]]]], dict[str, dict[int, int]]]:
+    """The position-delete files of data files, and which of them apply to which: no pairs of both.
+
+    Returns:
+        Each delete file with its places: the numbers of the lists that have it, and its index in each; and by path of
+        a data file, the numbers of the lists of delete files that apply to it, and the index from which on they do.
+    """
+    numbers: dict[SharedDeletes, int] = {}
+    starts: dict[str, dict[int, int]] = {}
+    for file in files:
+        parts = file.position_deletes.parts
+        starts[file.data.file_path] = {numbers.setdefault(one, len(numbers)): start for one, start in parts}
+    items: dict[str, tuple[ManifestEntry, list[tuple[int, int]]]] = {}
+    for shared, number in numbers.items():
+        for at in range(shared.first or 0, len(shared.entries)):
+            entry = shared.entries[at]
+            items.setdefault(entry.file_path, (entry, []))[1].append((number, at))
+    return [*items.values()], starts
 
 
 def convert_equality_deletes(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg as codec
 from puffin_fast.iceberg.maintenance.compact import read_puffin_vectors
 from puffin_fast.iceberg.maintenance.convert import EqualityConverter, SupersededPositions, convert_positions
-from puffin_fast.rows.deletes.loader import DeleteLoader, read_position_deletes
+from puffin_fast.rows.deletes.loader import DeleteLoader
+from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.spark.worker.combine import pieces
 from puffin_fast.spark.worker.rows import SUPERSEDED, ReportRow, partial_rows
 from puffin_fast.spark.worker.tasks import Marked, Target, by_spec, items_of, unpack, written
@@ -61,22 +61,27 @@ def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
     """Reads position-delete files that apply to several data files, each once.
 
     Args:
-        batches: one binary column: packed lists of a position-delete file's entry and a blob, the numbers of
-            the data files that it applies to.
+        batches: one binary column: packed lists of a position-delete file's entry and its places: numbers of lists
+            that have it, and its index in each.
         target: packed `Target`.
-        files: packed paths of the data files.
+        files: packed dictionary: by path of a data file, the numbers of the lists of delete files that apply to it,
+            and the index from which on they do.
 
     Yields:
         rows of `MARKED`: partial vectors.
     """
     table: Target = unpack(target)
-    paths = pa.array(unpack(files), pa.string())
-    for entry, blob in items_of(batches):
-        applies = codec.decode(blob)
-        for grouped in read_position_deletes(table.io, entry):
-            number = pc.index_in(grouped["file_path"], value_set=paths)
-            known = applies.contains(number.fill_null(len(paths)).to_numpy())
-            for part in pieces(grouped.filter(pa.array(known)).select(["file_path", "blob"])):
+    starts: dict[str, dict[int, int]] = unpack(files)
+    for entry, places in items_of(batches):
+        for found in read_position_deletes(table.io, entry):
+            applies = {
+                path: positions
+                for path, positions in found.items()
+                if any(number in starts.get(path, ()) and at >= starts[path][number] for number, at in places)
+            }
+            blobs = pa.array(map(codec.encode, applies.values()), pa.binary())
+            columns = [pa.array([*applies], pa.string()), blobs]
+            for part in pieces(pa.record_batch(columns, names=["file_path", "blob"])):
                 yield partial_rows(part)
 
 
