@@ -26,13 +26,39 @@ SHOWN = 20
 
 
 class HtmlFields:
-    """A dataclass that notebooks show as a table of the fields that its repr has."""
+    """A dataclass that notebooks show as a table of its fields, and `repr` without those that are 0, None or empty."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = HtmlFields.__repr__  # type: ignore[method-assign]  # a dataclass keeps what the class has
+
+    def __repr__(self) -> str:
+        values = (
+            (field.name, getattr(self, field.name))
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if field.repr
+        )
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in values if _says(value))
+        return f"{type(self).__name__}({shown})"
 
     def _repr_html_(self) -> str:
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
         return html_fields(
             type(self).__name__, {field.name: getattr(self, field.name) for field in fields if field.repr}
         )
+
+
+def _says(value: object) -> bool:
+    """Whether a value is not 0, False, None or empty."""
+    return bool(value.num_rows if hasattr(value, "num_rows") else value)
+
+
+def _short(value: object) -> str:
+    """The text of a value: a float with four digits, an Arrow table as its number of rows."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if hasattr(value, "num_rows"):
+        return f"<{value.num_rows:,} rows>"
+    return repr(value)
 
 
 def cell(value: object) -> str:

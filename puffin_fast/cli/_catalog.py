@@ -36,13 +36,15 @@ def open_table(identifier: str, options: Mapping[str, str | None]) -> Table:
         PuffinFastError: as `puffin_fast.iceberg.load_table`.
     """
     catalog = open_catalog(options)
+    from puffin_fast.iceberg.compat.near_names import near_names
     from puffin_fast.iceberg.compat.working_table import load_table
 
     try:
         return load_table(catalog, identifier)
     except NotFoundError as error:
+        near = near_names(catalog, identifier)
         raise NotFoundError(
-            f"table {identifier}: not in catalog {catalog.name!r}; use --catalog or --uri for another catalog"
+            f"table {identifier}: not in catalog {catalog.name!r}{near}; use --catalog or --uri for another catalog"
         ) from error
 
 
@@ -61,7 +63,8 @@ def open_catalog(options: Mapping[str, str | None], *, create: bool = False) -> 
     properties = {key: value for key, value in given.items() if value is not None}
     try:
         config = config_class()
-        configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
+        name = name or config.get_default_catalog_name()
+        configured = config.get_catalog_config(name) or {}
         uri = str(properties.get("uri") or configured.get("uri") or "")
         if not create:
             _check_sqlite(uri)

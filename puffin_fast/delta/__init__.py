@@ -5,6 +5,9 @@ A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 
 from __future__ import annotations
 
+import sys
+
+from puffin_fast._runtime.keywords import name_keywords
 from puffin_fast._runtime.packages import imports_of_extra
 
 with imports_of_extra("delta"):
@@ -45,6 +48,9 @@ __all__ = [
     "vectors",
     "verify",
 ]
+
+
+name_keywords(sys.modules[__name__], __all__)
 
 
 def __dir__() -> list[str]:

@@ -5,9 +5,11 @@ Tables and catalogs are PyIceberg's objects. Needs the extra ``iceberg``.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._runtime.keywords import name_keywords
 from puffin_fast._runtime.packages import imports_of_extra
 
 with imports_of_extra("iceberg"):
@@ -100,6 +102,9 @@ __all__ = [
     "verify",
 ]
 
+
+name_keywords(sys.modules[__name__], __all__)
+name_keywords(Transaction, vars(Transaction).keys() & set(__all__))
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._runtime.keywords import named_keywords
 from puffin_fast.spark.dataframe import functions
 from puffin_fast.spark.dataframe.job_files import job_files, remove_job_files
 from puffin_fast.spark.dataframe.register import register
@@ -84,7 +85,8 @@ if not TYPE_CHECKING:  # type checkers see the names above, and no others
             module = import_module(f"puffin_fast.spark.table.{_ON_TABLES[name]}")
         except ModuleNotFoundError as error:
             raise MissingExtraError((error.name or "pyiceberg").partition(".")[0], extra="iceberg") from error
-        return getattr(module, name)
+        found = globals()[name] = named_keywords(getattr(module, name), __name__)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -123,7 +123,7 @@ def to_iceberg(
     except BaseException:
         catalog.drop_table(name)
         raise
-    warn_of_types(made.metadata.schema(), ".".join(made.name()), stacklevel=2)
+    warn_of_types(made.metadata.schema(), ".".join(made.name()), stacklevel=3)
     return made
 
 

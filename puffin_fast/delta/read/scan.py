@@ -14,7 +14,7 @@ from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.scan.scan import RowScan
+from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS
 from puffin_fast.rows.scan.file_reader import FileReader
 from puffin_fast.rows.tasks import Task

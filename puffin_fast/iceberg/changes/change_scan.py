@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast.errors import InvalidInputError
-from puffin_fast.iceberg.scan.scan import RowScan
+from puffin_fast.iceberg.scan.row_scan import RowScan
 from puffin_fast.limits import KEY_BYTES
 from puffin_fast.rows.changes.lines import ChangeReader, commit_fields
 from puffin_fast.rows.changes.pairing import Pairing, Stage

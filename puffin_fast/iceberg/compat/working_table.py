@@ -34,6 +34,7 @@ from puffin_fast.errors import (
 )
 from puffin_fast.iceberg.compat.catalog_commit import BusyError, LostRaceError
 from puffin_fast.iceberg.compat.complete_metadata import ancestors, by_id, read_complete
+from puffin_fast.iceberg.compat.near_names import near_names
 from puffin_fast.iceberg.compat.sql_catalog import is_locked, roll_back_returned_connections
 from puffin_fast.iceberg.compat.table_metadata import check_catalog, writes_metadata
 from puffin_fast.iceberg.compat.table_properties import choice_property, integer_property
@@ -219,7 +220,8 @@ def load_table(catalog: Catalog, name: str | tuple[str, ...]) -> Table:
     except NotFoundError:
         if _is_view(catalog, name):
             raise UnsupportedError(f"{shown}: a view; expected a table") from None
-        raise
+        hint = near_names(catalog, shown)
+        raise NotFoundError(f"{shown}: no such table in catalog {catalog.name!r}{hint}") from None
 
 
 def _is_view(catalog: Catalog, name: str | tuple[str, ...]) -> bool:

@@ -116,7 +116,7 @@ def create_table(
         if is_locked(error):
             raise BusyError.of(shown, error) from error
         raise
-    warn_of_types(schema, shown, stacklevel=2)
+    warn_of_types(schema, shown, stacklevel=3)  # this function, and `named_keywords`
     return made
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, ManifestEntry
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, take_inventory
@@ -41,7 +43,7 @@ SCHEMA = pa.schema(
 
 
 def deletes(
-    table: Table,
+    table: Table | str | os.PathLike[str],
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -51,7 +53,7 @@ def deletes(
     """Lists the deletes of a snapshot; reads manifests only. Also lists those of tables that `scan` cannot read.
 
     Args:
-        table: a PyIceberg table of format version 1 to 3.
+        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
 
     Returns:
@@ -74,6 +76,7 @@ def deletes(
         NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
         CorruptDataError: the metadata cannot be read.
     """
+    table = as_table(table)
     snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     columns = list(zip(*rows_of(found), strict=True)) or [()] * len(SCHEMA)

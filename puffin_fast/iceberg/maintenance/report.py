@@ -1,4 +1,7 @@
-"""Reports what the deletes of a table cost, and its NDV statistics: tables, charts, and advice."""
+"""Reports what the deletes of a table cost, and its NDV statistics: tables, charts, and advice.
+
+More than 400 lines: one file for all forms of one report.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from puffin_fast._runtime.arguments import check_share
 from puffin_fast._runtime.html import html_fields, html_page, html_table
 from puffin_fast._runtime.pictures import Chart, draw, draw_intervals, draw_nothing, in_units, name_bars
 from puffin_fast._text import printable
-from puffin_fast.errors import PuffinFastError
+from puffin_fast.errors import MissingExtraError, PuffinFastError
+from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_groups import MIN_DELETED, GroupLimits, known_deleted
 from puffin_fast.iceberg.maintenance.report_tables import (
     PARTITIONS,
@@ -104,6 +108,13 @@ class Report:
     partitions: pa.Table = field(default_factory=PARTITIONS.empty_table)
     snapshots: pa.Table = field(default_factory=SNAPSHOTS.empty_table)
 
+    def __repr__(self) -> str:
+        totals = ", ".join(
+            f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items() if value
+        )
+        advice = "".join(f"\n- {printable(sentence)}" for sentence in self.advice)
+        return f"Report({printable(self.name)}: {totals}){advice}"
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         totals = ", ".join(f"{key.replace('_', ' ')} {_text(value)}" for key, value in self.totals.items())
         yield Text.assemble((printable(self.name), "bold"), f": {totals}")
@@ -114,7 +125,19 @@ class Report:
         yield from (Text(f"- {printable(sentence)}") for sentence in self.advice)
 
     def _repr_html_(self) -> str:
-        return "\n".join(self._html())
+        first, *tables = self._html()
+        try:
+            picture = self._svg()
+        except MissingExtraError:  # matplotlib is not installed: no charts
+            picture = ""
+        return "\n".join([first, picture, *tables])
+
+    def _svg(self) -> str:
+        """The charts, as an element of HTML."""
+        charts = io.BytesIO()
+        draw(charts, self._charts(), dpi=96, format="svg")
+        picture = charts.getvalue().decode()
+        return picture[picture.index("<svg") :]
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Writes a page with the totals, the advice, the tables and the charts. The page needs no other file.
@@ -125,12 +148,9 @@ class Report:
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        charts = io.BytesIO()
-        draw(charts, self._charts(), dpi=96, format="svg")
-        picture = charts.getvalue().decode()
-        parts = self._html()
+        picture, parts = self._svg(), self._html()
         written = f"<p>Written {datetime.now(UTC).isoformat(' ', 'seconds')}.</p>"
-        first = [written, next(parts), picture[picture.index("<svg") :]]
+        first = [written, next(parts), picture]
         page = html_page(f"Deletes of {self.name}", [*first, *parts])
         Path(path).write_text(page, encoding="utf-8")
 
@@ -262,7 +282,7 @@ def _grid(rows: pa.Table, what: str) -> Iterator[Grid | str]:
 
 
 def report(
-    table: Table,
+    table: Table | str | os.PathLike[str],
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -273,7 +293,7 @@ def report(
     """Reports what deletes cost the data files of a table, from the manifests, and its NDV statistics.
 
     Args:
-        table: a PyIceberg table of format version 1 to 3.
+        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of
             `rewrite_data_files`.
@@ -284,6 +304,7 @@ def report(
     """
     check_share("share", share)
     selected: dict[str, Any] = {"snapshot_id": snapshot_id, "branch": branch, "tag": tag, "as_of": as_of}
+    table = as_table(table)
     snapshot, _ = resolve(table, **selected)
     found = take_inventory(table, snapshot)
     rewritten = _rewritten(table, found, share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
+from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,
@@ -42,7 +44,7 @@ __all__ = ["Finding", "verify"]
 
 
 def verify(
-    table: Table,
+    table: Table | str | os.PathLike[str],
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -68,7 +70,7 @@ def verify(
     - the counts of snapshot summary, manifest list and manifests.
 
     Args:
-        table: a PyIceberg table of format version 1 to 3.
+        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
         data_files: read the footers of data files that have deletes; with False they are not opened.
         threads: number of files read at a time; the number of processors by default.
@@ -82,6 +84,7 @@ def verify(
     """
     check_threads(threads)
     check_flags(data_files=data_files)
+    table = as_table(table)
     snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
     by_file: dict[str, list[ManifestEntry]] = defaultdict(list)

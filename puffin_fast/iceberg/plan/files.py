@@ -9,6 +9,7 @@ Planning takes linear time, because delete files are found by path or by partiti
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -25,6 +26,7 @@ from puffin_fast._runtime.gc_pause import paused_gc
 from puffin_fast._text import shown_argument
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.definitions import check_definitions
+from puffin_fast.iceberg.compat.path_table import READ_ONLY, as_table, is_metadata_path
 from puffin_fast.iceberg.compat.working_table import complete_metadata
 from puffin_fast.iceberg.manifest import (
     DATA,
@@ -90,8 +92,9 @@ def metadata_of(table: Table) -> TableMetadata:
         CorruptDataError: its schemas, partition specs and sort orders contradict each other.
     """
     if not isinstance(table, Table):
+        hint = f"; this one would be {READ_ONLY}" if is_metadata_path(table) else ""
         raise InvalidInputError(
-            f"table: expected a PyIceberg table (see catalog.load_table), found {shown_argument(table)}"
+            f"table: expected a PyIceberg table (see catalog.load_table), found {shown_argument(table)}{hint}"
         )
     check_definitions(table.metadata, table.metadata_location)
     return table.metadata
@@ -211,7 +214,7 @@ def _as_of(metadata: TableMetadata, as_of: int | str | datetime) -> int:
 
 
 def plan_files(
-    table: Table,
+    table: Table | str | os.PathLike[str],
     *,
     snapshot_id: int | None = None,
     branch: str | None = None,
@@ -224,7 +227,7 @@ def plan_files(
     """Plans a scan: finds the data files that may have matching rows, and the deletes that apply to each.
 
     Args:
-        table: a PyIceberg table of format version 1 to 3.
+        table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id: the snapshot to scan; the current one by default.
         branch, tag: the branch or tag whose snapshot is scanned.
         as_of: the time at which the snapshot was current: milliseconds since 1970, or a datetime or ISO 8601
@@ -241,6 +244,7 @@ def plan_files(
         UnsupportedError: the format version is above 3.
     """
     check_flags(case_sensitive=case_sensitive, metrics=metrics)
+    table = as_table(table)
     snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     if not isinstance(row_filter, RowFilter):
         row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)

@@ -2,228 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+import os
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.refs import SnapshotRefType
 
-from puffin_fast._pyiceberg.metrics import proves_all_rows
-from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
-from puffin_fast._runtime.html import html_fields
-from puffin_fast._runtime.packages import import_optional
-from puffin_fast._runtime.streams import in_order
-from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.columns.plain_types import plain
-from puffin_fast.errors import NotFoundError
+from puffin_fast.errors import InvalidInputError
+from puffin_fast.iceberg.compat.path_table import as_table
 from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_snapshot, resolve
-from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
-from puffin_fast.rows.filters.filters import RowFilter
-from puffin_fast.rows.filters.rewriters import check_names
+from puffin_fast.iceberg.scan.row_scan import RowScan
+from puffin_fast.rows.filters.filters import RowFilter, both_filters
 from puffin_fast.rows.scan.file_reader import FileReader
-from puffin_fast.rows.scan.splits import jobs_of
-from puffin_fast.rows.tasks import Task
 
 if TYPE_CHECKING:
-    import duckdb
-    import pandas
-    import polars
     import pyarrow.compute as pc
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-__all__ = ["RowScan", "Scan", "scan"]
-
-
-class RowScan:
-    """A scan of one state of a table. Subclasses define the files that it reads.
-
-    Libraries that read the Arrow C stream interface accept a scan directly:
-    ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
-
-    Attributes:
-        schema: the Arrow schema of the result.
-    """
-
-    def __init__(
-        self,
-        schema: Schema,
-        row_filter: str | BooleanExpression | pc.Expression,
-        selected_fields: Sequence[str],
-        *,
-        limit: int | None,
-        case_sensitive: bool,
-        threads: int | None,
-        metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
-        string_views: bool = False,
-    ) -> None:
-        check_threads(threads)
-        check_integer("limit", limit, least=0)
-        check_flags(case_sensitive=case_sensitive, string_views=string_views)
-        self._limit, self._case_sensitive, self._given_filter = limit, case_sensitive, row_filter
-        self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
-        self._read_schema = schema
-        self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
-        self._fields = wanted.fields
-        self._threads = threads
-        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
-        for column in self._extra:
-            arrow = arrow.append(pa.field(column.name, column.type))
-        self._string_views = string_views
-        self.schema = pa.schema(map(_with_views, arrow), arrow.metadata) if string_views else arrow
-
-    def tasks(self) -> Sequence[Task]:
-        """Returns the data files to read, each with its deletes."""
-        raise NotImplementedError
-
-    def file_reader(self) -> FileReader:
-        """Returns the reader of the scan's data files."""
-        raise NotImplementedError
-
-    def reader_of(self, io: FileIO, metadata: TableMetadata, **options: Any) -> Callable[..., FileReader]:
-        """Returns a picklable factory of readers of the scan's data files, for use here or in another process.
-
-        Args:
-            io: opens the files.
-            metadata: of the table; its history may be removed.
-            options: more arguments of `FileReader`, by name.
-        """
-        return partial(
-            FileReader,
-            io,
-            metadata,
-            self._read_schema,
-            self._fields,
-            self._extra,
-            self._row_filter,
-            self.schema,
-            self._case_sensitive,
-            **options,
-        )
-
-    def _repr_html_(self) -> str:
-        fields = {"row_filter": self._given_filter, "limit": self._limit, "threads": self._threads}
-        columns = [f"{field.name}: {field.type}" for field in self.schema]
-        return html_fields(type(self).__name__, fields | {"columns": columns})
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the result in batches; no batch is empty. Closing the iterator stops reading.
-
-        Raises:
-            CorruptDataError: a file does not agree with the metadata.
-            NotFoundError: a file does not exist.
-            UnsupportedError: the format of a file is not supported.
-        """
-        return self._batches(self.file_reader)
-
-    def count(self) -> int:
-        """Returns the number of rows.
-
-        Data files whose rows all match the filter are not read: their live rows are the row count of the manifest
-        entry less the deleted positions. Of other files only the columns of the filter and equality deletes are read.
-
-        Raises:
-            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
-        """
-        row_filter = self._row_filter
-        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), self._case_sensitive)
-        n_rows, by_positions, others = 0, [], []
-        for task in self.tasks():
-            if task.equality_deletes or not (row_filter.always_true or proved(task.data)):
-                others.append(task)
-            elif task.vector is None and task.position_deletes:
-                by_positions.append(task)
-            else:
-                n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
-        if by_positions:
-            n_rows += sum(on_threads(self.file_reader().n_live, by_positions, self._threads))
-        if others:
-            rows = copy(self)
-            rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])
-            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others, True))
-        return n_rows if self._limit is None else min(n_rows, self._limit)
-
-    def _batches(
-        self, file_reader: Callable[[], FileReader], some: list[Task] | None = None, shown: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        left = self._limit
-        if left == 0:
-            return
-        reader, wanted = file_reader(), self.tasks() if some is None else some
-        threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
-        jobs, label = jobs_of(wanted, threads, together=left is None), "reading data files" if shown else None
-        found = in_order(list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label)
-        try:
-            for batch in chain.from_iterable(found):
-                if left is not None:
-                    if batch.num_rows >= left:
-                        yield batch.slice(0, left)
-                        return
-                    left -= batch.num_rows
-                yield batch
-        finally:
-            found.close()  # type: ignore[attr-defined]
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Returns the result as a stream, for DuckDB, Polars, pandas and other readers of Arrow streams."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_arrow(self) -> pa.Table:
-        """Returns the whole result."""
-        return pa.Table.from_batches(self._batches(self.file_reader, shown=True), self.schema)
-
-    def to_pandas(self, **options: Any) -> pandas.DataFrame:
-        """Returns the whole result as a DataFrame of pandas.
-
-        Args:
-            options: of `pyarrow.Table.to_pandas`, by name.
-
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        import_optional("pandas")
-        return self.to_arrow().to_pandas(**options)
-
-    def to_polars(self) -> polars.DataFrame:
-        """Returns the whole result as a DataFrame of Polars.
-
-        Raises:
-            MissingExtraError: Polars is not installed.
-        """
-        frame: polars.DataFrame = import_optional("polars").DataFrame(self.to_arrow())
-        return frame
-
-    def to_duckdb(
-        self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
-    ) -> duckdb.DuckDBPyConnection:
-        """Registers the whole result as a view in DuckDB.
-
-        Args:
-            table_name: of the view.
-            connection: of DuckDB; a new one in memory when None.
-
-        Returns:
-            The connection.
-
-        Raises:
-            MissingExtraError: DuckDB is not installed.
-        """
-        found: duckdb.DuckDBPyConnection = connection or import_optional("duckdb").connect(":memory:")
-        return found.register(table_name, self.to_arrow())
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self.to_batches()
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+__all__ = ["Scan", "scan"]
 
 
 class Scan(RowScan):
@@ -231,7 +35,7 @@ class Scan(RowScan):
 
     def __init__(
         self,
-        table: Table,
+        table: Table | str | os.PathLike[str],
         row_filter: str | BooleanExpression | pc.Expression,
         selected_fields: Sequence[str],
         *,
@@ -244,7 +48,19 @@ class Scan(RowScan):
         threads: int | None,
         string_views: bool,
     ) -> None:
-        self._table = table
+        self._table = table = as_table(table)
+        self._arguments: dict[str, Any] = {
+            "row_filter": row_filter,
+            "selected_fields": selected_fields,
+            "snapshot_id": snapshot_id,
+            "branch": branch,
+            "tag": tag,
+            "as_of": as_of,
+            "limit": limit,
+            "case_sensitive": case_sensitive,
+            "threads": threads,
+            "string_views": string_views,
+        }
         self._snapshot, schema = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
         super().__init__(
             schema,
@@ -255,6 +71,59 @@ class Scan(RowScan):
             threads=threads,
             string_views=string_views,
         )
+
+    def _state(self) -> str:
+        name, snapshot = ".".join(self._table.name()), self._snapshot
+        return f"{name}, no snapshot" if snapshot is None else f"{name}, snapshot {snapshot.snapshot_id}"
+
+    def _with(self, **changes: Any) -> Scan:
+        return Scan(self._table, **(self._arguments | changes))
+
+    def select(self, *field_names: str) -> Scan:
+        """Returns a scan of some columns, as PyIceberg's `select`.
+
+        Args:
+            field_names: columns, dotted for fields of structs, or metadata columns.
+
+        Raises:
+            NotFoundError: there is no such column.
+        """
+        return self._with(selected_fields=field_names)
+
+    def filter(self, row_filter: str | BooleanExpression | pc.Expression) -> Scan:
+        """Returns a scan of the rows for which the filter of this scan and another one are true.
+
+        Args:
+            row_filter: as for `scan`.
+
+        Raises:
+            NotFoundError: a column of the filter does not exist.
+            InvalidInputError: the filter cannot be parsed, or one of the filters is a PyArrow expression and the other
+                one is not.
+        """
+        RowFilter.bind(
+            row_filter, self._read_schema, case_sensitive=self._case_sensitive
+        )  # a text is checked as text
+        return self._with(row_filter=both_filters(self._given_filter, row_filter))
+
+    def use_ref(self, name: str) -> Scan:
+        """Returns a scan of the head of a branch, or of the snapshot of a tag.
+
+        Args:
+            name: of the branch or tag.
+
+        Raises:
+            NotFoundError: there is no such branch or tag.
+            InvalidInputError: this scan reads a snapshot, branch, tag or time already.
+        """
+        reference = self._table.metadata.refs.get(name)
+        is_tag = reference is not None and reference.snapshot_ref_type == SnapshotRefType.TAG
+        selected = {at: self._arguments[at] for at in ("snapshot_id", "branch", "tag", "as_of")}
+        if given := [at for at, value in selected.items() if value is not None]:
+            raise InvalidInputError(
+                f"use_ref: expected a scan of the current snapshot, found one with {given[0]}"
+            )
+        return self._with(**{"tag" if is_tag else "branch": name})
 
     @cached_property
     def plan(self) -> Plan:
@@ -299,13 +168,6 @@ class Scan(RowScan):
             return pa.concat_tables([_in_schema(table, self.schema) for table in tables])
 
 
-def _with_views(field: pa.Field) -> pa.Field:
-    """The field with texts or bytes as views."""
-    if pa.types.is_large_string(field.type):
-        return field.with_type(pa.string_view())
-    return field.with_type(pa.binary_view()) if pa.types.is_large_binary(field.type) else field
-
-
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [
         column
@@ -316,35 +178,8 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema)
 
 
-def _selected(
-    schema: Schema,
-    names: Sequence[str],
-    case_sensitive: bool,
-    metadata_columns: Mapping[str, MetadataColumn],
-) -> tuple[tuple[MetadataColumn, ...], Schema]:
-    """Returns the selected metadata columns in the order of `names`, and the schema pruned to the other names."""
-    names = check_texts("selected_fields", names)
-    own = {field.name for field in schema.fields}
-    extra = tuple(
-        metadata_columns[name]
-        for name in dict.fromkeys(names)
-        if name in metadata_columns and name not in own
-    )
-    rest = [name for name in names if name in own or name not in metadata_columns]
-    if "*" in rest:
-        return extra, schema
-    if not rest:
-        return extra, type(schema)(schema_id=schema.schema_id)
-    check_names(schema, rest, case_sensitive=case_sensitive)
-    try:
-        return extra, schema.select(*rest, case_sensitive=case_sensitive)
-    except ValueError as error:
-        known = ", ".join([*sorted(own), *metadata_columns])
-        raise NotFoundError(f"{error}; the table has {known}") from error
-
-
 def scan(
-    table: Table,
+    table: Table | str | os.PathLike[str],
     row_filter: str | BooleanExpression | pc.Expression = AlwaysTrue(),  # noqa: B008
     selected_fields: Sequence[str] = ("*",),
     *,
@@ -360,7 +195,8 @@ def scan(
     """Scans a table of format version 1 to 3 with deletion vectors, position and equality deletes applied.
 
     Args:
-        table: a PyIceberg table.
+        table: a PyIceberg table; or the path or URI of a metadata file, or of the folder of a table, which is read
+            by its newest metadata file (the table's catalog may know another one).
         row_filter: text (docs/filters.md), a PyIceberg expression or a PyArrow expression. Rows for
             which it is not true (false, or unknown for a null) are not selected, as in SQL.
         selected_fields: column names, dotted for fields of structs; ``"*"`` selects all columns. Metadata

@@ -47,7 +47,7 @@ class ArrowEvaluator(BoundBooleanExpressionVisitor[Any]):
     def visit_bound_predicate(self, predicate: BoundPredicate) -> Any:
         if not isinstance(predicate, BoundLike):
             return super().visit_bound_predicate(predicate)
-        found = match_like(self.column(predicate.term), predicate.pattern)
+        found = match_like(self.column(predicate.term), predicate.pattern, ignore_case=predicate.ignore_case)
         return pc.invert(found) if predicate.negated else found
 
     def _compare(self, name: str, term: BoundTerm, literal: Literal[Any]) -> Any:

@@ -50,7 +50,7 @@ from puffin_fast.rows.filters.rewriters import (
     RequiredFields,
 )
 
-__all__ = ["Filter", "Matcher", "RowFilter", "parse_filter"]
+__all__ = ["Filter", "Matcher", "RowFilter", "both_filters", "parse_filter"]
 
 Filter: TypeAlias = str | BooleanExpression | pc.Expression
 
@@ -64,6 +64,28 @@ FEW_ROWS = 8
 
 Condition: TypeAlias = "tuple[BooleanExpression, tuple[int, ...]]"
 """A bound expression, and the ids of its columns."""
+
+
+def both_filters(first: Filter, second: Filter) -> Filter:
+    """Returns the filter that is true where two filters are true.
+
+    Raises:
+        InvalidInputError: one is a PyArrow expression and the other one is not, or a text does not parse.
+    """
+    for row_filter, other in ((first, second), (second, first)):
+        if isinstance(row_filter, AlwaysTrue):
+            return other
+    if isinstance(first, str) and isinstance(second, str):
+        for text in (first, second):
+            parse_filter(text)  # so that neither changes the meaning of the other
+        return " and ".join(f"({text.rstrip().removesuffix(';')})" for text in (first, second))
+    if isinstance(first, pc.Expression) and isinstance(second, pc.Expression):
+        return first & second
+    if any(isinstance(row_filter, pc.Expression) for row_filter in (first, second)):
+        raise InvalidInputError(
+            "filter: expected two PyArrow expressions, or two filters of text or PyIceberg, found one of each"
+        )
+    return And(*(parse_filter(part) if isinstance(part, str) else part for part in (first, second)))
 
 
 class Matcher(Protocol):
@@ -294,12 +316,12 @@ def _bound(
     except ValueError as error:
         if "Could not find field" in str(error) or "Could not find column" in str(error):
             known = ", ".join(field.name for field in schema.fields)
-            raise NotFoundError(f"filter {shown}: {error}; the table has {known}") from error
-        raise InvalidInputError(f"filter {shown}: {error}") from error
+            raise NotFoundError(f"filter {shown}: {error}; the table has {known}") from None
+        raise InvalidInputError(f"filter {shown}: {error}") from None
     except (TypeError, ArithmeticError) as error:
-        raise InvalidInputError(f"filter {shown}: {error}") from error
-    except RecursionError as error:
-        raise InvalidInputError("filter: nested too deeply") from error
+        raise InvalidInputError(f"filter {shown}: {error}") from None
+    except RecursionError:
+        raise InvalidInputError("filter: nested too deeply") from None
 
 
 def _shown(row_filter: str | BooleanExpression) -> str:

@@ -1,12 +1,14 @@
 """Parses the text of row filters to PyIceberg expressions; docs/filters.md describes the text.
 
+    text       = filter [ ";" ]
     filter     = conjunction { OR conjunction }
     conjunction = negation { AND negation }
     negation   = { NOT } ( "(" filter ")" | TRUE | FALSE | predicate )
     predicate  = column operator literal | literal operator column
                | column IS [ NOT ] ( NULL | NAN )
                | column [ NOT ] ( IN "(" literal { "," literal } ")"
-                                | BETWEEN literal AND literal | LIKE string [ ESCAPE string ] )
+                                | BETWEEN literal AND literal | ( LIKE | ILIKE ) string [ ESCAPE string ] )
+    literal    = number | string | X string | TRUE | FALSE | ( DATE | TIME | TIMESTAMP | TIMESTAMPTZ ) string
     column     = name { "." name }
 
 PyIceberg's own parser is not used: it reads ``_`` in LIKE literally and has no escape character except before ``%``.
@@ -50,7 +52,7 @@ _TOKEN = re.compile(
       | (?P<quoted>"(?:[^"]|"")+")
       | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
       | (?P<word>[^\W\d][\w$]*)
-      | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+-])""",
+      | (?P<symbol><=|>=|<>|!=|==|[=<>(),.;*/%|+-])""",
     re.VERBOSE,
 )
 
@@ -73,6 +75,35 @@ _RESERVED = {"and", "or", "not", "is", "in", "null", "like", "between", "true", 
 SHOWN = 200
 """An error message repeats at most this many characters of a filter."""
 
+_TIMES = {
+    "date": (re.compile(r"\d{4}-\d\d-\d\d"), "2024-01-15"),
+    "time": (re.compile(r"\d\d:\d\d(:\d\d(\.\d+)?)?"), "10:30:00"),
+    "timestamp": (re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d.*)?"), "2024-01-15 10:30:00"),
+    "timestamptz": (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d.+"), "2024-01-15 10:30:00+00:00"),
+}
+"""The words before typed literals, such as ``DATE '2024-01-15'``; the form of the text, and an example."""
+
+_FUNCTIONS = {
+    "lower": 'pc.utf8_lower(pc.field("{0}")) == "..."; ILIKE ignores the case',
+    "upper": 'pc.utf8_upper(pc.field("{0}")) == "..."; ILIKE ignores the case',
+    "length": 'pc.utf8_length(pc.field("{0}")) == 3',
+    "trim": 'pc.utf8_trim_whitespace(pc.field("{0}")) == "..."',
+    "abs": 'pc.abs(pc.field("{0}")) < 1',
+    "round": 'pc.round(pc.field("{0}")) == 1',
+    "year": 'pc.year(pc.field("{0}")) == 2024',
+    "month": 'pc.month(pc.field("{0}")) == 1',
+    "day": 'pc.day(pc.field("{0}")) == 15',
+    "mod": 'pc.remainder(pc.field("{0}"), 2) == 0',
+}
+_ARITHMETIC = {
+    "%": 'pc.remainder(pc.field("{0}"), 2) == 0',
+    "*": 'pc.field("{0}") * 2 > 6',
+    "/": 'pc.field("{0}") / 2 > 6',
+    "+": 'pc.field("{0}") + 2 > 6',
+    "-": 'pc.field("{0}") - 2 > 6',
+}
+"""By a function or an operator: what to pass instead, with the name of the column."""
+
 _BEYOND = "functions, arithmetic and other columns need a PyArrow expression, or SQL on Spark"
 
 
@@ -84,8 +115,8 @@ def parse_filter(text: str) -> BooleanExpression:
     """
     try:
         return _Parser(text).parse()
-    except RecursionError as error:
-        raise InvalidInputError(f"filter: nested too deeply, {len(text):,} characters") from error
+    except RecursionError:
+        raise InvalidInputError(f"filter: nested too deeply, {len(text):,} characters") from None
 
 
 def shown_text(text: str) -> str:
@@ -113,6 +144,7 @@ class _Parser:
 
     def parse(self) -> BooleanExpression:
         found = self._joined("or", Or, lambda: self._joined("and", And, self._negation))
+        self._take(";")
         if self._tokens[self._at][0] != "end":
             raise self._expected("AND, OR or the end")
         return found
@@ -141,7 +173,7 @@ class _Parser:
 
     def _predicate(self) -> BooleanExpression:
         kind, word, _ = self._tokens[self._at]
-        if kind != "quoted" and (kind != "word" or word.lower() in _RESERVED):
+        if kind != "quoted" and (kind != "word" or word.lower() in _RESERVED or self._is_typed()):
             value = self._literal("a column or a literal")
             of = self._operator()[1]
             return of(term=self._column(), value=value)
@@ -172,30 +204,50 @@ class _Parser:
             )
         elif self._take("like"):
             found = self._like(column)
+        elif self._take("ilike"):
+            found = self._like(column, ignore_case=True)
         elif negated:
-            raise self._expected("IN, BETWEEN or LIKE")
+            raise self._expected("IN, BETWEEN, LIKE or ILIKE")
         else:
-            of = self._operator()[0]
+            of = self._operator(column)[0]
             return of(term=column, value=self._literal())
         return Not(found) if negated else found
 
-    def _like(self, column: Reference) -> BooleanExpression:
+    def _is_typed(self) -> bool:
+        """Whether a typed literal begins here, such as ``DATE '2024-01-15'``; a column may have the name ``date``."""
+        kind, word, _ = self._tokens[self._at]
+        return kind == "word" and word.lower() in _TIMES and self._tokens[self._at + 1][0] == "string"
+
+    def _like(self, column: Reference, *, ignore_case: bool = False) -> BooleanExpression:
         at = self._tokens[self._at][2]
         pattern = self._string()
         escape = self._string() if self._take("escape") else "\\"
         try:
-            return Like.of(column, pattern, escape)
+            return Like.of(column, pattern, escape, ignore_case=ignore_case)
         except ValueError as error:
-            raise self._error(at, str(error)) from error
+            raise self._error(at, str(error)) from None
 
-    def _operator(self) -> tuple[_Comparison, _Comparison]:
+    def _operator(self, column: Reference | None = None) -> tuple[_Comparison, _Comparison]:
         found = _OPERATORS.get(self._tokens[self._at][1])
         if found is None:
             raise self._expected(
-                f"an operator ({', '.join(_OPERATORS)}, IS, IN, BETWEEN or LIKE)", f"; {_BEYOND}"
+                f"an operator ({', '.join(_OPERATORS)}, IS, IN, BETWEEN, LIKE or ILIKE)",
+                f"; {_BEYOND}{self._instead(column)}",
             )
         self._at += 1
         return found
+
+    def _instead(self, column: Reference | None) -> str:
+        """What to write in place of arithmetic or a function of a column that was just read."""
+        _, symbol, _ = self._tokens[self._at]
+        if column is None:
+            return ""
+        if symbol == "(":
+            form, named = _FUNCTIONS.get(column.name.lower()), self._tokens[self._at + 1]
+            name = named[1].strip('"') if named[0] in ("word", "quoted") else "..."
+        else:
+            form, name = _ARITHMETIC.get(symbol), column.name
+        return "" if form is None else f", such as {form.format(name)}"
 
     def _column(self) -> Reference:
         names = [self._name()]
@@ -231,15 +283,24 @@ class _Parser:
             try:
                 return literal(as_number(sign + text))
             except InvalidInputError as error:
-                raise self._error(at, str(error)) from error
+                raise self._error(at, str(error)) from None
         if not sign and kind == "string":
             return literal(self._string())
         if not sign and kind == "blob":
             self._at += 1
             try:
                 return literal(bytes.fromhex(text[2:-1]))
-            except ValueError as error:
-                raise self._error(at, f"expected pairs of hexadecimal digits, found {text}") from error
+            except ValueError:
+                raise self._error(at, f"expected pairs of hexadecimal digits, found {text}") from None
+        if not sign and self._is_typed():
+            self._at += 1
+            start, value = self._tokens[self._at][2], self._string()
+            form, example = _TIMES[word]
+            if form.fullmatch(value) is None:
+                raise self._error(
+                    start, f"{text.upper()}: expected text such as '{example}', found {value!r:.40}"
+                )
+            return literal(value)
         if not sign and word in ("true", "false"):
             self._at += 1
             return literal(word == "true")

@@ -24,20 +24,21 @@ __all__ = ["BoundLike", "Like", "match_like"]
 _PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>.)", re.DOTALL)
 
 
-def match_like(values: Any, pattern: str) -> Any:
+def match_like(values: Any, pattern: str, *, ignore_case: bool = False) -> Any:
     """Returns whether each string matches a pattern, as `Like` has it.
 
     Args:
         values: an Arrow array of strings, or an expression.
         pattern: ``%`` matches any text, ``_`` one character; a backslash escapes the next character.
+        ignore_case: whether upper and lower case are equal, as in ILIKE.
     """
     if "\\\\" not in pattern:
-        return pc.match_like(values, pattern)
+        return pc.match_like(values, pattern, ignore_case=ignore_case)
     parts = []  # Arrow 26 takes `\\\\` of patterns such as `%a` and `a%%` for two backslashes
     for part in _PART.finditer(pattern):
         wildcard = {"%": ".*", "_": "."}.get(part["wildcard"] or "")
         parts.append(wildcard or _quoted(part["escaped"] or part["plain"]))
-    return pc.match_substring_regex(values, f"(?s)^{''.join(parts)}$")
+    return pc.match_substring_regex(values, f"(?s)^{''.join(parts)}$", ignore_case=ignore_case)
 
 
 def _quoted(character: str) -> str:
@@ -51,16 +52,20 @@ class Like(UnboundPredicate):
     Attributes:
         pattern: ``%`` matches any text, ``_`` one character; a backslash escapes the next character.
         negated: whether this is NOT LIKE.
+        ignore_case: whether this is ILIKE.
     """
 
     pattern: str
     negated: bool
+    ignore_case: bool
 
-    def __init__(self, term: str | UnboundTerm, pattern: str, negated: bool = False) -> None:
-        super().__init__(term, pattern=pattern, negated=negated)
+    def __init__(
+        self, term: str | UnboundTerm, pattern: str, negated: bool = False, ignore_case: bool = False
+    ) -> None:
+        super().__init__(term, pattern=pattern, negated=negated, ignore_case=ignore_case)
 
     @classmethod
-    def of(cls, term: UnboundTerm, pattern: str, escape: str) -> Like:
+    def of(cls, term: UnboundTerm, pattern: str, escape: str, *, ignore_case: bool = False) -> Like:
         """Makes a predicate from a pattern with any escape character.
 
         Raises:
@@ -81,19 +86,22 @@ class Like(UnboundPredicate):
                 parts.append(f"\\{following}")
             else:
                 parts.append("\\\\" if character == "\\" else character)
-        return cls(term, "".join(parts))
+        return cls(term, "".join(parts), ignore_case=ignore_case)
 
     def __eq__(self, other: Any) -> bool:
         same = isinstance(other, Like) and self.term == other.term
-        return same and (self.pattern, self.negated) == (other.pattern, other.negated)
+        return same and self._values() == other._values()
+
+    def _values(self) -> tuple[str, bool, bool]:
+        return self.pattern, self.negated, self.ignore_case
 
     def __repr__(self) -> str:
-        return f"{'NOT ' * self.negated}Like(term={self.term!r}, pattern={self.pattern!r})"
+        return f"{'NOT ' * self.negated}{'I' * self.ignore_case}Like(term={self.term!r}, pattern={self.pattern!r})"
 
     __str__ = __repr__
 
     def __invert__(self) -> Like:
-        return Like(self.term, self.pattern, not self.negated)
+        return Like(self.term, self.pattern, not self.negated, self.ignore_case)
 
     def bind(self, schema: Schema, case_sensitive: bool = True) -> BoundLike:
         """Binds the predicate to a column of a schema.
@@ -105,7 +113,7 @@ class Like(UnboundPredicate):
         kind = term.ref().field.field_type
         if not isinstance(kind, StringType):
             raise TypeError(f"LIKE: expected a column of type string, found {kind}")
-        return BoundLike(term, self.pattern, self.negated)
+        return BoundLike(term, *self._values())
 
     @property
     def as_bound(self) -> type[BoundPredicate]:
@@ -114,7 +122,7 @@ class Like(UnboundPredicate):
     def simplified(self) -> UnboundPredicate:
         """An equal predicate of PyIceberg (`EqualTo`, `StartsWith` or its negation) if there is one, else this one."""
         prefix, rest = self._split()
-        if rest not in ("", "%"):
+        if rest not in ("", "%") or self.ignore_case:
             return self
         value = literal(prefix)
         plain = StartsWith(term=self.term, value=value) if rest else EqualTo(term=self.term, value=value)
@@ -123,7 +131,7 @@ class Like(UnboundPredicate):
     def weakened(self) -> UnboundPredicate:
         """A weaker predicate that PyIceberg can evaluate on bounds: it is true wherever this one is true."""
         prefix, _ = self._split()
-        if prefix and not self.negated:
+        if prefix and not self.negated and not self.ignore_case:
             return StartsWith(term=self.term, value=literal(prefix))
         return NotNull(term=self.term)
 
@@ -142,12 +150,13 @@ class BoundLike(BoundPredicate):
 
     pattern: str
     negated: bool
+    ignore_case: bool
 
-    def __init__(self, term: BoundTerm, pattern: str, negated: bool) -> None:
-        super().__init__(term, pattern=pattern, negated=negated)
+    def __init__(self, term: BoundTerm, pattern: str, negated: bool, ignore_case: bool) -> None:
+        super().__init__(term, pattern=pattern, negated=negated, ignore_case=ignore_case)
 
     def __invert__(self) -> BoundLike:
-        return BoundLike(self.term, self.pattern, not self.negated)
+        return BoundLike(self.term, self.pattern, not self.negated, self.ignore_case)
 
     @property
     def as_unbound(self) -> type[UnboundPredicate]:

@@ -167,7 +167,7 @@ def check_columns(wanted: Schema, schema: Schema, names: Collection[str]) -> Non
     given = set(names)
     missing = [field.name for field in wanted.fields if field.name not in given]
     if missing:
-        what = "all columns of the table: whole rows are replaced"
+        what = "all columns of the table: whole rows are replaced (update_columns sets some columns of existing rows)"
         if wanted is not schema:
             what = f"the columns {', '.join(field.name for field in wanted.fields)}"
         raise InvalidInputError(f"data: no column {', '.join(missing)}; expected {what}")

@@ -314,7 +314,7 @@ def test_texts_without_like_have_the_same_meaning_in_pyiceberg() -> None:
         ("s = '\ud800'", "surrogates not allowed"),
         ("s like '%\ud800'", "surrogates not allowed"),
         ("s not like '_\ud800_'", "surrogates not allowed"),
-        ("id = 1; delete", "found ;"),
+        ("id = 1; delete", "the end, found delete"),
         ("", "found the end"),
         ("(" * 100_000, "too deeply"),
         ("not " * 100_000 + "id = 1", "too deeply"),

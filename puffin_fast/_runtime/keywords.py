@@ -1,0 +1,75 @@
+"""Names the right keyword where a caller writes another one, such as that of deltalake, SQL or PyIceberg."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar
+
+__all__ = ["name_keywords", "named_keywords"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_OTHER_NAMES = {
+    "row_filter": (
+        "where",
+        "predicate",
+        "filter",
+        "filters",
+        "condition",
+        "delete_filter",
+        "overwrite_filter",
+    ),
+    "join_cols": ("on", "by", "key", "key_columns", "keys", "join_columns", "merge_keys"),
+    "data": ("df", "rows", "source", "frame", "table_data", "new_data"),
+    "values": ("set", "updates", "assignments", "new_values"),
+    "selected_fields": ("columns", "select", "fields"),
+    "as_of": ("timestamp", "as_of_timestamp", "time"),
+    "snapshot_id": ("snapshot", "version"),
+    "threads": ("max_workers", "workers", "num_threads", "n_threads", "parallelism"),
+    "partition_spec": ("partition_by", "partitioning", "partitions"),
+    "properties": ("options", "table_properties", "configuration"),
+    "snapshot_properties": ("commit_properties", "summary", "metadata"),
+    "deletes": ("positions",),
+    "filesystem": ("fs", "io"),
+    "update_columns": ("columns", "update_cols"),
+    "dry_run": ("dryrun", "preview"),
+}
+"""By the name of a parameter: names that other libraries have for it."""
+
+
+def name_keywords(owner: Any, names: Iterable[str]) -> None:
+    """Replaces public functions of a module, or methods of a class, by `named_keywords`."""
+    module = owner.__module__ if inspect.isclass(owner) else owner.__name__
+    for name in names:
+        value = vars(owner).get(name)
+        if inspect.isfunction(value):
+            setattr(owner, name, named_keywords(value, module))
+
+
+def named_keywords(function: Function, module: str) -> Function:
+    """Returns a function whose `TypeError` for an unknown keyword names the right one; it is called as the given one.
+
+    Args:
+        function: a public function with named parameters only.
+        module: where it is public, for pickling.
+    """
+    known = inspect.signature(function).parameters.keys()
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs.keys() <= known:
+            raise TypeError(_message(function.__name__, min(kwargs.keys() - known), known))
+        return function(*args, **kwargs)
+
+    call.__module__ = module
+    return call  # type: ignore[return-value]
+
+
+def _message(name: str, unknown: str, known: Any) -> str:
+    same = [right for right in known if unknown in _OTHER_NAMES.get(right, ())]
+    near = same or get_close_matches(unknown, known, n=1)
+    hint = f"write {near[0]}=" if near else f"it has {', '.join(known)}"
+    return f"{name}() got an unexpected keyword argument {unknown!r}; {hint}"

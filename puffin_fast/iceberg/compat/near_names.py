@@ -1,0 +1,73 @@
+"""What a caller may have meant by the name of a table that its catalog does not have."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.exceptions import NoSuchNamespaceError
+
+from puffin_fast._runtime.interrupt import is_from_outside
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+__all__ = ["near_names"]
+
+MOST_NAMES = 20
+"""An error lists at most this many names."""
+
+
+def near_names(catalog: Catalog, name: str) -> str:
+    """Returns what a message says beside the name of a table that does not exist; empty if nothing is known.
+
+    Args:
+        catalog: of the table. Catalogs that do not answer or do not list their tables are not an error here.
+        name: ``"namespace.table"``.
+    """
+    try:
+        return f"; {said}" if (said := _said(catalog, name)) else ""
+    except Exception as error:
+        if is_from_outside(error):
+            raise
+        return ""
+
+
+def _said(catalog: Catalog, name: str) -> str:
+    namespace = name.rpartition(".")[0]
+    try:
+        tables = [".".join(known) for known in catalog.list_tables(tuple(namespace.split(".")))]
+    except NoSuchNamespaceError:
+        spaces = [".".join(known) for known in catalog.list_namespaces()]
+        if spaces:
+            return f"the catalog has no namespace {namespace}, but {_near(namespace, spaces)}"
+        return _others(catalog) or f"catalog {catalog.name!r} has no namespaces"
+    if tables:
+        return f"namespace {namespace} has {_near(name, tables)}"
+    return f"namespace {namespace} has no tables"
+
+
+def _near(name: str, known: list[str]) -> str:
+    """The names that are near, else the first ones."""
+    near = get_close_matches(name.lower(), [other.lower() for other in known], n=3, cutoff=0.7)
+    if near:
+        return ", ".join(other for other in known if other.lower() in near)
+    rest = f" and {len(known) - MOST_NAMES} more" if len(known) > MOST_NAMES else ""
+    return ", ".join(sorted(known)[:MOST_NAMES]) + rest
+
+
+def _others(catalog: Any) -> str:
+    """The names of other catalogs in the same database: a table belongs to one of them."""
+    if getattr(catalog, "engine", None) is None:
+        return ""
+    from pyiceberg.catalog.sql import IcebergNamespaceProperties, IcebergTables
+    from sqlalchemy import select
+
+    names: set[str] = set()
+    with catalog.engine.connect() as connection:
+        for kind in (IcebergTables, IcebergNamespaceProperties):
+            names.update(connection.execute(select(kind.catalog_name).distinct()).scalars())
+    names.discard(catalog.name)
+    if not names:
+        return ""
+    return f"its database has no tables of catalog {catalog.name!r}, but of {', '.join(sorted(names))}"

@@ -1,0 +1,93 @@
+"""Tables that are opened by their metadata file, without a catalog: they can be read, and not changed.
+
+A folder is opened by its newest metadata file: the one with the greatest number, as writers count them
+(``00003-….metadata.json``, ``v3.metadata.json``), of several with one number the one that was updated last. The
+catalog may know another one: that of a commit that did not happen stays if a writer dies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.io import load_file_io
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from puffin_fast._pyiceberg.v3_types import read_v3_types
+from puffin_fast._runtime import split_location
+from puffin_fast._runtime.folder import names_in
+from puffin_fast.errors import NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.metadata_file import read_metadata_file
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+
+__all__ = ["READ_ONLY", "as_table", "is_metadata_path"]
+
+READ_ONLY = (
+    "opened by its metadata file, so it can be read only; changes need its catalog: catalog.load_table, or "
+    "catalog.register_table for a table that no catalog has"
+)
+
+_METADATA_FILE = re.compile(r"v?(\d+)(?:-.*)?(?:\.gz)?\.metadata\.json(?:\.gz)?")
+
+
+def is_metadata_path(table: object) -> bool:
+    """Whether an argument is the path of a table or of its metadata file, and not the name of a table."""
+    if isinstance(table, os.PathLike):
+        return True
+    return isinstance(table, str) and ("/" in table or table in (".", "..") or ".metadata.json" in table)
+
+
+def as_table(table: Table | str | os.PathLike[str]) -> Table:
+    """Returns the table at a path, which can be read only; other arguments as they are.
+
+    Raises:
+        NotFoundError: there is no metadata file.
+        UnsupportedError: PyIceberg cannot read the metadata.
+        CorruptDataError: the metadata file is damaged.
+    """
+    if not isinstance(table, str | os.PathLike) or not is_metadata_path(table):
+        return table  # type: ignore[return-value]  # what is no table is refused by who reads its metadata
+    path = os.fspath(table).rstrip("/") or "/"
+    scheme, _, key = split_location(path)
+    if not scheme:
+        path = os.path.abspath(key)
+    io = load_file_io({}, path)
+    location, document = (path, None) if ".metadata.json" in path.rpartition("/")[2] else _newest(path, io)
+    document = read_metadata_file(io, location) if document is None else document
+    read_v3_types()
+    try:
+        metadata = TableMetadataUtil.parse_obj(document)
+    except Exception as error:
+        raise UnsupportedError(f"{location}: PyIceberg cannot read the metadata: {error}") from error
+    return Table((location,), metadata, location, io, NoopCatalog(location))
+
+
+def _newest(folder: str, io: FileIO) -> tuple[str, dict[str, Any] | None]:
+    """The newest metadata file of a table's folder, and its document if it was read."""
+    found: list[tuple[int, str]] = []
+    for place in (f"{folder}/metadata", folder):
+        for name in names_in(place, ""):
+            if match := _METADATA_FILE.fullmatch(name):
+                found.append((int(match[1]), f"{place}/{name}"))
+        if found:
+            break
+    if not found:
+        raise NotFoundError(
+            f"{folder}: expected a table of Iceberg: a folder metadata with a file *.metadata.json, found none"
+        )
+    last = max(number for number, _ in found)
+    newest = [path for number, path in found if number == last]
+    if len(newest) == 1:
+        return newest[0], None
+    documents = [(path, read_metadata_file(io, path)) for path in newest]
+    return max(documents, key=lambda one: (_updated(one[1]), one[0]))
+
+
+def _updated(document: dict[str, Any]) -> int:
+    found = document.get("last-updated-ms")
+    return found if isinstance(found, int) else 0

@@ -1,0 +1,269 @@
+"""The part of a scan that is the same for all formats of tables: columns in the table's schema, batches in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+from puffin_fast._pyiceberg.metrics import proves_all_rows
+from puffin_fast._runtime.arguments import check_flags, check_integer, check_texts
+from puffin_fast._runtime.html import html_fields
+from puffin_fast._runtime.packages import import_optional
+from puffin_fast._runtime.streams import in_order
+from puffin_fast._runtime.threads import check_threads, on_threads
+from puffin_fast.errors import NotFoundError
+from puffin_fast.rows.files.metadata_columns import METADATA_COLUMNS, MetadataColumn
+from puffin_fast.rows.filters.filters import RowFilter
+from puffin_fast.rows.filters.rewriters import check_names
+from puffin_fast.rows.scan.file_reader import FileReader
+from puffin_fast.rows.scan.splits import jobs_of
+from puffin_fast.rows.tasks import Task
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+    import pyarrow.compute as pc
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.metadata import TableMetadata
+
+__all__ = ["RowScan"]
+
+
+class RowScan:
+    """A scan of one state of a table. Subclasses define the files that it reads.
+
+    Libraries that read the Arrow C stream interface accept a scan directly:
+    ``duckdb.from_arrow(scan.to_reader())``, ``polars.DataFrame(scan)``, ``pyarrow.table(scan)``.
+
+    Attributes:
+        schema: the Arrow schema of the result.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        row_filter: str | BooleanExpression | pc.Expression,
+        selected_fields: Sequence[str],
+        *,
+        limit: int | None,
+        case_sensitive: bool,
+        threads: int | None,
+        metadata_columns: Mapping[str, MetadataColumn] = METADATA_COLUMNS,
+        string_views: bool = False,
+    ) -> None:
+        check_threads(threads)
+        check_integer("limit", limit, least=0)
+        check_flags(case_sensitive=case_sensitive, string_views=string_views)
+        self._limit, self._case_sensitive, self._given_filter = limit, case_sensitive, row_filter
+        self._row_filter = RowFilter.bind(row_filter, schema, case_sensitive=case_sensitive)
+        self._read_schema = schema
+        self._extra, wanted = _selected(schema, selected_fields, case_sensitive, metadata_columns)
+        self._fields = wanted.fields
+        self._threads = threads
+        arrow: pa.Schema = schema_to_pyarrow(wanted, include_field_ids=False)
+        for column in self._extra:
+            arrow = arrow.append(pa.field(column.name, column.type))
+        self._string_views = string_views
+        self.schema = pa.schema(map(_with_views, arrow), arrow.metadata) if string_views else arrow
+
+    def tasks(self) -> Sequence[Task]:
+        """Returns the data files to read, each with its deletes."""
+        raise NotImplementedError
+
+    def file_reader(self) -> FileReader:
+        """Returns the reader of the scan's data files."""
+        raise NotImplementedError
+
+    def reader_of(self, io: FileIO, metadata: TableMetadata, **options: Any) -> Callable[..., FileReader]:
+        """Returns a picklable factory of readers of the scan's data files, for use here or in another process.
+
+        Args:
+            io: opens the files.
+            metadata: of the table; its history may be removed.
+            options: more arguments of `FileReader`, by name.
+        """
+        return partial(
+            FileReader,
+            io,
+            metadata,
+            self._read_schema,
+            self._fields,
+            self._extra,
+            self._row_filter,
+            self.schema,
+            self._case_sensitive,
+            **options,
+        )
+
+    def __repr__(self) -> str:
+        row_filter = "" if self._row_filter.always_true else f", row_filter={self._given_filter!s}"
+        limit = "" if self._limit is None else f", limit={self._limit}"
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        return f"{type(self).__name__}({self._state()}{row_filter}{limit}, columns: {columns})"
+
+    def _state(self) -> str:
+        """The table and its state, for the text of the scan."""
+        return ""
+
+    def _repr_html_(self) -> str:
+        fields = {"row_filter": self._given_filter, "limit": self._limit, "threads": self._threads}
+        columns = [f"{field.name}: {field.type}" for field in self.schema]
+        return html_fields(type(self).__name__, fields | {"columns": columns})
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the result in batches; no batch is empty. Closing the iterator stops reading.
+
+        Raises:
+            CorruptDataError: a file does not agree with the metadata.
+            NotFoundError: a file does not exist.
+            UnsupportedError: the format of a file is not supported.
+        """
+        return self._batches(self.file_reader)
+
+    def count(self) -> int:
+        """Returns the number of rows.
+
+        Data files whose rows all match the filter are not read: their live rows are the row count of the manifest
+        entry less the deleted positions. Of other files only the columns of the filter and equality deletes are read.
+
+        Raises:
+            CorruptDataError, NotFoundError, UnsupportedError: as `to_batches`.
+        """
+        row_filter = self._row_filter
+        proved = proves_all_rows(self._read_schema, row_filter.strict_expression(), self._case_sensitive)
+        n_rows, by_positions, others = 0, [], []
+        for task in self.tasks():
+            if task.equality_deletes or not (row_filter.always_true or proved(task.data)):
+                others.append(task)
+            elif task.vector is None and task.position_deletes:
+                by_positions.append(task)
+            else:
+                n_rows += task.data.record_count - (0 if task.vector is None else task.vector.record_count)
+        if by_positions:
+            n_rows += sum(on_threads(self.file_reader().n_live, by_positions, self._threads))
+        if others:
+            rows = copy(self)
+            rows._fields, rows._extra, rows._limit, rows.schema = (), (), None, pa.schema([])
+            n_rows += sum(batch.num_rows for batch in rows._batches(rows.file_reader, others, True))
+        return n_rows if self._limit is None else min(n_rows, self._limit)
+
+    def _batches(
+        self, file_reader: Callable[[], FileReader], some: list[Task] | None = None, shown: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        left = self._limit
+        if left == 0:
+            return
+        reader, wanted = file_reader(), self.tasks() if some is None else some
+        threads, ahead = reader.prepare(wanted, self._threads, is_limited=left is not None)
+        jobs, label = jobs_of(wanted, threads, together=left is None), "reading data files" if shown else None
+        found = in_order(list(jobs) if shown else jobs, reader.read_all, threads, capacity=ahead, label=label)
+        try:
+            for batch in chain.from_iterable(found):
+                if left is not None:
+                    if batch.num_rows >= left:
+                        yield batch.slice(0, left)
+                        return
+                    left -= batch.num_rows
+                yield batch
+        finally:
+            found.close()  # type: ignore[attr-defined]
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Returns the result as a stream, for DuckDB, Polars, pandas and other readers of Arrow streams."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """Returns the result as a stream; the name that PyIceberg's scans have for `to_reader`."""
+        return self.to_reader()
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the whole result."""
+        return pa.Table.from_batches(self._batches(self.file_reader, shown=True), self.schema)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """Returns the whole result as a DataFrame of pandas.
+
+        Args:
+            options: of `pyarrow.Table.to_pandas`, by name.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        import_optional("pandas")
+        return self.to_arrow().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns the whole result as a DataFrame of Polars.
+
+        Raises:
+            MissingExtraError: Polars is not installed.
+        """
+        frame: polars.DataFrame = import_optional("polars").DataFrame(self.to_arrow())
+        return frame
+
+    def to_duckdb(
+        self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """Registers the whole result as a view in DuckDB.
+
+        Args:
+            table_name: of the view.
+            connection: of DuckDB; a new one in memory when None.
+
+        Returns:
+            The connection.
+
+        Raises:
+            MissingExtraError: DuckDB is not installed.
+        """
+        found: duckdb.DuckDBPyConnection = connection or import_optional("duckdb").connect(":memory:")
+        return found.register(table_name, self.to_arrow())
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.to_batches()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def _with_views(field: pa.Field) -> pa.Field:
+    """The field with texts or bytes as views."""
+    if pa.types.is_large_string(field.type):
+        return field.with_type(pa.string_view())
+    return field.with_type(pa.binary_view()) if pa.types.is_large_binary(field.type) else field
+
+
+def _selected(
+    schema: Schema,
+    names: Sequence[str],
+    case_sensitive: bool,
+    metadata_columns: Mapping[str, MetadataColumn],
+) -> tuple[tuple[MetadataColumn, ...], Schema]:
+    """Returns the selected metadata columns in the order of `names`, and the schema pruned to the other names."""
+    names = check_texts("selected_fields", names)
+    own = {field.name for field in schema.fields}
+    extra = tuple(
+        metadata_columns[name]
+        for name in dict.fromkeys(names)
+        if name in metadata_columns and name not in own
+    )
+    rest = [name for name in names if name in own or name not in metadata_columns]
+    if "*" in rest:
+        return extra, schema
+    if not rest:
+        return extra, type(schema)(schema_id=schema.schema_id)
+    check_names(schema, rest, case_sensitive=case_sensitive)
+    try:
+        return extra, schema.select(*rest, case_sensitive=case_sensitive)
+    except ValueError as error:
+        known = ", ".join([*sorted(own), *metadata_columns])
+        raise NotFoundError(f"{error}; the table has {known}") from error

@@ -1,0 +1,118 @@
+"""What a user of SQL writes as a filter works, or the error names the form that works."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+import puffin_fast as pf
+
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "name": ["Anna", "anne\\x", None],
+        "date": [dt.date(2026, 1, day) for day in (1, 2, 3)],
+        "at": [dt.datetime(2026, 1, day, 12) for day in (1, 2, 3)],
+        "t": pa.array([dt.time(hour) for hour in (1, 2, 3)], pa.time64("us")),
+    }
+)
+
+
+@pytest.fixture
+def table(catalog: SqlCatalog) -> Table:
+    """The table ``shop.t`` with `ROWS`."""
+    made = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
+    pf.iceberg.append(made, ROWS)
+    return made
+
+
+WORKS = {
+    "date = DATE '2026-01-02'": [2],
+    "DATE '2026-01-02' <= date": [2, 3],
+    "date in (date '2026-01-01', '2026-01-03')": [1, 3],
+    "at >= TIMESTAMP '2026-01-02 12:00:00' and at < timestamp '2026-01-03'": [2],
+    "at between TIMESTAMP '2026-01-02' and TIMESTAMP '2026-01-04 00:00:00.5'": [2, 3],
+    "t < TIME '02:00'": [1],
+    "name ILIKE 'AN%'": [1, 2],
+    "name ilike 'anna'": [1],
+    "name not ilike 'ANNA'": [2],
+    r"name ilike '%\\X'": [2],
+    "not (name ilike '%X')": [1],
+    "name like 'AN%'": [],
+    "id = 1;": [1],
+    "id = 1 ; ": [1],
+    "date is not null": [1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("row_filter", WORKS)
+def test_forms_of_sql_work(table: Table, row_filter: str) -> None:
+    expected = WORKS[row_filter]
+    assert pf.iceberg.scan(table, row_filter).to_arrow()["id"].to_pylist() == expected
+    assert pf.iceberg.scan(table, f"not not ({row_filter.rstrip('; ')})").count() == len(expected)
+    assert pf.iceberg.delete(table, row_filter, dry_run=True).rows_deleted == len(expected)
+
+
+REFUSED = {
+    "id % 2 = 0": r'pc\.remainder\(pc\.field\("id"\), 2\) == 0',
+    "mod(id, 2) = 0": r'pc\.remainder\(pc\.field\("id"\), 2\) == 0',
+    "id * 2 > 6": r'pc\.field\("id"\) \* 2 > 6',
+    "lower(name) = 'anna'": r'pc\.utf8_lower\(pc\.field\("name"\)\).*ILIKE',
+    "name || 'x' = 'y'": "functions, arithmetic and other columns need a PyArrow expression",
+    "year(date) = 2026": r'pc\.year\(pc\.field\("date"\)\) == 2024',
+    "id = 1; drop table t": "expected AND, OR or the end, found drop|expected .* the end, found drop",
+    "date = DATE '1/2/2026'": r"DATE: expected text such as '2024-01-15', found '1/2/2026'",
+    "date = DATE 5": "needs|expected a literal",
+}
+
+
+@pytest.mark.parametrize("row_filter", REFUSED)
+def test_other_forms_are_refused_with_one_that_works(table: Table, row_filter: str) -> None:
+    with pytest.raises(pf.InvalidInputError, match=REFUSED[row_filter]):
+        pf.iceberg.scan(table, row_filter)
+
+
+def test_the_named_forms_work(table: Table) -> None:
+    for form, expected in (
+        (pc.remainder(pc.field("id"), 2) == 0, [2]),
+        (pc.utf8_lower(pc.field("name")) == "anna", [1]),
+        (pc.year(pc.field("date")) == 2026, [1, 2, 3]),
+        (pc.field("id") * 2 > 4, [3]),
+        (pc.utf8_length(pc.field("name")) == 4, [1]),
+        (pc.utf8_trim_whitespace(pc.field("name")) == "Anna", [1]),
+    ):
+        assert pf.iceberg.scan(table, form).to_arrow()["id"].to_pylist() == expected
+
+
+def test_other_keywords_name_the_right_one(table: Table) -> None:
+    for call, right in (
+        (lambda: pf.iceberg.delete(table, where="id = 1"), "row_filter"),
+        (lambda: pf.iceberg.delete(table, predicate="id = 1"), "row_filter"),
+        (lambda: pf.iceberg.delete(table, delete_filter="id = 1"), "row_filter"),
+        (lambda: pf.iceberg.upsert(table, ROWS, on="id"), "join_cols"),
+        (lambda: pf.iceberg.append(table, df=ROWS), "data"),
+        (lambda: pf.iceberg.scan(table, columns=["id"]), "selected_fields"),
+        (lambda: pf.iceberg.scan(table, row_fitler="id = 1"), "row_filter"),
+        (lambda: pf.iceberg.update(table, "id = 1", set={"id": 2}), "values"),
+        (lambda: pf.delta.delete("d", where="id = 1"), "row_filter"),
+        (lambda: pf.delta.upsert("d", ROWS, on="id"), "join_cols"),
+        (lambda: pf.spark.delete(None, table, where="id = 1"), "row_filter"),
+    ):
+        with pytest.raises(TypeError, match=f"got an unexpected keyword argument .*; write {right}="):
+            call()
+    with pf.iceberg.transaction(table) as tx, pytest.raises(TypeError, match="write row_filter="):
+        tx.delete(where="id = 1")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"'nonsense'; it has table, row_filter, "):
+        pf.iceberg.delete(table, "id = 1", nonsense=1)  # type: ignore[call-arg]
+    assert pickle.loads(pickle.dumps(pf.iceberg.delete)) is pf.iceberg.delete
+
+
+def test_an_upsert_of_some_columns_names_the_argument_for_it(table: Table) -> None:
+    with pytest.raises(pf.InvalidInputError, match="no column name.*update_columns sets some"):
+        pf.iceberg.upsert(table, ROWS.select(["id", "date"]), "id")
