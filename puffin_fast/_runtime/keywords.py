@@ -44,7 +44,7 @@ def name_keywords(owner: Any, names: Iterable[str]) -> None:
     """Replaces public functions of a module, or methods of a class, by `named_keywords`."""
     module = owner.__module__ if inspect.isclass(owner) else owner.__name__
     for name in names:
-        value = vars(owner).get(name)
+        value = getattr(owner, name, None) if inspect.isclass(owner) else vars(owner).get(name)
         if inspect.isfunction(value):
             setattr(owner, name, named_keywords(value, module))
 

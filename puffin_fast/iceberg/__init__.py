@@ -104,7 +104,7 @@ __all__ = [
 
 
 name_keywords(sys.modules[__name__], __all__)
-name_keywords(Transaction, vars(Transaction).keys() & set(__all__))
+name_keywords(Transaction, __all__)
 
 if not TYPE_CHECKING:  # type checkers see the names above, and no others
 

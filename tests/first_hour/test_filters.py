@@ -114,5 +114,5 @@ def test_other_keywords_name_the_right_one(table: Table) -> None:
 
 
 def test_an_upsert_of_some_columns_names_the_argument_for_it(table: Table) -> None:
-    with pytest.raises(pf.InvalidInputError, match="no column name.*update_columns sets some"):
+    with pytest.raises(pf.InvalidInputError, match=r"no column name.*update_columns sets some"):
         pf.iceberg.upsert(table, ROWS.select(["id", "date"]), "id")
