@@ -36,7 +36,7 @@ from puffin_fast.iceberg.manifest import (
 from puffin_fast.iceberg.manifest.reader import Columns
 from puffin_fast.iceberg.plan.delete_index import DeleteIndex, FileTask
 from puffin_fast.rows.changes.states import FileChange
-from puffin_fast.rows.deletes.loader import read_position_deletes
+from puffin_fast.rows.deletes.position_files import read_position_deletes
 from puffin_fast.rows.shared_deletes import single_data_file
 
 if TYPE_CHECKING:
@@ -192,8 +192,8 @@ class _Planner:
 
     def _paths_in(self, entry: ManifestEntry) -> Iterator[str]:
         """Yields the data files that a position-delete file references."""
-        for grouped in read_position_deletes(self._io, entry):
-            yield from grouped["file_path"].to_pylist()
+        for found in read_position_deletes(self._io, entry):
+            yield from found
 
     # Entries of the manifests that both states have ----------------------------------------------------------
 
