@@ -21,6 +21,7 @@ import numpy as np
 from puffin_fast._kernels.avro import records as avro
 from puffin_fast._runtime.interrupt import PARSE_ERRORS, is_from_outside
 from puffin_fast.avro.file import AvroFile, one_block
+from puffin_fast.avro.programs import program, shared_type
 from puffin_fast.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -119,22 +120,6 @@ def _is_map(kind: Any) -> bool:
 
 # Polars ----------------------------------------------------------------------------------------------------
 
-_SHARED_TYPES = {
-    "int": "long",  # the same encoding, and no value is truncated
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "bytes": "bytes",
-    "string": "string",
-}
-_OPERATIONS = {
-    "long": avro.LONG,
-    "float": avro.FLOAT,
-    "double": avro.DOUBLE,
-    "bytes": avro.BYTES,
-    "string": avro.BYTES,
-}
-
 
 @cache
 def _polars() -> ModuleType | None:
@@ -152,13 +137,13 @@ def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False
         return None
     if (polars := _polars()) is None:
         return None
-    fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in file.schema["fields"]]
+    fields = [{"name": field["name"], "type": shared_type(field["type"])} for field in file.schema["fields"]]
     columns = [field["name"] for field in fields if field["name"] in names]
     if not columns or any(field["type"] is None for field in fields):
         return None
     schema, n_records = {**file.schema, "fields": fields}, file.n_records
-    program = array("q", [word for field in fields for word in _program(field["type"])])
-    if not all(avro.fits(data, n, program) for n, data in file.blocks):
+    words = array("q", [word for field in fields for word in program(field["type"])])
+    if not all(avro.fits(data, n, words) for n, data in file.blocks):
         return None
     try:
         frame = polars.read_avro(
@@ -175,39 +160,6 @@ def _read_with_polars(file: AvroFile, names: Collection[str], lazy: bool = False
             raise
         return None
     return {name: result.get(name, [None] * n_records) for name in names}
-
-
-def _shared_type(kind: Any) -> Any:
-    """A type with the same encoding and values in Polars and fastavro; None if there is none."""
-    if isinstance(kind, str):
-        return _SHARED_TYPES.get(kind)
-    if isinstance(kind, list):
-        parts = [part if part == "null" else _shared_type(part) for part in kind]
-        return parts if len(kind) == 2 and kind.count("null") == 1 and None not in parts else None
-    if kind["type"] == "fixed":
-        return kind if kind["size"] > 0 else None
-    if kind["type"] == "array":
-        items = _shared_type(kind["items"])
-        return items and {"type": "array", "items": items}
-    if kind["type"] == "record":
-        fields = [{"name": field["name"], "type": _shared_type(field["type"])} for field in kind["fields"]]
-        return {**kind, "fields": fields} if all(field["type"] for field in fields) else None
-    return None
-
-
-def _program(kind: Any) -> list[int]:
-    """The instructions for `avro.fits` to skip a value of a type from `_shared_type`."""
-    if isinstance(kind, str):
-        return [_OPERATIONS[kind]]
-    if isinstance(kind, list):
-        inner = _program(next(part for part in kind if part != "null"))
-        return [avro.OPTIONAL, kind.index("null"), len(inner), *inner]
-    if kind["type"] == "fixed":
-        return [avro.FIXED, kind["size"]]
-    if kind["type"] == "array":
-        items = _program(kind["items"])
-        return [avro.ARRAY, len(items), *items]
-    return [word for field in kind["fields"] for word in _program(field["type"])]
 
 
 def _values(column: polars.Series) -> list[Any]:

@@ -38,6 +38,7 @@ except ImportError as error:  # pragma: no cover - installed with the extra
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from puffin_fast.avro.blocks import SYNC_BYTES, Block, as_long, read_blocks
+from puffin_fast.avro.programs import cut_fields
 from puffin_fast.avro.schema import PartitionColumn, PlainSchema
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ READ_BYTES = 16 << 20
 """Number of bytes per read from a stream of unknown length."""
 
 MIN_BYTES_TO_SKIP = 1000
-"""From this number of bytes per record, fastavro skips unwanted fields faster than it decodes them."""
+"""From this number of bytes per record, unwanted fields are cut out before fastavro decodes the others."""
 
 CODECS = {"gzip": "deflate", "zstd": "zstandard", "uncompressed": "null", "snappy": "snappy"}
 """Values of Iceberg's property ``write.avro.compression-codec``, and the codec names of Avro."""
@@ -127,17 +128,18 @@ class AvroFile:
         Raises:
             CorruptDataError: the bytes of a block are not records of the schema, or bytes remain after them.
         """
-        wanted = None
+        blocks, written = self.blocks, self.plain.array()
         if (
             names is not None
-            and sum(len(block.data) for block in self.blocks) > MIN_BYTES_TO_SKIP * self.n_records
+            and sum(len(block.data) for block in blocks) > MIN_BYTES_TO_SKIP * self.n_records
         ):
-            wanted = self.plain.array(names)
-        written = self.plain.array()
-        for n_records, data in self.blocks:
+            cut = cut_fields(self.schema["fields"], names, blocks)
+            if cut is not None:
+                blocks, written = cut, self.plain.array(names)
+        for n_records, data in blocks:
             source = BytesIO(b"".join((as_long(n_records), data, b"\0")) if n_records else b"\0" + data)
             try:
-                records: Any = fastavro.schemaless_reader(source, written, wanted)
+                records: Any = fastavro.schemaless_reader(source, written, None)
             except AVRO_ERRORS as error:
                 if is_from_outside(error):
                     raise

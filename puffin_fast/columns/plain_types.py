@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from puffin_fast._runtime.alignment import aligned
 
 __all__ = [
+    "FLAT_IDS",
     "check_text",
     "decoder",
     "is_view",
@@ -33,7 +34,7 @@ __all__ = [
     "with_values",
 ]
 
-_PLAIN_IDS = frozenset(
+FLAT_IDS = frozenset(
     kind.id
     for kind in (
         *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
@@ -54,7 +55,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The plain type of a type: the type itself if it and all types inside it are plain."""
-    if kind.id in _PLAIN_IDS:
+    if kind.id in FLAT_IDS:
         return kind
     if isinstance(kind, _BOOL8):
         return pa.bool_()
@@ -83,7 +84,7 @@ def plain(array: pa.Array) -> pa.Array:
     """The same values as an array of the plain type, in aligned buffers."""
     array = aligned(array)
     kind = array.type
-    if kind.id in _PLAIN_IDS:
+    if kind.id in FLAT_IDS:
         return array
     wanted = plain_type(kind)
     if wanted == kind:

@@ -1,4 +1,4 @@
-"""Records of an Avro block walked without being decoded: whether they take exactly the block's bytes.
+"""Records of an Avro block walked without being decoded: whether they take exactly the block's bytes, or a part of them.
 
 A program of int64 words describes a record. Each operation is followed by its operands:
 
@@ -9,7 +9,9 @@ Source: Avro specification, "Binary Encoding".
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from puffin_fast._kernels.views cimport Buffer, buffer_of
+from libc.string cimport memcpy
+
+from puffin_fast._kernels.views cimport Buffer, buffer_of, writable
 
 cdef enum Operation:
     OP_LONG = 0
@@ -145,3 +147,55 @@ def fits(data, n_records, program):
             sound = walk(first, n_words, &reader, 0)
             left -= 1
     return bool(sound and reader.at == reader.stop)
+
+
+def cut(data, n_records, program, fields):
+    """Returns the bytes of some fields of a block's records; None if the block's bytes are not exactly n records.
+
+    Args:
+        data: the block without compression.
+        n_records: what the block claims.
+        program: int64 words, as above.
+        fields: for each field of the record, the number of its words, negative if the field is left out, as int64.
+    """
+    cdef Buffer block = buffer_of(data), words = buffer_of(program), sizes = buffer_of(fields)
+    cdef Reader reader
+    cdef uint64_t left = n_records
+    cdef size_t n_words = words.size // 8, n_fields = sizes.size // 8, i, total = 0
+    cdef const int64_t* first = <const int64_t*>words.data
+    cdef const int64_t* of_field = <const int64_t*>sizes.data
+    cdef const int64_t* at
+    cdef const uint8_t* start
+    cdef int64_t size
+    cdef bint sound
+    found = bytearray(block.size)
+    cdef Buffer out = writable(found)
+    cdef uint8_t* end = <uint8_t*>out.data
+    reader.at = block.data
+    reader.stop = block.data + block.size
+    with nogil:
+        sound = n_words > 0 and is_program(first, n_words, 0)
+        for i in range(n_fields):
+            size = of_field[i] if of_field[i] > 0 else -of_field[i]
+            sound = sound and 0 < size <= <int64_t>(n_words - total) and is_program(first + total, <size_t>size, 0)
+            total += <size_t>size if sound else 0
+        sound = sound and total == n_words
+        while sound and left > 0:
+            at = first
+            for i in range(n_fields):
+                size = of_field[i] if of_field[i] > 0 else -of_field[i]
+                start = reader.at
+                sound = walk(at, <size_t>size, &reader, 0)
+                if not sound:
+                    break
+                if of_field[i] > 0:
+                    memcpy(end, start, reader.at - start)
+                    end += reader.at - start
+                at += size
+            left -= 1
+    if not sound or reader.at != reader.stop:
+        return None
+    total = end - <uint8_t*>out.data
+    del out
+    del found[total:]
+    return found

@@ -262,6 +262,11 @@ def _selected(
     if not rest:
         return extra, type(schema)(schema_id=schema.schema_id)
     check_names(schema, rest, case_sensitive=case_sensitive)
+    if case_sensitive and own.issuperset(rest):  # PyIceberg's select visits all columns
+        chosen = set(rest)
+        return extra, type(schema)(
+            *(f for f in schema.fields if f.name in chosen), schema_id=schema.schema_id
+        )
     try:
         return extra, schema.select(*rest, case_sensitive=case_sensitive)
     except ValueError as error:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from puffin_fast.columns.plain_types import plain_type
+from puffin_fast.columns.plain_types import FLAT_IDS, plain_type
 from puffin_fast.errors import UnsupportedError
 from puffin_fast.rows.files.conversion import (
     Cast,
@@ -49,9 +50,6 @@ class FileSchema:
         cast: the conversion of primitive types to the table's; `stored` by default.
         opaque: ids of fields whose inner fields have no ids: variants.
 
-    Attributes:
-        unknown: dotted names of the fields without an id, but for those inside opaque fields.
-
     Raises:
         UnsupportedError: the file has columns without ids, and the table has no name mapping.
     """
@@ -76,18 +74,23 @@ class FileSchema:
                 )
             mapped = list(mapping)
         nodes = _nodes(fields, mapped)
-        self.unknown = tuple(_unknown(nodes, opaque))
+        self._tree, self._opaque = nodes, opaque
         self._nodes = {node.field_id: node for node in nodes if node.field_id is not None}
         self._of_column = {node.name: node for node in reversed(self._nodes.values())}
         self._paths: dict[int, tuple[str, tuple[int, ...], FileField]] = {}
         for node in self._nodes.values():
             self._walk(node, node.name, ())
 
+    @cached_property
+    def unknown(self) -> tuple[str, ...]:
+        """The dotted names of the fields without an id, but for those inside opaque fields."""
+        return tuple(_unknown(self._tree, self._opaque))
+
     def _walk(self, node: FileField, top: str, path: tuple[int, ...]) -> None:
         """Registers a field and the fields of structs inside it: top-level column and child indexes, by field id."""
         if node.field_id is not None:
             self._paths[node.field_id] = (top, path, node)
-        if pa.types.is_struct(node.type):
+        if node.children and pa.types.is_struct(node.type):
             for at, child in enumerate(node.children):
                 self._walk(child, top, (*path, at))
 
@@ -223,6 +226,8 @@ def _has_id(field: pa.Field) -> bool:
 
 def _inner(kind: pa.DataType) -> tuple[list[pa.Field], Sequence[str]]:
     """The fields inside a type, and the names that a name mapping uses for them (structs: none, their own names)."""
+    if kind.id in FLAT_IDS:
+        return [], ()
     if pa.types.is_struct(kind):
         return list(kind), ()
     if pa.types.is_map(kind):
@@ -254,7 +259,7 @@ def _nodes(
             field_id = None if match is None else match.field_id
             below = [] if match is None else list(match.fields)
         inner, inside = _inner(field.type)
-        children = _nodes(inner, below, inside)
+        children = _nodes(inner, below, inside) if inner else ()
         result.append(FileField(field_id, field.name, plain_type(field.type), field.type, children))
     return tuple(result)
 

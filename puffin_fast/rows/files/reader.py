@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 
+from puffin_fast._runtime.fork import lock_across_fork
 from puffin_fast.columns.plain_types import plain
 from puffin_fast.columns.row_selection import LiveRows, RowSelection, select_rows
 from puffin_fast.errors import CorruptDataError, UnsupportedError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "DataFiles", "OpenedFile", "SelectedRows", "columns_of", "open_format"]
 
 FORMATS = ("PARQUET", "ORC", "AVRO")
+
+_MAKING = lock_across_fork()
 
 
 def open_format(io: FileIO, entry: StoredFile) -> FormatReader:
@@ -334,12 +337,15 @@ class DataFiles:
     def _schema_of(self, file: FormatReader, path: str) -> tuple[FileSchema, Leaves]:
         """The columns of files of one schema, and those of the filter; cached by schema."""
         key = file.schema_bytes
-        found = self._known.get(key)
-        if found is None:
-            known = FileSchema(file.schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast)
-            leaves = {field.field_id: known.leaf(field) for field in self._fields}
-            found = self._known[key] = known, leaves
-        return found
+        with _MAKING:  # threads that open files of one schema would each make it
+            found = self._known.get(key)
+            if found is None:
+                known = FileSchema(
+                    file.schema, self._mapping, path=path, by_name=self._by_name, cast=self._cast
+                )
+                leaves = {field.field_id: known.leaf(field) for field in self._fields}
+                found = self._known[key] = known, leaves
+            return found
 
     def _row_groups(
         self, file: FormatReader, known: FileSchema, live: LiveRows | None
