@@ -63,7 +63,7 @@ def program(kind: Any) -> list[int]:
 
 def cut_fields(
     fields: Sequence[dict[str, Any]], names: Collection[str], blocks: Sequence[Block]
-) -> list[Block] | None:
+) -> tuple[Block, ...] | None:
     """Returns blocks of records that have some of the fields only.
 
     Args:
@@ -87,5 +87,5 @@ def cut_fields(
         data = avro.cut(block.data, block.n_records, words, sizes)
         if data is None:
             return None
-        found.append(Block(block.n_records, data))
-    return found
+        found.append(Block(block.n_records, bytes(data)))
+    return tuple(found)

@@ -220,27 +220,6 @@ def test_public_names_are_explicit() -> None:
         assert "__all__" in names, identify(path)
 
 
-SOURCES = sorted(
-    path
-    for folder, patterns in {
-        PACKAGE: ("*.py", "*.pyx", "*.pxd", "*.h"),
-        PACKAGE.parent / "benchmarks": ("*.py",),
-        PACKAGE.parent / "bench_data": ("*.py",),
-    }.items()
-    for pattern in patterns
-    for path in folder.rglob(pattern)
-)
-
-
-def test_a_file_has_one_noun() -> None:
-    for path in SOURCES:
-        lines = path.read_text().splitlines()
-        opening = "\n".join(lines[:40])
-        assert len(lines) <= 400 or "lines" in opening, (
-            f"{path}: past 400 lines: split, or say why not in its first lines"
-        )
-
-
 def test_modules_named_by_strings_exist() -> None:
     """Spark's executors import modules by name: no import statement would find a wrong one."""
     for path in MODULES:

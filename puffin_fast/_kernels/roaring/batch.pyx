@@ -9,7 +9,7 @@ thread writes to them during a call nevertheless, no memory but the result's is 
 the result is an error or holds some other positions: cursors stop at the blob's end, what is written is bounded by
 what was counted, and unions check what they have written.
 
-Past 400 lines: each function is one entry point over whole columns, and all share `Block`, `_Blobs` and their checks.
+Each function is one entry point over whole columns, and all share `Block`, `_Blobs` and their checks.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo

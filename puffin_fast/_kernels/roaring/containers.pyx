@@ -14,7 +14,7 @@ and a 32-bit bitmap:
 
 Source: https://github.com/RoaringBitmap/RoaringFormatSpec and the Puffin specification, `deletion-vector-v1`.
 
-More than 400 lines because the checks, the cursor and the writer share structs, and calls between modules cannot be
+One module because the checks, the cursor and the writer share structs, and calls between modules cannot be
 inlined.
 """
 

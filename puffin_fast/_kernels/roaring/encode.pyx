@@ -19,7 +19,7 @@ Positions are the caller's memory and are read more than once. They must not cha
 changes them all the same, no byte is written outside of the measured size, and the result is either `CHANGED` or bytes
 that hold other positions.
 
-More than 400 lines because `encoder_measure` and `encoder_store` share one plan of containers.
+One module because `encoder_measure` and `encoder_store` share one plan of containers.
 """
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t

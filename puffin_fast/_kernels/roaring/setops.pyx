@@ -1,6 +1,6 @@
 """Set operations from serialised bytes to serialised bytes, container by container.
 
-More than 400 lines because operations on two bitmaps and on many share the operations on containers.
+One module because operations on two bitmaps and on many share the operations on containers.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -5,7 +5,7 @@ that it returns, keeps scratch memory for the next call (guarded by the GIL), an
 
 Every set of bytes in a `StoredBitmap` was written by this package or has passed `validate`.
 
-More than 400 lines because all calls share the object's layout, which is visible only inside of its module.
+One module because all calls share the object's layout, which is visible only inside of its module.
 """
 
 cimport cython
