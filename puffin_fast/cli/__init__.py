@@ -42,8 +42,8 @@ def main(
     """Reads and maintains deletion vectors: Puffin files, and tables of Iceberg, Delta, Paimon and Lance.
 
     TABLE is a table of the catalog (namespace.name). Some commands also take the path of a table:
-    delete-keys, delete-positions, orphan-files, report, scan, update, upgrade and upsert of Delta; convert and
-    delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
+    append, create, delete-keys, delete-positions, orphan-files, overwrite, report, scan, update, upgrade and upsert of
+    Delta; convert and delete of Delta and Paimon; deletes and verify of Delta, Paimon and Lance.
 
     Options of the catalog and --output can be given here, as in PyIceberg's command line, or after the command.
 

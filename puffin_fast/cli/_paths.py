@@ -211,6 +211,18 @@ class DeltaPath(PathTable):
             )
         return delta().upsert(self.path, data, join_cols, **self._commit(options))
 
+    def append(self, data: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.append`."""
+        return delta().append(self.path, data, **self._commit(commit))
+
+    def overwrite(self, data: Any, row_filter: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.overwrite`."""
+        return delta().overwrite(self.path, data, row_filter, **self._commit(commit))
+
+    def dynamic_partition_overwrite(self, data: Any, **commit: Any) -> Any:
+        """`puffin_fast.delta.dynamic_partition_overwrite`."""
+        return delta().dynamic_partition_overwrite(self.path, data, **self._commit(commit))
+
     def convert(self, target: str, name: str | None) -> dict[str, object]:
         """`puffin_fast.delta.to_iceberg`."""
         if target != "iceberg":

@@ -13,7 +13,7 @@ from puffin_fast._text import printable
 from puffin_fast.cli import _files, _options
 from puffin_fast.cli._catalog import open_catalog
 from puffin_fast.cli._common import Answer, answers, grid, rows_answer
-from puffin_fast.cli._paths import PathTable, is_path, name_of, verb
+from puffin_fast.cli._paths import PathTable, delta, is_path, name_of, verb
 from puffin_fast.errors import EngineSupportWarning, UnsupportedError
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def create(
 ) -> Answer:
     """Creates the empty TABLE (namespace.name) of format version 3 with the columns of the file DATA.
 
+    A path makes a Delta table with deletion vectors. Its partition specs are columns.
+
     DATA is a .parquet, .arrow, .csv or .jsonl file, or - for standard input. Its rows are not appended: `append` does.
     Times have microseconds, which all engines read.
 
@@ -76,10 +78,15 @@ def create(
     from puffin_fast import iceberg
 
     schema = import_optional("pyiceberg.schema", extra="iceberg").Schema()
-    if is_path(table):
-        raise UnsupportedError(f"{table}: expected namespace.name: create makes tables of a catalog")
+    if is_path(table) and (location is not None or create_namespace):
+        raise UnsupportedError(f"{table}: tables of Delta have no --location and no --create-namespace")
     with _files.rows(data, schema, input_format) as rows:
         columns = rows.schema
+    if is_path(table):
+        delta().create_table(
+            table, columns, types=types, partition_columns=partition_spec, properties=properties
+        )
+        return rows_answer([{"table": table, "columns": len(columns), "location": table}])
     opened = open_catalog(catalog, create=create_namespace)
     if create_namespace and "." in table:
         opened.create_namespace_if_not_exists(table.rpartition(".")[0])

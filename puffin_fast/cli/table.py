@@ -118,6 +118,9 @@ def append(table: Table | PathTable, data: Path, input_format: str | None, **com
     """
     with _files.rows(data, table.schema(), input_format) as rows:
         done = verb(table, "append")(rows, **commit)
+    facts = {"data": str(data), "branch": commit["branch"]}
+    if isinstance(table, PathTable):
+        return _changed(table, done, dry_run=commit["dry_run"], **facts)
     summary = {} if done is None or done.repeated else done.summary
     result = _Appended(
         None if done is None else done.snapshot_id,
@@ -125,7 +128,6 @@ def append(table: Table | PathTable, data: Path, input_format: str | None, **com
         None if commit["dry_run"] and done is None else int(summary.get("added-data-files", 0)),
         done is not None and done.repeated,
     )
-    facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)
 
 
@@ -338,12 +340,6 @@ def upsert(
     with _files.rows(data, table.schema(), input_format) as rows:
         upsert = verb(table, "upsert")
         feed = {"delete_column": delete_column, "order_column": order_column}
-        given: dict[str, Any] = {name: value for name, value in feed.items() if value is not None}
-        if update_columns:
-            given["update_columns"] = update_columns
-        if given and isinstance(table, PathTable):
-            options = ", ".join(f"--{name.replace('_', '-').removesuffix('s')}" for name in given)
-            raise UnsupportedError(f"{table.path}: {options}: not supported for tables of {table.format}")
-        result = upsert(rows, join_cols or None, **given, **commit)
+        result = upsert(rows, join_cols or None, update_columns=update_columns or None, **feed, **commit)
     facts = {"data": str(data), "branch": commit["branch"]}
     return _changed(table, result, dry_run=commit["dry_run"], **facts)

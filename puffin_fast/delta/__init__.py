@@ -1,4 +1,4 @@
-"""Delta tables: reads the log and the live rows, and deletes rows by deletion vectors.
+"""Delta tables: creates tables, reads the log and the live rows, appends, and changes rows by deletion vectors.
 
 A table is a path, a URI or deltalake's `DeltaTable`. Needs the extra ``delta``.
 """
@@ -12,6 +12,15 @@ from puffin_fast._runtime.packages import imports_of_extra
 
 with imports_of_extra("delta"):
     from puffin_fast.delta.dml.delete import DeleteResult, delete, delete_keys, delete_positions
+    from puffin_fast.delta.dml.overwrite import (
+        AppendResult,
+        OverwriteResult,
+        append,
+        dynamic_partition_overwrite,
+        overwrite,
+    )
+    from puffin_fast.delta.dml.tables import create_table
+    from puffin_fast.delta.dml.transaction import Transaction, transaction
     from puffin_fast.delta.dml.update import UpdateResult, update
     from puffin_fast.delta.dml.upsert import UpsertResult, upsert
     from puffin_fast.delta.log.snapshot import Snapshot, snapshot
@@ -26,23 +35,31 @@ with imports_of_extra("delta"):
     from puffin_fast.delta.read.vectors import vectors
 
 __all__ = [
+    "AppendResult",
     "DeleteResult",
     "DeltaScan",
+    "OverwriteResult",
     "PurgeResult",
     "Snapshot",
+    "Transaction",
     "UpdateResult",
     "UpsertResult",
+    "append",
+    "create_table",
     "delete",
     "delete_keys",
     "delete_positions",
+    "dynamic_partition_overwrite",
     "enable",
     "from_iceberg",
     "orphan_files",
+    "overwrite",
     "purge",
     "report",
     "scan",
     "snapshot",
     "to_iceberg",
+    "transaction",
     "update",
     "upsert",
     "vectors",

@@ -164,10 +164,30 @@ def test_rows_of_a_csv_file_are_upserted(run: Run, written: Path, tmp_path: Path
     found = delta.scan(written, "id = 5 or id >= 99").to_arrow().sort_by("id").to_pylist()
     assert [(row["id"], row["word"]) for row in found] == [(5, "new"), (99, "w1"), (100, "more")]
     assert "--join-col" in run("upsert", written, rows).stderr
-    refused = run(
-        "upsert", written, rows, "--join-col", "id", "--update-column", "id", "--order-column", "id"
-    )
-    assert "--order-column, --update-column: not supported for tables of Delta" in refused.stderr
+    rows.write_text("id,word,at\n5,old,1\n5,last,2\n")
+    options = ("--join-col", "id", "--update-column", "word", "--order-column", "at", "--output", "json")
+    (done,) = answer_of(run("upsert", written, rows, *options))
+    assert (done["rows_updated"], done["rows_superseded"]) == (1, 1)
+    assert delta.scan(written, "id = 5").to_arrow()["word"].to_pylist() == ["last"]
+
+
+def test_a_delta_table_is_created_filled_and_overwritten(run: Run, tmp_path: Path) -> None:
+    rows, table = tmp_path / "rows.csv", tmp_path / "made"
+    rows.write_text("id,p\n1,a\n2,b\n")
+    made = run("create", table, rows, "--partition-spec", "p", "--property", "delta.enableRowTracking=true")
+    assert made.exit_code == 0, made.output
+    assert delta.snapshot(table).partition_columns == ["p"]
+    (dry,) = answer_of(run("append", table, rows, "--dry-run", "--output", "json"))
+    (done,) = answer_of(run("append", table, rows, "--output", "json"))
+    assert (dry["version"], done["version"], done["rows_appended"]) == (None, 1, 2)
+    rows.write_text("id,p\n3,b\n")
+    (done,) = answer_of(run("overwrite", table, rows, "--dynamic-partitions", "--output", "json"))
+    assert (done["rows_deleted"], done["rows_appended"]) == (1, 1)
+    assert sorted(delta.scan(table).to_arrow()["id"].to_pylist()) == [1, 3]
+    assert run("overwrite", table, rows, "--row-filter", "true").exit_code == 0
+    assert delta.scan(table).to_arrow()["id"].to_pylist() == [3]
+    assert "found one" in run("create", table, rows).stderr
+    assert "--location" in run("create", tmp_path / "other", rows, "--location", "x").stderr
 
 
 def test_rows_are_updated(run: Run, table: Path) -> None:

@@ -20,6 +20,7 @@ CASES = [
     "variants",
     "checkpoints",
     "rows_changed",
+    "new_tables",
     "racing",
 ]
 

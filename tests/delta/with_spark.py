@@ -330,6 +330,95 @@ def rows_changed(spark: SparkSession, table: Path) -> None:
 
 
 @case
+def new_tables(spark: SparkSession, table: Path) -> None:
+    """Tables that we create, append to, overwrite and change in transactions: rows, change data feed and row ids."""
+    properties = {
+        f"delta.enable{name}": "true" for name in ("RowTracking", "InCommitTimestamps", "ChangeDataFeed")
+    }
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string()), ("a b", pa.timestamp("us")),
+                        ("part", pa.string())])  # fmt: skip
+    delta.create_table(
+        table,
+        schema,
+        partition_columns=["part"],
+        properties=properties | {"delta.columnMapping.mode": "name"},
+    )
+
+    def of(ids: Any, v: str, part: str | None = None) -> pa.Table:
+        rows = [{"id": i, "v": v, "a b": None, "part": part or f"p {i % 3}"} for i in ids]
+        return pa.Table.from_pylist(rows, schema)
+
+    known: dict[int, dict[str, Any]] = {}
+
+    def follow() -> dict[int, int]:
+        """The feed of the newest version makes the rows from those before it; gives Spark's row ids."""
+        version = delta.snapshot(table).version
+        after = {row["id"]: row for row in agreed(spark, table)}
+        changes = spark.sql(f"SELECT * FROM table_changes_by_path('{table}', {version}, {version})").toArrow()
+        names = list(schema.names)
+        for row in changes.to_pylist():
+            if row["_change_type"] in ("delete", "update_preimage"):
+                assert known.pop(row["id"]) == {name: row[name] for name in names}
+        for row in changes.to_pylist():
+            if row["_change_type"] in ("insert", "update_postimage"):
+                assert row["id"] not in known
+                known[row["id"]] = {name: row[name] for name in names}
+        assert known == after, version
+        ids = spark.sql(f"SELECT id, _metadata.row_id AS r FROM delta.`{table}`").collect()
+        found = {row["id"]: row["r"] for row in ids}
+        assert len(set(found.values())) == len(found)
+        return found
+
+    assert agreed(spark, table) == []
+    delta.append(table, of(range(100), "a"))
+    before = follow()
+    delta.overwrite(table, of([200, 201], "b"), "id >= 90")
+    follow()
+    delta.dynamic_partition_overwrite(table, of([300], "c", "p 1"))
+    follow()
+    with delta.transaction(table) as tx:
+        tx.append(of(range(400, 410), "d"))
+        tx.delete("id = 401 or id = 3")
+        tx.update("id < 10 or id = 402", {"v": "e"})
+        tx.upsert(of([5, 500], "f"), "id")
+        tx.delete_keys(pa.table({"id": [404, 200]}), "id")
+    after = follow()
+    assert {i: after[i] for i in after if i < 100} == {i: before[i] for i in after if i < 100}
+    assert {row["v"] for row in known.values() if row["id"] in (0, 2, 402)} == {"e"}
+    given = of([2, 500, 600], "g").append_column("gone", pa.array([True, True, False]))
+    delta.upsert(table, given, "id", delete_column="gone")
+    follow()
+    delta.upsert(
+        table,
+        pa.table({"id": [5, 6], "v": ["h", "h"]}),
+        "id",
+        update_columns=["v"],
+        when_not_matched_insert_all=False,
+    )
+    last = follow()
+    assert {i: last[i] for i in (5, 6)} == {i: before[i] for i in (5, 6)}
+    spark.sql(f"INSERT INTO delta.`{table}` SELECT id, 'spark', null, 'p 1' FROM range(700, 705)")
+    spark.sql(f"UPDATE delta.`{table}` SET v = 'u' WHERE id = 6")
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    delta.delete(table, "id = 700")
+    assert {row["id"] for row in agreed(spark, table)} == (known.keys() | {*range(701, 705)})
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{table}`").collect()
+    assert {"CREATE TABLE", "WRITE", "TRANSACTION", "MERGE"} <= {row["operation"] for row in history}
+
+    plain_table = table.with_name("plain")
+    given = of(range(5), "a").rename_columns(["id", "v", "at", "part"])
+    delta.create_table(plain_table, given.schema)
+    delta.append(plain_table, given)
+    spark.sql(f"DELETE FROM delta.`{plain_table}` WHERE id = 2")
+    spark.sql(f"CREATE TABLE delta.`{table.with_name('theirs')}` (id long NOT NULL, v string) USING delta "
+              "TBLPROPERTIES ('delta.enableDeletionVectors'='true')")  # fmt: skip
+    theirs = delta.snapshot(table.with_name("theirs")).protocol
+    assert theirs.writer_features == {"appendOnly", "deletionVectors", "invariants"}
+    assert delta.snapshot(plain_table).protocol.writer_features == theirs.writer_features | {"timestampNtz"}
+    assert [row["id"] for row in agreed(spark, plain_table)] == [0, 1, 3, 4]
+
+
+@case
 def racing(spark: SparkSession, table: Path) -> None:
     """We and Spark delete from one file at the same time: no delete is lost."""
     spark.sql(

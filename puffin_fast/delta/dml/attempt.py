@@ -259,6 +259,7 @@ class DeltaWriter:
         )
         attempt.changes = _net(attempt.changes, changes, attempt) if attempt.counts else changes
         return Counts(
+            rows_appended=sum(_n_rows(add) for add in self._adds),
             rows_deleted=written.rows,
             data_files=len(written.changes),
             data_files_dropped=written.dropped,
@@ -281,13 +282,17 @@ class DeltaWriter:
         if self._purpose.operation == "DELETE":
             return self._written.metrics()
         if self._purpose.operation == "WRITE":
-            rows = sum(json.loads(add["add"]["stats"])["numRecords"] for add in self._adds)
+            rows = sum(map(_n_rows, self._adds))
             sizes = sum(add["add"]["size"] for add in self._adds)
             found = {"numFiles": len(self._adds), "numOutputRows": rows, "numOutputBytes": sizes}
             if self._written.changes:
                 found |= {"numDeletedRows": self._written.rows, "numRemovedFiles": self._written.dropped}
             return found
         return metrics
+
+
+def _n_rows(add: Mapping[str, Any]) -> int:
+    return int(json.loads(add["add"]["stats"])["numRecords"])
 
 
 @dataclass(frozen=True)

@@ -20,37 +20,20 @@ import pyarrow as pa
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
     NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
 )
 
-from puffin_fast import __version__
 from puffin_fast._runtime import split_location
 from puffin_fast._runtime.arguments import check_name
 from puffin_fast.delta.dml.changes import Written, write_vectors
 from puffin_fast.delta.dml.data_files import partition_text
+from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
 from puffin_fast.delta.log.protocol import (
     DELETION_VECTORS,
     ENABLE_VECTORS,
-    FEATURES,
-    MAPPING_ID,
     MAPPING_MAX_ID,
     MAPPING_MODE,
     PHYSICAL_NAME,
-    Protocol,
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
@@ -66,23 +49,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.name_mapping import MappedField
 
 __all__ = ["from_iceberg"]
-
-
-_NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
-"""Characters that names of columns have only with column mapping."""
-
-_NAMES: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "integer",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    DateType: "date",
-    TimestampType: "timestamp_ntz",
-    TimestamptzType: "timestamp",
-    StringType: "string",
-    BinaryType: "binary",
-}
 
 
 def from_iceberg(
@@ -135,7 +101,8 @@ def from_iceberg(
         if task.data.file_format != "PARQUET":
             raise UnsupportedError(f"{task.data.file_path}: {task.data.file_format}; expected PARQUET")
     by_name = metadata.name_mapping() is not None
-    columns = _Converter(table, by_name=by_name).fields(schema.fields)
+    physical = None if by_name else _oldest_names(table)
+    columns = NewSchema(name, physical).fields(schema.fields)
     partition = _partition_fields(table, plan.tasks)
     if by_name and not partition:
         _check_stored(metadata, plan.tasks, name)
@@ -145,8 +112,16 @@ def from_iceberg(
         vectors = {new.task.data.file_path: descriptor for new, descriptor in written.changes}
         names = {column["name"]: column["metadata"].get(PHYSICAL_NAME, column["name"]) for column in columns}
         commit = str(uuid.uuid4())
+        mapping = {MAPPING_MODE: "id", MAPPING_MAX_ID: str(schema.highest_field_id)}
+        features = {DELETION_VECTORS} | (set() if by_name else {"columnMapping"})
         lines = [
-            *_header(schema, columns, [field.name for field in partition], name, commit, by_name=by_name)
+            *first_actions(
+                columns,
+                [field.name for field in partition],
+                {ENABLE_VECTORS: "true"} | ({} if by_name else mapping),
+                frozenset(features),
+                {"operation": "CONVERT", "operationParameters": {"source": name}, "txnId": commit},
+            )
         ]
         for task in plan.tasks:
             vector = vectors.get(task.data.file_path, {})
@@ -161,6 +136,16 @@ def from_iceberg(
                 storage.remove(path)
         raise
     return storage.root
+
+
+def _oldest_names(table: Table) -> dict[int, str]:
+    """Returns the physical names: the oldest name of each field. So readers that find columns by name, not by id, also
+    find columns that were renamed after a file was written."""
+    found: dict[int, str] = {}
+    for schema in sorted(table.metadata.schemas, key=lambda schema: schema.schema_id):
+        for field_id in schema.field_ids:
+            found.setdefault(field_id, schema.find_field(field_id).name)
+    return found
 
 
 def _check_schemas(table: Table, name: str) -> None:
@@ -208,7 +193,7 @@ def _check_names(metadata: TableMetadata, name: str) -> None:
             raise UnsupportedError(
                 f"{name}: column {column} is found by a name mapping, and a dropped column had the same name"
             )
-        if set(str(column).rpartition(".")[2]) & _NOT_IN_NAMES:
+        if set(str(column).rpartition(".")[2]) & NOT_IN_NAMES:
             raise UnsupportedError(
                 f"{name}: column {column} is found by a name mapping; Delta does not allow this name without column "
                 "mapping"
@@ -262,31 +247,6 @@ def _deletes(table: Table, tasks: Sequence[FileTask]) -> Iterator[NewDeletes]:
             yield NewDeletes(task, positions, len(positions))
 
 
-def _header(
-    schema: Any, columns: list[dict[str, Any]], partition: list[str], name: str, commit: str, *, by_name: bool
-) -> Iterator[dict[str, Any]]:
-    now = int(time.time() * 1000)
-    info = {"timestamp": now, "operation": "CONVERT", "operationParameters": {"source": name}}
-    info |= {"engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True, "txnId": commit}
-    yield {"commitInfo": info}
-    features = {DELETION_VECTORS} | (set() if by_name else {"columnMapping"})
-    if "timestamp_ntz" in json.dumps(columns):
-        features.add("timestampNtz")
-    yield {"protocol": Protocol(*FEATURES, frozenset(features), frozenset(features)).action()}
-    mapping = {MAPPING_MODE: "id", MAPPING_MAX_ID: str(schema.highest_field_id)}
-    configuration = {ENABLE_VECTORS: "true"} | ({} if by_name else mapping)
-    yield {
-        "metaData": {
-            "id": str(uuid.uuid4()),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": columns}),
-            "partitionColumns": partition,
-            "configuration": configuration,
-            "createdTime": now,
-        }
-    }
-
-
 def _add(
     task: FileTask,
     storage: TableStorage,
@@ -320,58 +280,3 @@ def _path(location: str, root: str) -> str:
     if same and authority == own_authority and key.startswith(f"{own_key}/"):
         return encoded_path(key[len(own_key) + 1 :])
     return f"{scheme or 'file'}://{authority}{encoded_path(key)}"
-
-
-class _Converter:
-    """Converts columns to Delta's schema, with column mapping by id unless Delta shall find them by name.
-
-    The physical name of a column is its oldest name. So readers that find columns by name, not by id, also find columns
-    that were renamed after a file was written.
-    """
-
-    def __init__(self, table: Table, *, by_name: bool) -> None:
-        self._table, self._by_name = ".".join(table.name()), by_name
-        self._oldest: dict[int, str] = {}
-        for schema in sorted(table.metadata.schemas, key=lambda schema: schema.schema_id):
-            for field_id in schema.field_ids:
-                self._oldest.setdefault(field_id, schema.find_field(field_id).name)
-
-    def fields(self, fields: Sequence[NestedField]) -> list[dict[str, Any]]:
-        """Converts the columns of a table or the fields of a struct."""
-        names = [self._oldest[field.field_id] for field in fields]
-        if len(set(names)) < len(names):
-            names = [field.name for field in fields]
-        return [
-            {
-                "name": field.name,
-                "type": self._type(field.field_type, field.name),
-                "nullable": not field.required,
-                "metadata": {
-                    **({} if self._by_name else {MAPPING_ID: field.field_id, PHYSICAL_NAME: name}),
-                    **({"comment": field.doc} if field.doc else {}),
-                },
-            }
-            for field, name in zip(fields, names, strict=True)
-        ]
-
-    def _type(self, kind: IcebergType, column: str) -> Any:
-        if isinstance(kind, DecimalType):
-            return f"decimal({kind.precision},{kind.scale})"
-        if isinstance(kind, StructType):
-            return {"type": "struct", "fields": self.fields(kind.fields)}
-        if isinstance(kind, ListType):
-            element = self._type(kind.element_type, f"{column}.element")
-            return {"type": "array", "elementType": element, "containsNull": not kind.element_required}
-        if isinstance(kind, MapType):
-            return {
-                "type": "map",
-                "keyType": self._type(kind.key_type, f"{column}.key"),
-                "valueType": self._type(kind.value_type, f"{column}.value"),
-                "valueContainsNull": not kind.value_required,
-            }
-        found = _NAMES.get(type(kind))
-        if found is None:
-            raise UnsupportedError(
-                f"{self._table}: column {column} is of type {kind}, which is not converted to one of Delta"
-            )
-        return found

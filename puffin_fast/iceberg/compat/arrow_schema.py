@@ -8,15 +8,17 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, NestedField
 
 from puffin_fast._pyiceberg.v3_types import read_v3_types
 from puffin_fast._text import shown_argument
+from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader
 from puffin_fast.columns.plain_types import plain_type
 from puffin_fast.errors import InvalidInputError, NotFoundError
 
-__all__ = ["schema_of_arrow", "table_of_snapshots", "with_types"]
+__all__ = ["new_schema", "schema_of_arrow", "table_of_snapshots", "with_types"]
 
 MOST_DIGITS = 38
 """Digits of a decimal in Iceberg."""
@@ -102,6 +104,34 @@ def _type(where: str, kind: Any) -> IcebergType:
             f"{shown_argument(kind)}"
         ) from error
     return found.field_type
+
+
+def new_schema(given: Any, types: Mapping[str, str | IcebergType] | None) -> Schema:
+    """The schema of a new table, with field ids; arguments as `create_table`.
+
+    Raises:
+        NotFoundError, InvalidInputError: as `create_table`.
+    """
+    if types is not None and not isinstance(types, Mapping):
+        raise InvalidInputError(f"types: expected a mapping of columns, found {shown_argument(types)}")
+    if isinstance(given, Table):
+        given = given.schema()
+    if isinstance(given, Schema):
+        return with_types(given, types) if types else given
+    kinds = list(given.values()) if isinstance(given, Mapping) else []
+    if kinds and all(isinstance(kind, str | IcebergType) for kind in kinds):
+        untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
+        found = with_types(untyped, given, "schema")
+    elif isinstance(given, pa.Schema):
+        found = schema_of_arrow(given)
+    elif kinds and all(isinstance(kind, pa.DataType) for kind in kinds):
+        found = schema_of_arrow(pa.schema(dict(given)))
+    else:
+        rows = arrow_reader(given, "schema", f"a schema of PyIceberg or Arrow, or {EXPECTED}")
+        if not rows.schema.names:
+            raise InvalidInputError("schema: expected at least one column, found none")
+        found = schema_of_arrow(rows.schema)
+    return assign_fresh_schema_ids(with_types(found, types) if types else found)
 
 
 def table_of_snapshots(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

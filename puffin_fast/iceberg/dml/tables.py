@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.types import IcebergType
@@ -20,13 +18,12 @@ from puffin_fast._runtime.arguments import (
     check_name,
     check_table_name,
 )
-from puffin_fast._text import shown_argument
-from puffin_fast.columns.arrow_rows import EXPECTED, arrow_reader, arrow_rows
+from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.errors import InvalidInputError, NotFoundError
 from puffin_fast.iceberg.commit.job import open_table
 from puffin_fast.iceberg.commit.protocol import upgrade_to_v3
 from puffin_fast.iceberg.commit.request import Committed
-from puffin_fast.iceberg.compat.arrow_schema import schema_of_arrow, with_types
+from puffin_fast.iceberg.compat.arrow_schema import new_schema
 from puffin_fast.iceberg.compat.catalog_commit import BusyError
 from puffin_fast.iceberg.compat.engine_types import warn_of_types
 from puffin_fast.iceberg.compat.locations import check_new_location
@@ -91,7 +88,7 @@ def create_table(
     settings = dict(properties or {})
     if settings.setdefault(FORMAT_VERSION, "3") != "3":
         raise InvalidInputError(f"{FORMAT_VERSION}: expected 3, found {settings[FORMAT_VERSION]}")
-    schema = _schema_of(schema, types)
+    schema = new_schema(schema, types)
     if reserved := [field.name for field in schema.fields if field.name in RESERVED_NAMES]:
         raise InvalidInputError(
             f"schema: column {reserved[0]}: expected another name than those of metadata columns, which are reserved"
@@ -118,30 +115,6 @@ def create_table(
         raise
     warn_of_types(schema, shown, stacklevel=3)  # this function, and `named_keywords`
     return made
-
-
-def _schema_of(given: Any, types: Mapping[str, str | IcebergType] | None) -> Schema:
-    """The schema of a new table."""
-    if types is not None and not isinstance(types, Mapping):
-        raise InvalidInputError(f"types: expected a mapping of columns, found {shown_argument(types)}")
-    if isinstance(given, Table):
-        given = given.schema()
-    if isinstance(given, Schema):
-        return with_types(given, types) if types else given
-    kinds = list(given.values()) if isinstance(given, Mapping) else []
-    if kinds and all(isinstance(kind, str | IcebergType) for kind in kinds):
-        untyped = schema_of_arrow(pa.schema([(name, pa.null()) for name in given]))
-        found = with_types(untyped, given, "schema")
-    elif isinstance(given, pa.Schema):
-        found = schema_of_arrow(given)
-    elif kinds and all(isinstance(kind, pa.DataType) for kind in kinds):
-        found = schema_of_arrow(pa.schema(dict(given)))
-    else:
-        rows = arrow_reader(given, "schema", f"a schema of PyIceberg or Arrow, or {EXPECTED}")
-        if not rows.schema.names:
-            raise InvalidInputError("schema: expected at least one column, found none")
-        found = schema_of_arrow(rows.schema)
-    return assign_fresh_schema_ids(with_types(found, types) if types else found)
 
 
 def append(

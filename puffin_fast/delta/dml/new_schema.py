@@ -1,0 +1,145 @@
+"""The schema and the first actions of a new Delta table."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from puffin_fast import __version__
+from puffin_fast.delta.log.protocol import FEATURES, MAPPING_ID, PHYSICAL_NAME, READER_FEATURES, Protocol
+from puffin_fast.errors import UnsupportedError
+
+__all__ = ["NOT_IN_NAMES", "NewSchema", "first_actions"]
+
+NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
+"""Characters that names of columns have only with column mapping."""
+
+_NAMES: dict[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "integer",
+    LongType: "long",
+    FloatType: "float",
+    DoubleType: "double",
+    DateType: "date",
+    TimestampType: "timestamp_ntz",
+    TimestamptzType: "timestamp",
+    StringType: "string",
+    BinaryType: "binary",
+}
+
+
+def first_actions(
+    columns: Sequence[Mapping[str, Any]],
+    partition: Sequence[str],
+    configuration: Mapping[str, str],
+    features: frozenset[str],
+    info: Mapping[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Yields the actions with which the log of a table begins: `commitInfo`, `protocol` and `metaData`.
+
+    Args:
+        columns: of `NewSchema.fields`.
+        partition: the names of the partition columns.
+        configuration: the table properties.
+        features: of writers; those that readers must know are listed for them, too.
+        info: entries of `commitInfo`.
+    """
+    now = int(time.time() * 1000)
+    if "timestamp_ntz" in json.dumps(columns):
+        features |= {"timestampNtz"}
+    own = {"timestamp": now, "engineInfo": f"puffin_fast/{__version__}", "isBlindAppend": True}
+    yield {
+        "commitInfo": {
+            **({"inCommitTimestamp": now} if "inCommitTimestamp" in features else {}),
+            **own,
+            **info,
+        }
+    }
+    yield {"protocol": Protocol(*FEATURES, features & READER_FEATURES, features).action()}
+    yield {
+        "metaData": {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": list(columns)}),
+            "partitionColumns": list(partition),
+            "configuration": dict(configuration),
+            "createdTime": now,
+        }
+    }
+
+
+@dataclass(frozen=True)
+class NewSchema:
+    """Converts columns of Iceberg to those of a new Delta table.
+
+    Attributes:
+        table: its name in messages.
+        physical: the physical name of each field by its id, for column mapping; None: there is no column mapping.
+    """
+
+    table: str
+    physical: Mapping[int, str] | None
+
+    def fields(self, fields: Sequence[NestedField]) -> list[dict[str, Any]]:
+        """Converts the columns of a table or the fields of a struct."""
+        names = [field.name for field in fields]
+        if self.physical is not None:
+            physical = [self.physical[field.field_id] for field in fields]
+            names = physical if len(set(physical)) == len(names) else names
+        return [
+            {
+                "name": field.name,
+                "type": self._type(field.field_type, field.name),
+                "nullable": not field.required,
+                "metadata": {
+                    **({} if self.physical is None else {MAPPING_ID: field.field_id, PHYSICAL_NAME: name}),
+                    **({"comment": field.doc} if field.doc else {}),
+                },
+            }
+            for field, name in zip(fields, names, strict=True)
+        ]
+
+    def _type(self, kind: IcebergType, column: str) -> Any:
+        if isinstance(kind, DecimalType):
+            return f"decimal({kind.precision},{kind.scale})"
+        if isinstance(kind, StructType):
+            return {"type": "struct", "fields": self.fields(kind.fields)}
+        if isinstance(kind, ListType):
+            element = self._type(kind.element_type, f"{column}.element")
+            return {"type": "array", "elementType": element, "containsNull": not kind.element_required}
+        if isinstance(kind, MapType):
+            return {
+                "type": "map",
+                "keyType": self._type(kind.key_type, f"{column}.key"),
+                "valueType": self._type(kind.value_type, f"{column}.value"),
+                "valueContainsNull": not kind.value_required,
+            }
+        found = _NAMES.get(type(kind))
+        if found is None:
+            raise UnsupportedError(
+                f"{self.table}: column {column} is of type {kind}, which is not converted to one of Delta"
+            )
+        return found

@@ -1,0 +1,191 @@
+"""Creates Delta tables."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, IcebergType, MapType
+
+from puffin_fast._runtime.arguments import check_mapping, check_texts
+from puffin_fast.delta.dml.new_schema import NOT_IN_NAMES, NewSchema, first_actions
+from puffin_fast.delta.log.protocol import (
+    CHANGE_DATA_FEED,
+    DELETION_VECTORS,
+    ENABLE_VECTORS,
+    ISOLATION,
+    MAPPING_MAX_ID,
+    MAPPING_MODE,
+    is_set,
+)
+from puffin_fast.delta.log.row_ids import MATERIALIZED
+from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.version_file import put_version
+from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
+from puffin_fast.iceberg.compat.arrow_schema import new_schema
+from puffin_fast.rows.files.metadata_columns import RESERVED_NAMES
+
+__all__ = ["create_table"]
+
+ROW_TRACKING = "delta.enableRowTracking"
+_FEATURES = {
+    ENABLE_VECTORS: (DELETION_VECTORS,),
+    CHANGE_DATA_FEED: ("changeDataFeed",),
+    ROW_TRACKING: ("rowTracking", "domainMetadata"),
+    "delta.enableInCommitTimestamps": ("inCommitTimestamp",),
+    "delta.enableTypeWidening": ("typeWidening",),
+    "delta.appendOnly": ("appendOnly",),
+}
+"""The features that a property requires if it is true."""
+
+_ALWAYS = frozenset({"appendOnly", "invariants"})
+"""Features that Spark lists in each new table."""
+
+_PLAIN = frozenset(
+    {
+        ISOLATION,
+        "delta.checkpointInterval",
+        "delta.dataSkippingNumIndexedCols",
+        "delta.dataSkippingStatsColumns",
+        "delta.deletedFileRetentionDuration",
+        "delta.logRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.targetFileSize",
+    }
+)
+"""Properties of Delta that require no feature."""
+
+_FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+
+
+def create_table(
+    table: Any,
+    schema: Any,
+    *,
+    types: Mapping[str, str | IcebergType] | None = None,
+    partition_columns: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    filesystem: Any = None,
+) -> Snapshot:
+    """Creates an empty Delta table with deletion vectors enabled.
+
+    Args:
+        table: a path or a URI; its folder may exist, but must have no Delta table.
+        schema, types: as `puffin_fast.iceberg.create_table`. Arrow's timestamps without a time zone become
+            ``timestamp_ntz``.
+        partition_columns: top-level columns.
+        properties: table properties. ``delta.columnMapping.mode`` (``name`` or ``id``) gives columns physical names;
+            ``delta.enableRowTracking``, ``delta.enableChangeDataFeed``, ``delta.enableInCommitTimestamps`` and others
+            enable the features of their names.
+        filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+
+    Returns:
+        The first version.
+
+    Raises:
+        InvalidInputError: there is a Delta table, a name of a column is reserved, occurs twice (in any case) or needs
+            column mapping, a property has a value that is not allowed, or all columns are partition columns.
+        NotFoundError: a partition column does not exist.
+        UnsupportedError: Delta does not have the type of a column, a partition column is nested or binary, or a
+            property requires a feature that this package does not write.
+        CommitUnknownError: the storage did not answer whether the table was created.
+    """
+    check_mapping("properties", properties)
+    storage = storage_of(table, filesystem)
+    made = new_schema(schema, types)
+    configuration = {ENABLE_VECTORS: "true", **(properties or {})}
+    features = _features(configuration, storage.root)
+    mapped = configuration.get(MAPPING_MODE, "none") != "none"
+    partition = _checked_partition(made, partition_columns)
+    _check_names(made, configuration, mapped=mapped)
+    physical = {id: f"col-{uuid.uuid4()}" for id in made.field_ids} if mapped else None
+    columns = NewSchema(storage.root, physical).fields(made.fields)
+    if mapped:
+        configuration[MAPPING_MAX_ID] = str(made.highest_field_id)
+    if is_set(configuration, ROW_TRACKING):
+        names = (f"_row-id-col-{uuid.uuid4()}", f"_row-commit-version-col-{uuid.uuid4()}")
+        configuration |= dict(zip(MATERIALIZED, names, strict=True))
+    commit = str(uuid.uuid4())
+    parameters = {
+        "partitionBy": json.dumps(partition),
+        "description": None,
+        "isManaged": "false",
+        "properties": json.dumps(dict(properties or {})),
+    }
+    info = {"operation": "CREATE TABLE", "operationParameters": parameters, "txnId": commit}
+    lines = first_actions(columns, partition, configuration, features, info)
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    if not put_version(storage, 0, text.encode(), f"txnId {commit}"):
+        raise InvalidInputError(f"{storage.root}: expected no Delta table, found one")
+    return snapshot(storage, version=0)
+
+
+def _features(configuration: Mapping[str, str], root: str) -> frozenset[str]:
+    """The features that properties require.
+
+    Raises:
+        InvalidInputError: a value is not allowed.
+        UnsupportedError: a property requires a feature that this package does not write.
+    """
+    found = set(_ALWAYS)
+    for name, value in configuration.items():
+        if name in _FEATURES:
+            if value.lower() not in ("true", "false"):
+                raise InvalidInputError(f"properties: {name}: expected 'true' or 'false', found {value!r}")
+            found.update(_FEATURES[name] if is_set(configuration, name) else ())
+        elif name == MAPPING_MODE:
+            if value not in ("none", "name", "id"):
+                raise InvalidInputError(
+                    f"properties: {name}: expected 'none', 'name' or 'id', found {value!r}"
+                )
+            found.update(() if value == "none" else ["columnMapping"])
+        elif name.startswith("delta.") and name not in _PLAIN:
+            raise UnsupportedError(f"{root}: property {name} of a new table is not supported")
+    return frozenset(found)
+
+
+def _checked_partition(schema: Schema, names: Sequence[str]) -> list[str]:
+    found = list(check_texts("partition_columns", names))
+    known = {field.name: field for field in schema.fields}
+    if missing := [name for name in found if name not in known]:
+        raise NotFoundError(
+            f"partition_columns: no column {missing[0]} in the schema; it has {', '.join(known)}"
+        )
+    if len(set(found)) < len(found) or (found and len(found) == len(known)):
+        raise InvalidInputError(
+            f"partition_columns: expected distinct columns, and others beside them, found {', '.join(found)}"
+        )
+    for name in found:
+        kind = known[name].field_type
+        if not kind.is_primitive or isinstance(kind, BinaryType):
+            raise UnsupportedError(f"partition_columns: column {name} is of type {kind}")
+    return found
+
+
+def _check_names(schema: Schema, configuration: Mapping[str, str], *, mapped: bool) -> None:
+    """Checks the names of columns, which Delta compares without case."""
+    reserved = RESERVED_NAMES | (_FEED_COLUMNS if is_set(configuration, CHANGE_DATA_FEED) else set())
+    seen: set[str] = set()
+    for path in (str(schema.find_column_name(field_id)) for field_id in sorted(schema.field_ids)):
+        if path in reserved:
+            raise InvalidInputError(
+                f"schema: column {path}: expected another name than those of metadata columns"
+            )
+        if path.lower() in seen:
+            raise InvalidInputError(f"schema: column {path}: expected a name of its own in any case")
+        seen.add(path.lower())
+        if not mapped and set(path) & NOT_IN_NAMES:
+            raise InvalidInputError(
+                f"schema: column {path}: has a character that needs column mapping; expected the property "
+                f"{MAPPING_MODE}"
+            )
+    for field_id in schema.field_ids:
+        kind = schema.find_type(field_id)
+        if isinstance(kind, MapType) and kind.value_required:
+            raise UnsupportedError(
+                f"schema: column {schema.find_column_name(field_id)}: required values of maps are not checked"
+            )

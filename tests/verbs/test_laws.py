@@ -1,0 +1,444 @@
+"""The verbs mean the same for tables of each format: random ones leave the rows that a plain list has after them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyiceberg.expressions import AlwaysTrue
+
+from puffin_fast import delta, iceberg
+from puffin_fast.delta.read import plan
+from puffin_fast.errors import ConflictError, InvalidInputError, UnsupportedError
+from puffin_fast.rows.filters.filters import RowFilter
+from tests.conftest import require_module
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("g", pa.string()), ("x", pa.float64()), ("s", pa.struct([("a", pa.int32())]))]
+)
+Row = dict[str, Any]
+Model = dict[int, Row]
+OPERATIONS = 24
+TRACKED = {"delta.enableRowTracking": "true", "delta.enableChangeDataFeed": "true"}
+
+
+def row(chance: random.Random, id: int) -> Row:
+    a = chance.choice([None, {"a": chance.randrange(5)}, {"a": None}])
+    return {"id": id, "g": chance.choice(["a", "b/ %", "ü", None]), "x": chance.randrange(9) / 2, "s": a}
+
+
+def of(rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+class IcebergTable:
+    """A table of PyIceberg, with the verbs of this package."""
+
+    verbs: Any = iceberg
+
+    def __init__(self, catalog: SqlCatalog, namespace: str, partition: list[str], version: str = "3") -> None:
+        if version == "3":
+            self.table: Any = iceberg.create_table(
+                catalog, f"{namespace}.t", SCHEMA, partition_spec=partition
+            )
+        else:
+            self.table = catalog.create_table(
+                f"{namespace}.t", SCHEMA, properties={"format-version": version}
+            )
+
+    def read(self, names: list[str]) -> list[Row]:
+        rows: list[Row] = iceberg.scan(self.table, selected_fields=names).to_arrow().to_pylist()
+        return rows
+
+    def others(self) -> Iterator[list[Row]]:
+        yield self.table.scan().to_arrow().to_pylist()
+
+
+class DeltaTable:
+    """A Delta table, with the verbs of this package."""
+
+    verbs: Any = delta
+
+    def __init__(self, path: Path, partition: list[str], properties: dict[str, str] | None = None) -> None:
+        self.table: Any = path
+        made = delta.create_table(path, SCHEMA, partition_columns=partition, properties=properties)
+        assert made.version == 0
+
+    def read(self, names: list[str]) -> list[Row]:
+        if names[-1] == "_row_id":
+            read = plan.DeltaTable.of(delta.snapshot(self.table))
+            found = read.rows(plan.plan_files(read).tasks, RowFilter.bind(AlwaysTrue(), read.schema.schema))
+            return found.rows.append_column("_row_id", found.metadata["_row_id"]).to_pylist()
+        rows: list[Row] = delta.scan(self.table, selected_fields=names).to_arrow().to_pylist()
+        return rows
+
+    def others(self) -> Iterator[list[Row]]:
+        deltalake: Any = require_module("deltalake")
+        builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(self.table)))
+        yield pa.table(builder.execute("SELECT * FROM t").read_all()).to_pylist()
+        assert delta.verify(self.table) == []
+        used = {path.name for path in Path(self.table).rglob("*") if path.is_file()}
+        log = "".join(file.read_text() for file in (Path(self.table) / "_delta_log").glob("*.json"))
+        for name in used:
+            if name.endswith(".parquet") and not name.startswith("."):
+                assert name in log, f"{name} is in no version"
+
+
+AnyTable = IcebergTable | DeltaTable
+KINDS = (
+    "iceberg",
+    "iceberg partitioned",
+    "iceberg 2",
+    "delta",
+    "delta partitioned",
+    "delta mapped",
+    "delta tracked",
+)
+
+
+@pytest.fixture(params=KINDS)
+def made(
+    request: pytest.FixtureRequest, tmp_path: Path, shared_catalog: SqlCatalog, namespace: str
+) -> AnyTable:
+    kind = request.param
+    partition = ["g"] if kind.endswith(("partitioned", "tracked")) else []
+    if kind.startswith("iceberg"):
+        return IcebergTable(shared_catalog, namespace, partition, "2" if kind.endswith("2") else "3")
+    mapped = {"delta.columnMapping.mode": "name"} if kind.endswith("mapped") else None
+    return DeltaTable(tmp_path / "t", partition, TRACKED if kind.endswith("tracked") else mapped)
+
+
+def is_partitioned(made: AnyTable) -> bool:
+    if isinstance(made, DeltaTable):
+        return bool(delta.snapshot(made.table).partition_columns)
+    return not made.table.spec().is_unpartitioned()
+
+
+def append(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    new = [row(chance, id) for id in {chance.randrange(1000) for _ in range(8)} - model.keys()]
+    tx.append(of(new))
+    model.update((one["id"], one) for one in new)
+
+
+def filters(chance: random.Random) -> tuple[Any, Callable[[Row], bool]]:
+    low, g = chance.randrange(1000), chance.choice(["a", "b/ %"])
+    high = low + chance.randrange(1, 400)
+    return chance.choice(
+        [
+            (f"id >= {low} and id < {high}", lambda one: low <= one["id"] < high),
+            (f"g = '{g}' and x > 1", lambda one: one["g"] == g and one["x"] > 1),
+            (f"g is null or id = {low}", lambda one: one["g"] is None or one["id"] == low),
+            (pc.field("x") * 2 == 3, lambda one: one["x"] == 1.5),
+        ]
+    )
+
+
+def delete(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    text, holds = filters(chance)
+    gone = [id for id, one in model.items() if holds(one)]
+    assert tx.delete(text).rows_deleted == len(gone)
+    for id in gone:
+        del model[id]
+
+
+def delete_keys(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    keys = [*chance.sample(sorted(model), min(3, len(model))), 5000]
+    assert tx.delete_keys(pa.table({"id": keys}), "id").rows_deleted == len(keys) - 1
+    for id in keys[:-1]:
+        del model[id]
+
+
+def update(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    text, holds = filters(chance)
+    values: dict[str, Any] = {"x": pc.field("x") + 1, "g": chance.choice(["a", "ü", None])}
+    found = [one for one in model.values() if holds(one)]
+    assert tx.update(text, values).rows_updated == len(found)
+    for one in found:
+        model[one["id"]] = one | {"x": one["x"] + 1, "g": values["g"]}
+
+
+def upsert(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    old = chance.sample(sorted(model), min(4, len(model)))
+    given = [row(chance, id) for id in dict.fromkeys([*old, chance.randrange(1000), chance.randrange(1000)])]
+    done = tx.upsert(of(given), "id")
+    changed = [one for one in given if one["id"] in model and model[one["id"]] != one]
+    new = [one for one in given if one["id"] not in model]
+    assert (done.rows_updated, done.rows_inserted) == (len(changed), len(new))
+    assert done.rows_unchanged == len(given) - len(changed) - len(new)
+    model.update((one["id"], one) for one in given)
+
+
+def set_columns(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    old = chance.sample(sorted(model), min(4, len(model)))
+    rows = pa.table({"id": pa.array([*old, 6000], pa.int64()), "x": [77.0] * (len(old) + 1)})
+    done = tx.upsert(rows, "id", update_columns=["x"], when_not_matched_insert_all=False)
+    assert (done.rows_updated, done.rows_inserted) == (sum(model[id]["x"] != 77 for id in old), 0)
+    for id in old:
+        model[id] = model[id] | {"x": 77.0}
+
+
+def feed(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    gone, kept = (chance.sample(sorted(model), min(2, len(model))) for _ in range(2))
+    first = [row(chance, id) | {"at": 1, "gone": id not in gone} for id in {*gone, *kept}]
+    last = [row(chance, id) | {"at": 2, "gone": id in gone} for id in {*gone, *kept, 1001}]
+    schema = SCHEMA.append(pa.field("at", pa.int64())).append(pa.field("gone", pa.bool_()))
+    data = pa.Table.from_pylist([*last, *first], schema)
+    done = tx.upsert(data, "id", delete_column="gone", order_column="at")
+    assert (done.keys_deleted, done.rows_superseded) == (len(gone), len(first))
+    for one in last:
+        model.pop(one["id"], None)
+        if not one["gone"]:
+            model[one["id"]] = {name: one[name] for name in SCHEMA.names}
+
+
+def overwrite(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    text, holds = filters(chance)
+    gone = [id for id, one in model.items() if holds(one)]
+    given = [row(chance, 2000 + chance.randrange(10**6))]
+    done = tx.overwrite(of(given), text)
+    assert (done.rows_deleted, done.rows_appended) == (len(gone), 1)
+    for id in gone:
+        del model[id]
+    model.update((one["id"], one) for one in given)
+
+
+def partitions(made: AnyTable, tx: Any, model: Model, chance: random.Random) -> None:
+    given = [row(chance, 2000 + chance.randrange(10**6))]
+    if not is_partitioned(made):
+        with pytest.raises(InvalidInputError, match="partitioned"):
+            tx.dynamic_partition_overwrite(of(given))
+        return
+    gone = [id for id, one in model.items() if one["g"] == given[0]["g"]]
+    assert tx.dynamic_partition_overwrite(of(given)).rows_deleted == len(gone)
+    for id in gone:
+        del model[id]
+    model.update((one["id"], one) for one in given)
+
+
+OPERATIONS_OF = (
+    append,
+    append,
+    delete,
+    delete_keys,
+    update,
+    upsert,
+    set_columns,
+    feed,
+    overwrite,
+    partitions,
+)
+
+
+class Single:
+    """Each verb as a commit of its own, with the interface of a transaction."""
+
+    def __init__(self, made: AnyTable) -> None:
+        self._made = made
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._made.verbs, name)
+        return lambda *args, **options: verb(self._made.table, *args, **options)
+
+
+def agree(made: AnyTable, model: Model) -> None:
+    expected = sorted(model.values(), key=lambda one: one["id"])
+    assert sorted(made.read(SCHEMA.names), key=lambda one: one["id"]) == expected
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_verbs_and_transactions_leave_the_rows_of_a_list(made: AnyTable, seed: int) -> None:
+    chance, model = random.Random(seed), Model()
+    for number in range(OPERATIONS):
+        if number % 3 == 2:
+            with made.verbs.transaction(made.table) as tx:
+                for _ in range(chance.randrange(1, 5)):
+                    chance.choice(OPERATIONS_OF)(made, tx, model, chance)
+        else:
+            (append if number < 2 else chance.choice(OPERATIONS_OF))(made, Single(made), model, chance)
+        agree(made, model)
+    for rows in made.others():
+        assert sorted(rows, key=lambda one: one["id"]) == sorted(model.values(), key=lambda one: one["id"])
+
+
+def test_positions_are_deleted_in_a_transaction_and_alone(made: AnyTable) -> None:
+    chance, model = random.Random(3), Model()
+    append(made, Single(made), model, chance)
+    append(made, Single(made), model, chance)
+    places = [(one["_file"], one["_pos"], one["id"]) for one in made.read(["id", "_file", "_pos"])]
+    gone = places[::3]
+    with made.verbs.transaction(made.table) as tx:
+        tx.delete(f"id = {gone[0][2]}")
+        rows = pa.table({"file_path": [one[0] for one in gone], "pos": [one[1] for one in gone]})
+        assert tx.delete_positions(rows).rows_deleted == len(gone) - 1
+    for _, _, id in gone:
+        del model[id]
+    agree(made, model)
+
+
+def test_row_ids_stay_through_updates(made: AnyTable) -> None:
+    if isinstance(made, IcebergTable) and made.table.metadata.format_version < 3:
+        return
+    if (
+        isinstance(made, DeltaTable)
+        and "rowTracking" not in delta.snapshot(made.table).protocol.writer_features
+    ):
+        return
+    chance, model = random.Random(4), Model()
+    append(made, Single(made), model, chance)
+    before = {one["id"]: one["_row_id"] for one in made.read(["id", "_row_id"])}
+    assert len(set(before.values())) == len(model)
+    with made.verbs.transaction(made.table) as tx:
+        tx.update("id >= 0", {"x": 5.0})
+        tx.append(of([row(chance, 3000)]))
+        tx.update("id >= 500", {"x": 6.0})
+        tx.upsert(of([row(chance, 3000), row(chance, min(model))]), "id")
+    after = {one["id"]: one["_row_id"] for one in made.read(["id", "_row_id"])}
+    new = after.pop(3000)
+    assert after == before
+    assert new > max(before.values())
+
+
+def test_a_failed_or_dry_transaction_changes_nothing(made: AnyTable) -> None:
+    chance, model = random.Random(5), Model()
+    append(made, Single(made), model, chance)
+    folder = Path(
+        str(made.table if isinstance(made, DeltaTable) else made.table.location()).removeprefix("file://")
+    )
+    files = {path for path in folder.rglob("*") if path.is_file()}
+
+    def fail() -> None:
+        with made.verbs.transaction(made.table) as tx:
+            tx.append(of([row(chance, 4000)]))
+            tx.update("id >= 0", {"x": 1.25})
+            raise InvalidInputError("gone")
+
+    with pytest.raises(InvalidInputError, match="gone"):
+        fail()
+    with made.verbs.transaction(made.table, dry_run=True) as tx:
+        tx.append(of([row(chance, 4000)]))
+        assert tx.delete("id >= 0").rows_deleted == len(model) + 1
+    assert tx.committed is None
+    for name in ("append", "overwrite"):
+        done = getattr(made.verbs, name)(made.table, of([row(chance, 4000)]), dry_run=True)
+        assert done is None or getattr(done, "version", None) is None
+    assert {path for path in folder.rglob("*") if path.is_file()} == files
+    agree(made, model)
+
+
+@pytest.mark.parametrize("on_conflict", ["refuse", "merge"])
+def test_a_transaction_is_refused_or_runs_again_on_another_commit(made: AnyTable, on_conflict: Any) -> None:
+    made.verbs.append(made.table, of([row(random.Random(6), id) for id in range(10)]))
+
+    def run() -> Any:
+        with made.verbs.transaction(made.table, on_conflict=on_conflict) as tx:
+            tx.append(of([row(random.Random(6), id) for id in range(10, 14)]))
+            tx.update("id < 12", {"x": 9.25})
+            made.verbs.delete(made.table, "id = 3")
+        return tx
+
+    if on_conflict == "refuse":
+        with pytest.raises(ConflictError):
+            run()
+        assert {one["id"] for one in made.read(["id"])} == {*range(10)} - {3}
+    else:
+        tx = run()
+        assert [found and found.rows_updated for found in tx.results] == [None, 11]
+        assert {one["id"]: one["x"] == 9.25 for one in made.read(["id", "x"])} == {
+            id: id < 12 for id in range(14) if id != 3
+        }
+    for rows in made.others():
+        assert len(rows) == (9 if on_conflict == "refuse" else 13)
+
+
+def test_rows_that_another_commit_adds_are_searched_by_the_transaction(made: AnyTable) -> None:
+    made.verbs.append(made.table, of([row(random.Random(7), id) for id in range(10)]))
+    with made.verbs.transaction(made.table) as tx:
+        tx.upsert(of([row(random.Random(8), 20)]), "id")
+        tx.append(of([row(random.Random(7), 30)]))
+        made.verbs.append(made.table, of([row(random.Random(9), 20)]))
+    assert sorted(one["id"] for one in made.read(["id"])) == [*range(10), 20, 30]
+
+
+def test_a_job_is_done_once(made: AnyTable) -> None:
+    for _ in range(2):
+        done = made.verbs.append(made.table, of([row(random.Random(1), 1)]), job_id="a")
+    assert done.repeated
+    for _ in range(2):
+        with made.verbs.transaction(made.table, job_id="b") as tx:
+            tx.append(of([row(random.Random(1), 2)]))
+            tx.delete("id = 1")
+    assert tx.results[1].repeated
+    assert tx.committed.repeated
+    assert [one["id"] for one in made.read(["id"])] == [2]
+    with pytest.raises(InvalidInputError, match="job_id 'b'"):
+        made.verbs.delete(made.table, "id = 2", job_id="b")
+
+
+# What only one format has -----------------------------------------------------------------------------------
+
+
+def test_a_new_delta_table_is_what_was_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    made = delta.create_table(
+        path,
+        pa.schema(
+            [pa.field("id", pa.int64(), nullable=False), ("a b", pa.timestamp("us")), ("p", pa.date32())]
+        ),
+        partition_columns=["p"],
+        properties={"delta.columnMapping.mode": "name", "delta.enableInCommitTimestamps": "true", "own": "x"},
+    )
+    assert {"columnMapping", "deletionVectors", "timestampNtz"} == made.protocol.reader_features
+    assert made.configuration["own"] == "x"
+    delta.append(path, [{"id": 1, "a b": None, "p": None}])
+    with pytest.raises(InvalidInputError, match="column id"):
+        delta.append(path, [{"id": None}])
+    with pytest.raises(InvalidInputError, match="found one"):
+        delta.create_table(path, SCHEMA)
+    assert delta.scan(path).to_arrow().to_pylist() == [{"id": 1, "a b": None, "p": None}]
+    assert delta.verify(path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"schema": pa.schema([("a b", pa.int64())])}, InvalidInputError, "column mapping"),
+        ({"schema": pa.schema([("a", pa.int64()), ("A", pa.int64())])}, InvalidInputError, "any case"),
+        ({"schema": pa.schema([("t", pa.time64("us"))])}, UnsupportedError, "column t"),
+        ({"partition_columns": ["id", "g", "x", "s"]}, InvalidInputError, "others beside"),
+        ({"partition_columns": ["s"]}, UnsupportedError, "column s"),
+        ({"properties": {"delta.enableIcebergCompatV2": "true"}}, UnsupportedError, "IcebergCompat"),
+        ({"properties": {"delta.enableChangeDataFeed": "yes"}}, InvalidInputError, "'yes'"),
+    ],
+)
+def test_a_delta_table_that_cannot_be_is_refused(
+    options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        delta.create_table(tmp_path / "t", **{"schema": SCHEMA, **options})
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_streamed_append_writes_files_of_the_target_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delta.create_table(tmp_path / "t", {"id": "long"})
+    monkeypatch.setattr("puffin_fast.delta.dml.attempt.TARGET_FILE_SIZE", 800)
+    batches = [pa.record_batch({"id": pa.array(range(at, at + 100))}) for at in range(0, 500, 100)]
+    done = delta.append(tmp_path / "t", pa.RecordBatchReader.from_batches(batches[0].schema, batches))
+    assert (done.version, done.data_files_written) == (1, 5)
+    assert sorted(one["id"] for one in delta.scan(tmp_path / "t").to_arrow().to_pylist()) == [*range(500)]
+
+
+def test_two_deletes_of_nothing_commit_nothing(made: AnyTable) -> None:
+    with made.verbs.transaction(made.table) as tx:
+        tx.delete("id = 1")
+        tx.delete("id = 2")
+    assert tx.committed is None
