@@ -23,6 +23,7 @@ from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 __all__ = [
     "Location",
     "errors_of",
+    "folder_of",
     "is_file_object",
     "is_local",
     "is_remote",
@@ -204,6 +205,20 @@ def path_of(location: Location) -> str:
     if not isinstance(path, str) or not path or "\0" in path:
         raise InvalidInputError(f"expected a path or URI as text, found {shown_argument(path)}")
     return path
+
+
+def folder_of(table: str | os.PathLike[str]) -> str:
+    """The folder of a table as text without slashes at its end.
+
+    Raises:
+        InvalidInputError: it is empty, or has bytes that are not UTF-8: no log, manifest or catalog can name its files.
+    """
+    path = path_of(table)
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"path of a table: expected UTF-8, found {path!r}") from error
+    return path.rstrip("/")
 
 
 @contextlib.contextmanager

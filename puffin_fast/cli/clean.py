@@ -178,7 +178,7 @@ def maintain(table: Table, policy: Path | None, branch: str, threads: int | None
     chosen = iceberg.MaintenancePolicy()
     if policy is not None:
         try:
-            values = tomllib.loads(policy.read_text())
+            values = tomllib.loads(policy.read_bytes().decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{policy}: expected TOML: {error}") from error
         try:

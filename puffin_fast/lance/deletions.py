@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from puffin_fast._runtime import open_source
 from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import errors_of
+from puffin_fast._runtime.location import errors_of, folder_of
 from puffin_fast.bitmap import PositionBitmap
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import lance as codec
@@ -231,8 +231,9 @@ def _opened(dataset: Any) -> Any:
     if not isinstance(dataset, str | os.PathLike):
         raise InvalidInputError(f"dataset: expected pylance's or its URI, found {type(dataset).__name__}")
     lance = _lance()
-    with _errors_of_pylance(os.fspath(dataset)):
-        return lance.dataset(dataset)
+    uri = folder_of(dataset)
+    with _errors_of_pylance(uri):
+        return lance.dataset(uri)
 
 
 def _fragments(dataset: Any) -> list[Any]:

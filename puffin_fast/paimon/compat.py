@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.interrupt import is_from_outside
-from puffin_fast._runtime.location import errors_of
+from puffin_fast._runtime.location import errors_of, folder_of
 from puffin_fast._runtime.patches import Patch, Patches
 from puffin_fast.avro.file import AVRO_ERRORS
 from puffin_fast.bitmap import PositionBitmap
@@ -219,7 +219,7 @@ class WorkingTable:
     def __init__(self, table: Any) -> None:
         check_version()
         if isinstance(table, str | os.PathLike):
-            table = _open(os.fspath(table).rstrip("/"))
+            table = _open(folder_of(table))
         if not hasattr(table, "new_read_builder") or not hasattr(table, "table_schema"):
             raise InvalidInputError(
                 f"table: expected a table of pypaimon or its path, found {type(table).__name__}"

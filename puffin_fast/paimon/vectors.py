@@ -20,6 +20,7 @@ import pyarrow.fs
 
 from puffin_fast._runtime import Source, open_source
 from puffin_fast._runtime.folder import names_in
+from puffin_fast._runtime.location import folder_of
 from puffin_fast.dv import iceberg
 from puffin_fast.dv import paimon as codec
 from puffin_fast.errors import CorruptDataError, InvalidInputError, LimitExceededError, NotFoundError
@@ -102,7 +103,7 @@ def _vectors_of(file: VectorsFile, root: str, filesystem: Any) -> Iterator[tuple
 def _place(table: Any, filesystem: Any) -> tuple[str, str, Any]:
     """The folder of a table, that of its snapshots, and their filesystem."""
     if isinstance(table, str | os.PathLike):
-        root = os.fspath(table).rstrip("/")
+        root = folder_of(table)
         return root, f"{root}/snapshot", filesystem
     if not hasattr(table, "table_path") or not hasattr(table, "snapshot_manager"):
         raise InvalidInputError(

@@ -16,7 +16,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
-from puffin_fast import delta, dv, errors
+from puffin_fast import delta, dv, errors, lance, paimon
 from puffin_fast._runtime import sink
 from puffin_fast._runtime.rename import rename_new
 from puffin_fast._runtime.sink import put_if_absent
@@ -213,3 +213,11 @@ def test_a_data_file_of_another_machine_is_refused(host: str, tmp_path: Path) ->
     with pytest.raises(errors.UnsupportedError, match="found authority other"):
         delta.delete(table, "id < 15")
     assert [problem.path for problem in delta.verify(table)] == [f"file://other{file}"]
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_by_all_formats() -> None:
+    require_module("lance")
+    verbs: list[Any] = [delta.scan, delta.verify, paimon.vectors, lance.vectors]
+    for verb in verbs:
+        with pytest.raises(errors.InvalidInputError, match="expected UTF-8"):
+            verb("/folder/\udcff")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def test_any_value_is_refused_or_read(tmp_path: Path) -> None:
         except Exception as error:
             pytest.fail(f"{case}: {error!r}")
         shutil.rmtree(folder)
+
+
+def test_a_checkpoint_with_a_removed_file_without_path_lists_no_orphan_files(tmp_path: Path) -> None:
+    table = Path(shutil.copytree(GOLDEN / "spark_v1_checkpoint", tmp_path / "t"))
+    (checkpoint,) = (table / "_delta_log").glob("*.checkpoint.parquet")
+    mutate_column(checkpoint, ("remove", "path"), None)
+    with pytest.raises(errors.CorruptDataError, match=f"{checkpoint.name}.*expected a path"):
+        delta.orphan_files(table, older_than=timedelta(0))
 
 
 def test_all_verbs_refuse_or_keep_their_laws(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.io import FileIO
 
 from puffin_fast._runtime import open_source, remove, split_location
 from puffin_fast._runtime.folder import FileInfo, files_below, names_in
-from puffin_fast._runtime.location import errors_of, path_of, resolve
+from puffin_fast._runtime.location import errors_of, folder_of, resolve
 from puffin_fast._runtime.sink import put_if_absent, wait_for_renames
 from puffin_fast.errors import InvalidInputError, NotFoundError, PuffinFastError
 from puffin_fast.limits import check_metadata_size
@@ -231,7 +231,7 @@ def storage_of(table: Any, filesystem: Any = None) -> TableStorage:
         raise InvalidInputError(
             f"table: expected a path, a URI or a deltalake.DeltaTable, found {type(table).__name__}"
         )
-    text = path_of(table if uri is None else unquote(uri)).rstrip("/")
+    text = folder_of(table if uri is None else unquote(uri))
     scheme, _, key = split_location(text)
     if filesystem is None and scheme in ("", "file"):
         resolve(text, None)  # refuses a file of another machine

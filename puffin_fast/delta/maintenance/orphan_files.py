@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from puffin_fast._runtime import FileSet
 from puffin_fast._text import shown_argument
-from puffin_fast.delta.log.actions import FileActions, read_commits
+from puffin_fast.delta.log.actions import FileActions, check_paths, read_commits
 from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
@@ -89,7 +89,9 @@ def needed_files(storage: TableStorage) -> set[str]:
 def _actions(storage: TableStorage) -> Iterator[FileActions]:
     listing = LogListing.of(storage)
     for version, files in listing.checkpoints:
-        yield read_checkpoint(storage, files, version)
+        found = read_checkpoint(storage, files, version)
+        check_paths(found.removes, [(version, f"{storage.root}/{files[0]}", 0)])
+        yield found
     commits = (
         (at, f"{storage.root}/{commit_path(at)}", storage.read(commit_path(at))) for at in listing.commits
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import decimal
 import os
+import pickle
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -192,3 +195,47 @@ def test_times_of_commits_are_utc(tables: Tables) -> None:
     with everything():
         now = datetime.now(UTC)
         assert len(iceberg.scan(tables.iceberg, as_of=now.isoformat()).to_arrow()) == N
+
+
+# Locales ----------------------------------------------------------------------------------------------------------
+
+LOCALE = """
+LC_NUMERIC
+decimal_point ","
+thousands_sep "."
+grouping 3;3
+END LC_NUMERIC
+LC_CTYPE
+copy "POSIX"
+END LC_CTYPE
+"""
+"""As in most of Europe: a comma before decimals, a point between thousands."""
+
+IN_A_LOCALE = """
+import locale, pickle, sys
+from pathlib import Path
+locale.setlocale(locale.LC_NUMERIC, "of_test")
+assert locale.str(1.5) == "1,5"
+from tests.rows.filters.test_hostile_settings import FILTERS, Tables
+tables = Tables(Path(sys.argv[1]))
+sys.stdout.buffer.write(pickle.dumps([tables.found(row_filter) for row_filter in FILTERS]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("localedef") is None, reason="needs localedef to make a locale")
+def test_a_filter_means_the_same_rows_in_a_locale_with_decimal_commas(
+    expected: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_text(LOCALE)
+    made = tmp_path / "of_test"
+    command = ["localedef", "--force", "-i", str(tmp_path / "source"), str(made)]
+    subprocess.run(command, capture_output=True, check=False)
+    if not made.exists():
+        pytest.skip("localedef makes no locale of this source")
+    found = subprocess.run(
+        [sys.executable, "-c", IN_A_LOCALE, str(tmp_path)],
+        env=os.environ | {"LOCPATH": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        check=True,
+    )
+    assert pickle.loads(found.stdout) == expected
