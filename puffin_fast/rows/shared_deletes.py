@@ -73,6 +73,10 @@ class SharedDeletes:
     def _places(self) -> dict[str, int]:
         return {entry.file_path: at for at, entry in enumerate(self.entries)}
 
+    def __reduce__(self) -> Any:
+        """Delete files that apply to no data file are not pickled; `others` are left out."""
+        return _restored, (self.entries[self.first or 0 :], self.of_one)
+
     def needed(self) -> Iterator[Any]:
         """Yields the delete files of all `others` that apply to any data file; some of them several times."""
         for one in self.others:
@@ -90,6 +94,10 @@ class SharedDeletes:
     def index(self, entry: Any) -> int:
         """The index of a delete file, found by its path; -1 if it is none of these."""
         return self._places.get(entry.file_path, -1)
+
+
+def _restored(entries: list[Any], of_one: bool) -> SharedDeletes:
+    return SharedDeletes(entries, of_one=of_one)
 
 
 Parts = tuple[tuple[SharedDeletes, int], ...]
@@ -157,12 +165,8 @@ class DeleteFiles(Sequence[Any]):
         return len(self)
 
     def __reduce__(self) -> Any:
-        """Other delete files of the lists are not pickled."""
-        return _restored, (tuple((shared.entries[start:], shared.of_one) for shared, start in self.parts),)
-
-
-def _restored(parts: Iterable[tuple[list[Any], bool]]) -> DeleteFiles:
-    return DeleteFiles((SharedDeletes(entries, of_one=of_one), 0) for entries, of_one in parts)
+        """A list that data files share is pickled once with them."""
+        return DeleteFiles, (tuple((shared, start - (shared.first or 0)) for shared, start in self.parts),)
 
 
 NO_DELETES = DeleteFiles()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from puffin_fast.iceberg.commit.request import Request
@@ -21,9 +20,9 @@ from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.job import (
     MAIN,
     OPEN_BYTES,
-    TASK_BYTES,
     Job,
     bins_of,
+    bins_of_tasks,
     checked_id,
     spread,
     task_rows,
@@ -111,8 +110,9 @@ def _converted(session: SparkSession, job: Job, files: Iterable[FileDeletes], ta
         body = over_batches(_BODIES, "read", target=job.target(), files=pack(starts))
         partials = mapped(spread(session, shared), body, MARKED)
         remaining = {file.data.file_path: replace(file, position_deletes=NO_DELETES) for file in sharing}
-        marked = by_file(partials.unionAll(task_rows(session, remaining)))
-        body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory)
+        rows, lists = task_rows(session, remaining)
+        marked = by_file(partials.unionAll(rows))
+        body = over_batches(_BODIES, "unite", target=job.target(), memory=task_memory, lists=lists)
         reports.append(mapped(marked, body, REPORT))
     return reports[0] if len(reports) == 1 else reports[0].unionAll(reports[1])
 
@@ -183,20 +183,12 @@ def convert_equality_deletes(
 
 
 def _bins_by_keys(files: Iterable[FileDeletes]) -> list[list[FileDeletes]]:
-    """Groups data files with the same equality deletes; no task reads more bytes of these than of data."""
+    """Groups data files with the same equality deletes."""
 
     def keys(file: FileDeletes) -> list[tuple[int, int]]:
         return [(id(shared), start) for shared, start in file.equality_deletes.parts]
 
-    def data_bytes(file: FileDeletes) -> int:
-        return file.data.file_size_in_bytes + OPEN_BYTES
-
-    parts: list[list[FileDeletes]] = []
-    for _, some in groupby(sorted(files, key=keys), key=keys):
-        same = list(some)
-        parts += bins_of(same, data_bytes, max(TASK_BYTES, _n_bytes(same[0].equality_deletes)))
-    bins = bins_of(parts, lambda part: sum(map(data_bytes, part)) + _n_bytes(part[0].equality_deletes))
-    return [list(chain.from_iterable(some)) for some in bins]
+    return bins_of_tasks(sorted(files, key=keys), lambda file: (file,))
 
 
 def _n_bytes(entries: Iterable[ManifestEntry]) -> int:

@@ -214,9 +214,10 @@ def _by_position(
             ),
             MARKED,
         )
-        marked = marked.unionAll(task_rows(deletes.sparkSession, tasks))
+        rows_of_tasks, lists = task_rows(deletes.sparkSession, tasks)
+        marked = marked.unionAll(rows_of_tasks)
         body = over_batches(
-            "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory
+            "puffin_fast.spark.worker.tasks", "extend", target=part.target(), memory=task_memory, lists=lists
         )
         outcomes = part.run(mapped(by_file(marked), body, REPORT), tasks)
         return part.changes(outcomes, conflict_filter)

@@ -28,9 +28,8 @@ from puffin_fast.spark.table.delta import DeltaDeleteResult
 from puffin_fast.spark.table.iceberg_jobs import ConflictFilter
 from puffin_fast.spark.table.job import (
     MAIN,
-    OPEN_BYTES,
     Job,
-    bins_of,
+    bins_of_tasks,
     checked_id,
     spread,
     task_rows,
@@ -247,7 +246,7 @@ def _joined(
         return []
     session, target = cached.sparkSession, job.target()
     found = {task.data.file_path: without_metrics(task) for task in tasks}
-    bins = bins_of(enumerate(found.values()), lambda item: item[1].data.file_size_in_bytes + OPEN_BYTES)
+    bins = bins_of_tasks(enumerate(found.values()), lambda item: (item[1],))
     body = over_batches(_BODIES, "candidates", target=target, bounds=pack(bounds), null_safe=null_safe)
     rows = mapped(spread(session, bins), body, candidate_schema(fields))
     other = cached.toDF(*(f"of_{name}" for name in cached.columns))
@@ -255,6 +254,9 @@ def _joined(
     same = reduce(lambda a, b: a & b, (x.eqNullSafe(y) if null_safe else x == y for x, y in pairs))
     matches = rows.join(other, same, "left_semi").select("file", "pos")
     body = over_batches(_BODIES, "matched", files=pack(list(found)), memory=task_memory)
-    marked = mapped(matches, body, MARKED).unionAll(task_rows(session, found))
-    body = over_batches("puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory)
+    tasks_of_rows, lists = task_rows(session, found)
+    marked = mapped(matches, body, MARKED).unionAll(tasks_of_rows)
+    body = over_batches(
+        "puffin_fast.spark.worker.tasks", "extend", target=target, memory=task_memory, lists=lists
+    )
     return job.run(mapped(by_file(marked), body, REPORT), found)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.files import DeletionVectorLocation
@@ -16,7 +16,8 @@ from puffin_fast.iceberg.deletes.writer import ChangeTerms, DeleteFiles, Written
 from puffin_fast.iceberg.manifest.entries import METRICS
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.scan.splits import row_groups_of
-from puffin_fast.rows.tasks import Task
+from puffin_fast.rows.shared_deletes import DeleteFiles as SharedDeleteFiles
+from puffin_fast.rows.tasks import DataFile, Task
 from puffin_fast.spark.dataframe.job_files import check_job, data_folder, run_name
 from puffin_fast.spark.dataframe.write import collect_written, remove_unnamed
 from puffin_fast.spark.session.batches import rows_per_batch
@@ -37,7 +38,7 @@ from puffin_fast.spark.worker.rows import (
     VECTOR,
 )
 from puffin_fast.spark.worker.saved_rows import SavedFile
-from puffin_fast.spark.worker.tasks import Target, pack
+from puffin_fast.spark.worker.tasks import Target, pack, pickled_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,7 @@ __all__ = [
     "TASK_BYTES",
     "Job",
     "bins_of",
+    "bins_of_tasks",
     "checked_id",
     "without_history",
     "share_bytes",
@@ -76,6 +78,18 @@ OPEN_BYTES = 512 << 10
 
 Item = TypeVar("Item")
 AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+class WithDeletes(Protocol):
+    """A data file and its deletes: a `Task`, or `FileDeletes`."""
+
+    @property
+    def data(self) -> DataFile: ...
+    @property
+    def position_deletes(self) -> SharedDeleteFiles: ...
+    @property
+    def equality_deletes(self) -> SharedDeleteFiles: ...
+
 
 Share = tuple[Task, int, int]
 """A data file, the number of one share of its row groups, and the number of shares."""
@@ -225,6 +239,54 @@ def bins_of(items: Iterable[Item], cost: Callable[[Item], int], limit: int = TAS
     return [list(group) for group in split_by_size(items, limit, cost)]
 
 
+def bins_of_tasks(
+    items: Iterable[Item],
+    tasks_of: Callable[[Item], Sequence[WithDeletes]],
+    cost: Callable[[Item], int] | None = None,
+) -> list[list[Item]]:
+    """Groups adjacent items so that each group reads data files of about `TASK_BYTES`, or as many as its delete files.
+
+    Each group reads all delete files that its data files share: were groups smaller than these, the cost would be that
+    of data files times delete files.
+
+    Args:
+        items: of data files.
+        tasks_of: the data files of an item, with their deletes.
+        cost: of reading these data files, in bytes; their sizes and `OPEN_BYTES` for each by default.
+    """
+    groups: list[list[Item]] = []
+    lists: set[int] = set()
+    entries: set[int] = set()
+    n_bytes = n_shared = 0
+    for item in items:
+        tasks = tasks_of(item)
+        size = sum(map(_data_bytes, tasks)) if cost is None else cost(item)
+        parts = [
+            part for task in tasks for part in (*task.position_deletes.parts, *task.equality_deletes.parts)
+        ]
+        for one, start in parts:
+            if one.of_one:
+                size += sum(entry.file_size_in_bytes + OPEN_BYTES for entry in one.entries[start:])
+        shared = [one for one, _ in parts if not one.of_one]
+        if not groups or n_bytes + size > max(TASK_BYTES, n_shared):
+            groups.append([])
+            lists, entries, n_bytes, n_shared = set(), set(), 0, 0
+        for one in shared:
+            if id(one) not in lists:
+                lists.add(id(one))
+                for entry in one.entries[one.first or 0 :]:
+                    if id(entry) not in entries:
+                        entries.add(id(entry))
+                        n_shared += entry.file_size_in_bytes + OPEN_BYTES
+        groups[-1].append(item)
+        n_bytes += size
+    return groups
+
+
+def _data_bytes(task: WithDeletes) -> int:
+    return task.data.file_size_in_bytes + OPEN_BYTES
+
+
 def _frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     """`createDataFrame` that works in sessions without a limit of rows per batch: PyArrow refuses their 0."""
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -246,16 +308,12 @@ def spread(session: SparkSession, bins: list[list[Any]]) -> DataFrame:
     return session.range(0, len(bins), 1, len(bins)).join(functions.broadcast(rows), "id").select("tasks")
 
 
-def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> DataFrame:
-    """The rows of `MARKED` that carry the task of each data file.
-
-    Tasks are pickled, not compressed: Spark compresses shuffled data.
-    """
+def task_rows(session: SparkSession, tasks: Mapping[str, Any]) -> tuple[DataFrame, bytes]:
+    """The rows of `MARKED` that carry the task of each data file, and the lists of `pickled_tasks`."""
     import pyarrow as pa
 
-    extra = pa.array(
-        [pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL) for task in tasks.values()], pa.binary()
-    )
+    pickled, lists = pickled_tasks(tasks.values())
+    extra = pa.array(pickled, pa.binary())
     kind, blob = pa.repeat(pa.scalar(TASK, pa.int8()), len(tasks)), pa.nulls(len(tasks), pa.binary())
     columns = [kind, pa.array(list(tasks), pa.string()), blob, extra]
-    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED))
+    return _frame(session, pa.Table.from_arrays(columns, schema=MARKED)), lists

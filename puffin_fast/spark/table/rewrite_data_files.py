@@ -19,7 +19,15 @@ from puffin_fast.iceberg.maintenance.rewritten_groups import RewrittenGroup
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
-from puffin_fast.spark.table.job import MAIN, OPEN_BYTES, Job, bins_of, checked_id, spread, without_metrics
+from puffin_fast.spark.table.job import (
+    MAIN,
+    OPEN_BYTES,
+    Job,
+    bins_of_tasks,
+    checked_id,
+    spread,
+    without_metrics,
+)
 from puffin_fast.spark.worker.rows import REPORT
 
 if TYPE_CHECKING:
@@ -92,7 +100,9 @@ def rewrite_data_files(
             target_file_size=target,
         )
         lean = [[without_metrics(task) for task in tasks] for tasks in groups]
-        bins = bins_of(lean, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks))
+        bins = bins_of_tasks(
+            lean, lambda tasks: tasks, lambda tasks: sum(live_bytes(task) + OPEN_BYTES for task in tasks)
+        )
         try:
             job.run(mapped(spread(session, bins), body, REPORT), {})
         except JobInterruptedError as error:

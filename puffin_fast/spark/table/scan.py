@@ -22,7 +22,7 @@ from puffin_fast.spark.session.executor_calls import mapped, over_batches
 from puffin_fast.spark.session.sessions import session_of
 from puffin_fast.spark.table.conditions import rows_where, sql_condition
 from puffin_fast.spark.table.job import (
-    bins_of,
+    bins_of_tasks,
     share_bytes,
     shares_of,
     spread,
@@ -120,7 +120,7 @@ def scan(
         reader=pack(_reader(found, table)),
         schema=pack(found.schema),
     )
-    tasks = spread(session, bins_of(shares, share_bytes))
+    tasks = spread(session, bins_of_tasks(shares, lambda share: (share[0],), share_bytes))
     rows = (
         mapped(tasks, body, schema)
         if schema.fields

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from puffin_fast.rows.deletes.outcome import Outcome
 from puffin_fast.rows.tasks import Task
 from puffin_fast.spark.session.executor_calls import mapped, over_batches
-from puffin_fast.spark.table.job import OPEN_BYTES, bins_of, spread, without_metrics
+from puffin_fast.spark.table.job import bins_of_tasks, spread, without_metrics
 from puffin_fast.spark.worker.rows import REPORT
 from puffin_fast.spark.worker.tasks import pack
 
@@ -50,7 +50,7 @@ def searched(
 def bins_to_search(tasks: Iterable[Task]) -> list[list[Task]]:
     """Groups data files into tasks; each file is read once, by one task."""
     by_spec = sorted(tasks, key=lambda task: task.data.spec_id)
-    return bins_of(by_spec, lambda task: task.data.file_size_in_bytes + OPEN_BYTES)
+    return bins_of_tasks(by_spec, lambda task: (task,))
 
 
 def _settled(tasks: Iterable[Task], finder: Finder) -> tuple[list[Outcome], dict[str, Task]]:

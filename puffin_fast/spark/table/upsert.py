@@ -25,9 +25,8 @@ from puffin_fast.spark.table.delete_keys import key_ends
 from puffin_fast.spark.table.iceberg_jobs import DeleteJob, Replaced, open_job
 from puffin_fast.spark.table.job import (
     MAIN,
-    OPEN_BYTES,
     Job,
-    bins_of,
+    bins_of_tasks,
     checked_id,
     spread,
     without_metrics,
@@ -338,7 +337,7 @@ class _Upsert:
         from pyspark.sql import Window, functions
 
         names = self.given.keys
-        bins = bins_of(enumerate(tasks), lambda item: item[1].data.file_size_in_bytes + OPEN_BYTES)
+        bins = bins_of_tasks(enumerate(tasks), lambda item: (item[1],))
         body = over_batches(
             "puffin_fast.spark.worker.keys",
             "candidates",

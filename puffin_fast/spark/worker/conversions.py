@@ -85,20 +85,21 @@ def read(batches: Batches, *, target: bytes, files: bytes) -> Batches:
                 yield partial_rows(part)
 
 
-def unite(batches: Batches, *, target: bytes, memory: int) -> Batches:
+def unite(batches: Batches, *, target: bytes, memory: int, lists: bytes) -> Batches:
     """Converts the partial vectors that `read` returned.
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent, its task is a `FileDeletes`.
         target: packed `Target`.
         memory: limit of the buffer of partial vectors, in bytes.
+        lists: as `pickled_tasks` packs them.
 
     Yields:
         rows of `REPORT`.
     """
     table: Target = unpack(target)
     current = DeleteLoader(table.io)
-    united = by_spec(Marked(batches).united(memory), table)
+    united = by_spec(Marked(batches, lists).united(memory), table)
     found = (new for file, deleted in united for new in _converted(file, deleted, current))
     return written(found, table, only_new=False)
 

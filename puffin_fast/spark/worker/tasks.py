@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from puffin_fast.rows.deletes.loader import Decode, DeleteLoader
 from puffin_fast.rows.deletes.outcome import NewDeletes
 from puffin_fast.rows.files.conversion import Cast, stored
 from puffin_fast.rows.scan.finder import Finder
+from puffin_fast.rows.shared_deletes import SharedDeletes
 from puffin_fast.spark.worker.merge import merge
 from puffin_fast.spark.worker.pack import Place, write_files
 from puffin_fast.spark.worker.rows import (
@@ -50,6 +52,7 @@ __all__ = [
     "extend",
     "items_of",
     "pack",
+    "pickled_tasks",
     "search",
     "unpack",
     "written",
@@ -69,6 +72,45 @@ def pack(value: Any) -> bytes:
 
 def unpack(data: bytes) -> Any:
     return pickle.loads(zlib.decompress(data))
+
+
+class _TaskPickler(pickle.Pickler):
+    """Pickles a task; of the lists of delete files that data files share, their numbers only."""
+
+    def __init__(self, file: Any, numbers: dict[SharedDeletes, int]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._numbers = numbers
+
+    def persistent_id(self, value: Any) -> int | None:
+        if type(value) is not SharedDeletes or value.of_one:
+            return None
+        return self._numbers.setdefault(value, len(self._numbers))
+
+
+class _TaskUnpickler(pickle.Unpickler):
+    """Unpickles what `_TaskPickler` pickled."""
+
+    def __init__(self, file: Any, lists: Sequence[SharedDeletes]) -> None:
+        super().__init__(file)
+        self._lists = lists
+
+    def persistent_load(self, number: int) -> SharedDeletes:
+        return self._lists[number]
+
+
+def pickled_tasks(tasks: Iterable[Any]) -> tuple[list[bytes], bytes]:
+    """Pickles tasks one by one, for rows of `MARKED`; Spark compresses these when it shuffles them.
+
+    Returns:
+        each task; and, packed, the lists of delete files that their data files share, for `Marked`.
+    """
+    numbers: dict[SharedDeletes, int] = {}
+    found = []
+    for task in tasks:
+        file = BytesIO()
+        _TaskPickler(file, numbers).dump(task)
+        found.append(file.getvalue())
+    return found, pack([*numbers])
 
 
 @dataclass(frozen=True)
@@ -123,19 +165,22 @@ def search(
     return deleted(map(finder.deletes, items_of(batches)), table)
 
 
-def extend(batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int) -> Iterator[pa.RecordBatch]:
+def extend(
+    batches: Iterator[pa.RecordBatch], *, target: bytes, memory: int, lists: bytes
+) -> Iterator[pa.RecordBatch]:
     """Unites the partial vectors of each data file with its earlier deletes, and writes the result.
 
     Args:
         batches: rows of `MARKED`; all rows of a data file are adjacent.
         target: packed `Target`.
         memory: limit of the buffer of partial vectors, in bytes.
+        lists: as `pickled_tasks` packs them.
 
     Yields:
         rows of `REPORT`.
     """
     table: Target = unpack(target)
-    current, marked = DeleteLoader(table.io, table.decode), Marked(batches)
+    current, marked = DeleteLoader(table.io, table.decode), Marked(batches, lists)
     united = by_spec(marked.united(memory), table)
     found = (NewDeletes.merge(task, positions, current) for task, positions in united)
     yield from deleted(found, table)
@@ -151,12 +196,16 @@ def items_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
 class Marked:
     """Reads rows of `MARKED`; all rows of a data file are adjacent.
 
+    Args:
+        batches: the rows.
+        lists: as `pickled_tasks` packs them.
+
     Attributes:
         dangling: number of rows that name no data file of the table; complete when all batches were read.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches = batches
+    def __init__(self, batches: Iterable[pa.RecordBatch], lists: bytes) -> None:
+        self._batches, self._lists = batches, lists
         self._extra: dict[str, bytes] = {}
         self.dangling = 0
 
@@ -179,9 +228,11 @@ class Marked:
         Args:
             memory: limit of the buffer of partial vectors, in bytes.
         """
+        lists = unpack(self._lists)
         for batch in merge(self._partials(), memory=memory):
             for path, blob in zip(batch["file_path"].to_pylist(), batch["blob"], strict=True):
-                yield pickle.loads(self._extra.pop(path)), codec.decode(blob.as_py())
+                task = _TaskUnpickler(BytesIO(self._extra.pop(path)), lists).load()
+                yield task, codec.decode(blob.as_py())
 
 
 def by_spec(
