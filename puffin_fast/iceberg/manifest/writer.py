@@ -63,15 +63,17 @@ def check_transforms(spec: PartitionSpec, schema: Schema | None = None) -> None:
 
     Raises:
         UnsupportedError: the spec has such a transform, or one of several columns.
-        CorruptDataError: the schema does not have a source column.
+        CorruptDataError: the schema does not have a source column, or it is a struct, list or map.
     """
     for field in spec.fields:
         if isinstance(field.transform, VoidTransform):
             continue  # its value is null, also after its column was dropped
-        if schema is not None and field.source_id not in schema.field_ids:
+        if schema is not None and (
+            field.source_id not in schema.field_ids or not schema.find_type(field.source_id).is_primitive
+        ):
             raise CorruptDataError(
                 f"partition spec {spec.spec_id}: source-id of field {field.name}",
-                expected=f"a column of schema {schema.schema_id}",
+                expected=f"a column of schema {schema.schema_id} that is no struct, list or map",
                 found=field.source_id,
             )
         if isinstance(field.transform, UnknownTransform):

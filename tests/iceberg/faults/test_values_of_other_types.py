@@ -108,6 +108,16 @@ def test_a_source_id_that_no_schema_has_is_refused_by_writers_and_read(racing: R
         iceberg.delete(table, "part = 1")
 
 
+def test_a_source_id_of_a_list_is_refused_by_writers(racing: RacingCatalog) -> None:
+    path = local(make(racing, 3).metadata_location)
+    at = ("partition-specs", 1, "fields", 0, "source-id")
+    table = load(racing, replaced(json.loads(path.read_bytes()), at, 3), path)
+    with pytest.raises(
+        CorruptDataError, match=r"source-id of field part: .* no struct, list or map, found 3"
+    ):
+        iceberg.append(table, ROWS)
+
+
 @pytest.mark.parametrize("value", [5, 2**70, [1], {"a": 1}])
 def test_numbers_of_a_summary_that_are_no_texts_hide_no_rows(racing: RacingCatalog, value: Any) -> None:
     path = local(make(racing, 3).metadata_location)
