@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io.pyarrow import bin_pack_arrow_table, bin_pack_record_batches, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    bin_pack_arrow_table,
+    bin_pack_record_batches,
+    match_metrics_mode,
+    schema_to_pyarrow,
+)
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
@@ -53,6 +58,7 @@ STREAM_THREADS = 2
 
 ROW_GROUP_BYTES = 128 << 20
 """Maximum size of a streamed row group in memory (the default of `write.parquet.row-group-size-bytes`)."""
+METRICS_MODES = (TableProperties.DEFAULT_WRITE_METRICS_MODE, TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX)
 
 WRITER_INTEGERS = (
     TableProperties.PARQUET_ROW_GROUP_LIMIT,
@@ -265,6 +271,8 @@ class DataFileWriter:
 def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the table's properties, with the codec in the case in which PyIceberg's writer expects it.
 
+    Modes of metrics that are none are left out, as Java's writer ignores them.
+
     Raises:
         InvalidInputError: the writer would not take a property.
     """
@@ -281,7 +289,22 @@ def _writer_properties(properties: Mapping[str, str]) -> dict[str, str]:
             raise InvalidInputError(
                 f"property {TableProperties.PARQUET_COMPRESSION_LEVEL}: expected a level of {codec}, found {level}"
             ) from error
-    return {**properties, TableProperties.PARQUET_COMPRESSION: codec}
+    known = {
+        name: value
+        for name, value in properties.items()
+        if not name.startswith(METRICS_MODES) or _is_metrics_mode(value)
+    }
+    return {**known, TableProperties.PARQUET_COMPRESSION: codec}
+
+
+def _is_metrics_mode(text: str) -> bool:
+    try:
+        match_metrics_mode(text)
+    except ValueError as error:
+        if is_from_outside(error):
+            raise
+        return False
+    return True
 
 
 def _stored(schema: Schema, shown: str) -> list[int]:

@@ -154,3 +154,13 @@ def test_a_schema_that_version_1_metadata_does_not_have_is_refused(racing: Racin
         with pytest.raises(PuffinFastError):
             iceberg.scan(load(racing, document, path)).count()
         path.write_bytes(original)
+
+
+def test_modes_of_metrics_that_are_none_are_ignored(racing: RacingCatalog) -> None:
+    """As Java's writer does."""
+    path = local(make(racing, 3).metadata_location)
+    document = json.loads(path.read_bytes())
+    modes = {"write.metadata.metrics.default": "most", "write.metadata.metrics.column.id": "truncate(x)"}
+    table = load(racing, replaced(document, ("properties",), document["properties"] | modes), path)
+    iceberg.append(table, ROWS)
+    assert iceberg.scan(table).count() == 19
