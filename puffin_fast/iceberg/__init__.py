@@ -37,11 +37,12 @@ with imports_of_extra("iceberg"):
     from puffin_fast.iceberg.maintenance.rewrite import RewriteResult
     from puffin_fast.iceberg.maintenance.rewrite_data_files import RewriteDataFilesResult, rewrite_data_files
     from puffin_fast.iceberg.maintenance.verify import Finding, verify
+    from puffin_fast.iceberg.patches.accelerate import Acceleration, accelerate
     from puffin_fast.iceberg.plan.files import FileTask, Plan, plan_files
-    from puffin_fast.iceberg.scan.accelerate import Acceleration, accelerate
     from puffin_fast.iceberg.scan.scan import Scan, scan
     from puffin_fast.iceberg.statistics.collect import NdvResult, collect_ndv
     from puffin_fast.iceberg.statistics.read import NdvOverlap, ndv, ndv_overlap
+    from puffin_fast.rows.findings import Findings
 
 if TYPE_CHECKING:
     from puffin_fast.delta.maintenance.from_iceberg import from_iceberg as to_delta
@@ -53,6 +54,7 @@ __all__ = [
     "ExpireSnapshotsResult",
     "FileTask",
     "Finding",
+    "Findings",
     "MaintainResult",
     "MaintenancePolicy",
     "NdvOverlap",

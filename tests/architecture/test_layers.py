@@ -51,6 +51,7 @@ FOLDERS = {
         "statistics",
         "dml",
         "maintenance",
+        "patches",
     ),
     "delta": ("log", "read", "dml", "maintenance"),
     "spark": ("session", "worker", "dataframe", "table"),

@@ -23,7 +23,7 @@ NOW = timedelta(days=-1)
 
 def test_right_tables_have_no_problem(table: Path) -> None:
     assert delta.verify(table) == []
-    assert delta.verify(table, data_files=False, version=0) == []
+    assert delta.verify(table, level="metadata", version=0) == []
     delta.delete(table, "id < 30")
     assert delta.verify(table) == []
 

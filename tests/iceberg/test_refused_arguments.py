@@ -57,6 +57,7 @@ WRONG: dict[str, list[Any]] = {
     "retain_last": ["3", 0, 1.5, True, []],
     "right": [None, 5, "x", [], (None,), ("n.t", 5)],
     "row_filter": [None, 5, [], {}, b"id = 1", "", "id ="],
+    "level": [None, "all", 5, True],
     "types": [5, "id", ["id"], {"id": 5}, {"id": "datetime"}],
     "schema": [None, 5, "id long", [], {}, {"id": "number"}],
     "selected_fields": [*NAMES, None],

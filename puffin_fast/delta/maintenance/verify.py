@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
 from puffin_fast.delta.read.descriptors import locate
 from puffin_fast.delta.read.plan import DeltaTable, partition_values
+from puffin_fast.delta.read.scan import scan
 from puffin_fast.delta.read.statistics import UNKNOWN, Statistics
 from puffin_fast.dv import delta as codec
 from puffin_fast.errors import PuffinFastError
 from puffin_fast.files import Problem, read_vector
 from puffin_fast.rows.files.parquet import open_parquet
+from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
+from puffin_fast.rows.scan.splits import jobs_of
+from puffin_fast.rows.tasks import Task, TaskOf
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +34,10 @@ def verify(
     *,
     version: int | None = None,
     as_of: int | str | datetime | None = None,
-    data_files: bool = True,
+    level: Level = "files",
     threads: int | None = None,
     filesystem: Any = None,
-) -> list[Problem]:
+) -> Findings[Problem]:
     """Reads and checks all deletion vectors of a version and their data files.
 
     The checks: each descriptor; the range, magic, checksum, containers and cardinality of each vector; that its
@@ -42,16 +47,19 @@ def verify(
 
     Args:
         table, version, as_of, filesystem: as `scan`.
-        data_files: whether the footers of all data files are read and compared with the log.
+        level: "files" reads the footers of all data files and compares them with the log, "metadata" opens no data
+            file, "rows" also decodes all rows.
         threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        The problems, those of partition values first, then in the order of the log; empty if there are none.
+        The problems, those of partition values first, then in the order of the log; a list that is empty if there are
+        none. `unchecked` says what was not checked.
 
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
     """
     check_threads(threads)
+    check_level(level)
     base = (
         table
         if isinstance(table, Snapshot)
@@ -73,13 +81,38 @@ def verify(
     times = Counter(location for location, *_ in rows)
 
     def check(row: tuple[str, int | None, dict[str, Any] | None, int]) -> list[Problem]:
-        found = _check_file(storage, *row, data_files=data_files)
+        found = _check_file(storage, *row, data_files=level != "metadata")
         if times[row[0]] > 1:
             found.append(Problem(row[0], None, row[0], f"{times[row[0]]} times in version {base.version}"))
         return found
 
     of_files = on_threads(check, rows, threads, label="checking deletes")
-    return of_partitions + [problem for found in of_files for problem in found]
+    problems = of_partitions + [problem for found in of_files for problem in found]
+    if level == "rows":
+        damaged = {problem.path for problem in problems}
+        problems += _check_rows(base, damaged, threads)
+    return Findings(problems, level=level, data_files=len(rows), unchecked=unchecked_at(level))
+
+
+def _check_rows(base: Snapshot, damaged: AbstractSet[str | None], threads: int | None) -> list[Problem]:
+    """Reads each data file whole, without its deletes, except those in which a problem was found."""
+    whole = scan(base)
+    reader = whole.file_reader()
+
+    def check(task: Task) -> list[Problem]:
+        path = task.data.file_path
+        try:
+            jobs = jobs_of([TaskOf(task.data)], 1, together=False)
+            for job in jobs:
+                deque(reader.read_all(job), maxlen=0)
+        except PuffinFastError as error:
+            return [Problem(path, None, path, str(error))]
+        return []
+
+    tasks = [task for task in whole.tasks() if task.data.file_path not in damaged]
+    return [
+        problem for found in on_threads(check, tasks, threads, label="decoding rows") for problem in found
+    ]
 
 
 def _partition_problems(table: DeltaTable) -> list[Problem]:
@@ -124,7 +157,8 @@ def _check_file(
             if n_rows not in (UNKNOWN, stored):
                 wrong(location, None, f"numRecords: expected {stored} (footer), found {n_rows}")
             n_rows = stored
-            actual = os.path.getsize(location) if os.path.isfile(location) else size
+            with open_source(location, filesystem=storage.filesystem) as source:
+                actual = source.size
             if size is not None and actual != size:
                 wrong(location, None, f"size: expected {actual} (file), found {size}")
         except PuffinFastError as error:

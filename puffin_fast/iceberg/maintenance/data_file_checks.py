@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import on_threads
 from puffin_fast.errors import PuffinFastError, UnsupportedError
 from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from puffin_fast.iceberg.manifest.reader import Columns
 
-__all__ = ["check_data_files"]
+__all__ = ["check_data_files", "has_checked_footer"]
 
 MANIFESTS = 8
 """Manifests whose entries are held in memory at the same time, with their metrics."""
@@ -40,7 +41,9 @@ MANIFESTS = 8
 def check_data_files(
     table: Table, snapshot: Snapshot | None, paths: Set[str], threads: int | None = None
 ) -> dict[str, list[Finding]]:
-    """Compares data files with their manifest entries. Files of other formats than Parquet are omitted.
+    """Compares data files with their manifest entries: that they exist, their size, and the footers of Parquet files.
+
+    Of a file only the end is read. The entries of eight manifests are held in memory at a time.
 
     Args:
         table: of format version 1 to 3.
@@ -75,16 +78,26 @@ def _in_paths(paths: Set[str], columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def _check(table: Table, data: ManifestEntry) -> list[Finding]:
-    path = data.file_path
-    if data.file_format != "PARQUET" or data.key_metadata is not None:
-        return []
+    path, found = data.file_path, list[Finding]()
     try:
-        file = ParquetReader(table.io, path)
+        with open_source(path, filesystem=table.io) as source:
+            size = source.size
+        if size != data.file_size_in_bytes:
+            message = f"{path}: expected {data.file_size_in_bytes} bytes (manifest), found {size}"
+            found.append(Finding(MISMATCH, path, path, None, message))
+        if not has_checked_footer(data):
+            return found
+        file = ParquetReader(table.io, path, size=size)
         with reading(path):
             messages = list(_messages(table, data, file))
     except PuffinFastError as error:
-        return [Finding(kind_of(error), path, path, None, str(error))]
-    return [Finding(MISMATCH, path, path, None, f"{path}: {message}") for message in messages]
+        return [*found, Finding(kind_of(error), path, path, None, str(error))]
+    return found + [Finding(MISMATCH, path, path, None, f"{path}: {message}") for message in messages]
+
+
+def has_checked_footer(data: ManifestEntry) -> bool:
+    """Whether `check_data_files` reads the footer of a data file: of Parquet, and not encrypted."""
+    return data.file_format == "PARQUET" and data.key_metadata is None
 
 
 def _messages(table: Table, data: ManifestEntry, file: ParquetReader) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Checks each deletion vector of a table against its manifest entry, its Puffin file's footer and its data file."""
+"""Checks a snapshot: each deletion vector against its manifest entry, its Puffin file's footer and its data file; and
+each live data file against its manifest entry."""
 
 from __future__ import annotations
 
@@ -10,27 +11,30 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from puffin_fast._runtime.arguments import check_flags
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.errors import CorruptDataError, PuffinFastError
 from puffin_fast.iceberg.compat.path_table import as_table
-from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files
+from puffin_fast.iceberg.maintenance.data_file_checks import check_data_files, has_checked_footer
 from puffin_fast.iceberg.maintenance.finding import (
     CORRUPT,
     DANGLING,
     DUPLICATE,
     MISMATCH,
+    MISSING,
     SUPERSEDED,
     Finding,
     kind_of,
 )
 from puffin_fast.iceberg.maintenance.metadata_checks import check_metadata
 from puffin_fast.iceberg.maintenance.puffin_checks import check_puffin
+from puffin_fast.iceberg.maintenance.row_checks import check_rows
 from puffin_fast.iceberg.manifest import EQUALITY_DELETES, POSITION_DELETES
 from puffin_fast.iceberg.plan.files import resolve
 from puffin_fast.iceberg.plan.inventory import FileDeletes, by_puffin_file, take_inventory
+from puffin_fast.iceberg.scan.scan import scan as scan_of
 from puffin_fast.rows.deletes.loader import DeleteLoader, ReadAhead, within
 from puffin_fast.rows.deletes.position_files import read_position_deletes
+from puffin_fast.rows.findings import Findings, Level, check_level, unchecked_at
 from puffin_fast.rows.tasks import single_data_file
 
 if TYPE_CHECKING:
@@ -50,10 +54,10 @@ def verify(
     branch: str | None = None,
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
-    data_files: bool = True,
+    level: Level = "files",
     threads: int | None = None,
-) -> list[Finding]:
-    """Reads and checks all vectors of a snapshot, and the metadata and files that they depend on; changes nothing.
+) -> Findings[Finding]:
+    """Checks a snapshot: its metadata, all deletes, and the data files that are live; changes nothing.
 
     Checked are:
 
@@ -61,8 +65,9 @@ def verify(
     - the footer of its Puffin file, which must name the same range, data file and cardinality (a file that is
       not a Puffin file has no footer: only the range is checked);
     - its positions against the row count of its data file;
-    - that the data file exists and has the row count of its manifest entry, and that its columns have the bounds
-      and counts of that entry, as far as its footer states them;
+    - from level "files" on, that each live data file exists and has the size and row count of its manifest entry, and
+      that its columns have the bounds and counts of that entry, as far as its footer states them;
+    - at level "rows", that all rows of each live data file can be decoded, and how many they are;
     - that no data file has two vectors, and that no two vectors share bytes;
     - that a vector contains all positions of the position-delete files that it supersedes;
     - that each delete file applies to a live data file, which is not younger than the deletes (a position-delete
@@ -72,18 +77,19 @@ def verify(
     Args:
         table: a PyIceberg table of format version 1 to 3, or a path as in `scan`.
         snapshot_id, branch, tag, as_of: the snapshot, as in `scan`.
-        data_files: read the footers of data files that have deletes; with False they are not opened.
+        level: "files" reads the end of each data file, "metadata" opens none of them, "rows" decodes all of them.
         threads: number of files read at a time; the number of processors by default.
 
     Returns:
-        The findings, data files in the table's order; empty if there is none.
+        The findings, a list that is empty if there is none; data files are in the table's order. `unchecked` says what
+        was not checked.
 
     Raises:
         NotFoundError, InvalidInputError, UnsupportedError: as `scan`, for the snapshot.
         CorruptDataError: the metadata cannot be read.
     """
     check_threads(threads)
-    check_flags(data_files=data_files)
+    check_level(level)
     table = as_table(table)
     snapshot, _ = resolve(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     found = take_inventory(table, snapshot)
@@ -106,16 +112,26 @@ def verify(
     findings = dict(
         chain(*on_threads(check, by_puffin_file(with_deletes), threads, label="checking deletes"))
     )
-    paths = {file.data.file_path for file in with_deletes if data_files}
+    paths = {file.data.file_path for file in found.files if level != "metadata"}
     of_data_files = check_data_files(table, snapshot, paths, threads)
-    for file in with_deletes:
-        result += findings[id(file)] + of_data_files.pop(file.data.file_path, [])
+    for file in found.files:
+        result += findings.get(id(file), []) + of_data_files.pop(file.data.file_path, [])
+    live = [file.data for file in found.files]
+    if level == "rows":
+        damaged = {finding.path for finding in result if finding.kind in (CORRUPT, MISSING)}
+        whole = scan_of(table, snapshot_id=None if snapshot is None else snapshot.snapshot_id)
+        result += check_rows(whole, [data for data in live if data.file_path not in damaged], threads)
     numbers = (
         {file.data.file_path: file.data.sequence_number for file in found.files} if found.dangling else {}
     )
     check_dangling = partial(_check_dangling, table.io, numbers)
     result += chain(*on_threads(check_dangling, found.dangling, threads, label="checking dangling deletes"))
-    return result + list(map(_check_incomplete, found.incomplete))
+    result += map(_check_incomplete, found.incomplete)
+    unchecked = unchecked_at(level)
+    without_footer = sum(not has_checked_footer(data) for data in live)
+    if level == "files" and without_footer:
+        unchecked.append(f"row counts of {without_footer:,} data files that are not Parquet or are encrypted")
+    return Findings(result, level=level, data_files=len(live), unchecked=unchecked)
 
 
 def _check_file(

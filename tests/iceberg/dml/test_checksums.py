@@ -265,4 +265,4 @@ def test_encrypted_files_are_unsupported(
         with pytest.raises(UnsupportedError, match="encrypted"):
             run()
     if not plaintext:
-        assert "encrypted" in "".join(str(found) for found in delta.verify(folder, data_files=True))
+        assert "encrypted" in "".join(str(found) for found in delta.verify(folder))

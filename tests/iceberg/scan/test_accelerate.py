@@ -27,9 +27,9 @@ from puffin_fast.iceberg.commit.changes import Changes, vector_entry
 from puffin_fast.iceberg.commit.protocol import commit
 from puffin_fast.iceberg.dml.delete import delete, delete_positions
 from puffin_fast.iceberg.dml.tables import append, create_table, upgrade
+from puffin_fast.iceberg.patches.accelerate import accelerate
 from puffin_fast.iceberg.plan.files import plan_files
 from puffin_fast.iceberg.scan import pyiceberg_scans
-from puffin_fast.iceberg.scan.accelerate import accelerate
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 from puffin_fast.iceberg.scan.scan import scan
 from tests.iceberg.conftest import local

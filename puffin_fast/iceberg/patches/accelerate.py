@@ -1,4 +1,7 @@
-"""Replaces parts of PyIceberg's scans, so that they load deletion vectors through this package; can be undone."""
+"""Replaces parts of PyIceberg: its scans load deletion vectors through this package, its verbs write version 3.
+
+It can be undone.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,25 @@ from puffin_fast._pyiceberg.v3_types import V3_TYPES
 from puffin_fast._pyiceberg.versions import KNOWN_VERSIONS
 from puffin_fast._runtime.patches import Acceleration, Patches
 from puffin_fast.errors import UnsupportedError
+from puffin_fast.iceberg.patches.pyiceberg_writes import WRITES
 from puffin_fast.iceberg.scan.pyiceberg_scans import PATCHES
 
 __all__ = ["Acceleration", "accelerate"]
 
-_PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: PATCHES)
+_PATCHES = Patches(f"pyiceberg {pyiceberg.__version__}", lambda: (*PATCHES, *WRITES))
 
 
 def accelerate() -> Acceleration:
-    """Makes PyIceberg's own scans load deletion vectors and apply position deletes through this package.
+    """Makes PyIceberg's own scans load deletion vectors through this package, and its verbs write tables of version 3.
 
-    It applies to this process: to `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
+    It applies to this process. Scans: `table.scan()` in all its forms (`to_arrow`, `to_arrow_batch_reader`,
     `to_pandas`, `to_polars`, `to_duckdb`, `count`), and to Polars' `scan_iceberg` where it loads deletion
     vectors through PyIceberg. Scans are faster. They also apply only the vector that the manifest entry
     references, not superseded ones in the same Puffin file. Plans made before the call should be made again.
+    `table.append`, `delete`, `overwrite`, `upsert`, `dynamic_partition_overwrite` and transactions of these work on
+    tables of format version 3, which PyIceberg alone refuses ("Cannot write manifest for table version: 3").
+    Arguments and results are PyIceberg's; the commit is this package's: one snapshot for a transaction, with
+    deletion vectors.
     Catalogs load tables that PyIceberg alone refuses, as `load_table` does.
     PyIceberg still raises for features that it does not support, such as equality deletes;
     `puffin_fast.iceberg.scan` reads those.

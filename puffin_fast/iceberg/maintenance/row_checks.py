@@ -1,0 +1,48 @@
+"""Decodes and counts all rows of a snapshot's data files: damage of pages shows up, in files of any format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from puffin_fast._runtime.threads import on_threads
+from puffin_fast.errors import PuffinFastError
+from puffin_fast.iceberg.maintenance.finding import MISMATCH, Finding, kind_of
+from puffin_fast.iceberg.plan.delete_index import FileTask
+from puffin_fast.iceberg.scan.scan import Scan
+from puffin_fast.rows.scan.splits import jobs_of
+
+if TYPE_CHECKING:
+    from puffin_fast.iceberg.manifest import ManifestEntry
+
+__all__ = ["check_rows"]
+
+
+def check_rows(scan: Scan, files: Sequence[ManifestEntry], threads: int | None) -> list[Finding]:
+    """Reads each data file whole, without its deletes. Memory holds a part of one file per thread.
+
+    Args:
+        scan: of the snapshot, with all columns.
+        files: the data files.
+        threads: number of files read at a time; the number of processors by default.
+
+    Returns:
+        A finding for each file that cannot be read, or that has another number of rows than its manifest entry.
+    """
+    reader = scan.file_reader()
+
+    def check(data: ManifestEntry) -> list[Finding]:
+        path = data.file_path
+        try:
+            jobs = jobs_of([FileTask(data)], 1, together=False)
+            n_rows = sum(batch.num_rows for job in jobs for group in reader.read_all(job) for batch in group)
+        except PuffinFastError as error:
+            return [Finding(kind_of(error), path, path, None, str(error))]
+        if n_rows == data.record_count:
+            return []
+        message = f"{path}: rows: expected {data.record_count} (manifest), found {n_rows} (decoded)"
+        return [Finding(MISMATCH, path, path, None, message)]
+
+    return [
+        finding for found in on_threads(check, files, threads, label="decoding rows") for finding in found
+    ]

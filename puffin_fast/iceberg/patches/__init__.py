@@ -1,0 +1,5 @@
+"""What `accelerate` replaces in PyIceberg."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

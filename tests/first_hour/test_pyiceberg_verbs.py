@@ -1,0 +1,169 @@
+"""PyIceberg's own verbs on tables of format version 3 under `accelerate` do what they do on tables of version 2."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import And, EqualTo, GreaterThan, In
+from pyiceberg.table import Table, Transaction, UpsertResult
+
+import puffin_fast as pf
+
+ROWS = pa.table(
+    {"id": pa.array(range(6), pa.int64()), "part": list("aabbcc"), "word": ["u", "v", None, "x", "y", "z"]}
+)
+
+
+@pytest.fixture
+def tables(catalog: SqlCatalog) -> Iterator[tuple[Table, Table]]:
+    """A table of version 2 and one of version 3, partitioned and with two commits each; PyIceberg is accelerated."""
+    new = pf.iceberg.create_table(catalog, "shop.new", ROWS.schema, partition_spec=["part"])
+    old = catalog.create_table("shop.old", new.schema(), partition_spec=new.spec())
+    with pf.iceberg.accelerate():
+        for table in (old, new):
+            table.append(ROWS.slice(0, 4))
+            table.append(ROWS.slice(4))
+        yield old, new
+
+
+def rows_of(table: Table, **options: Any) -> list[dict[str, Any]]:
+    return pf.iceberg.scan(table, **options).to_arrow().sort_by("id").to_pylist()
+
+
+def run(table: Table, *verbs: Callable[[Transaction], object]) -> None:
+    with table.transaction() as tx:
+        for verb in verbs:
+            verb(tx)
+
+
+def given(**columns: Any) -> pa.Table:
+    return pa.table(columns).cast(ROWS.schema)
+
+
+CHANGED = given(id=[1, 9], part=["a", "b"], word=["changed", "new"])
+VERBS = {
+    "append": lambda to: to.append(CHANGED, snapshot_properties={"why": "test"}),
+    "append a reader": lambda to: to.append(CHANGED),
+    "append nothing": lambda to: to.append(ROWS.slice(0, 0)),
+    "delete": lambda to: to.delete("id > 4 or word is null", snapshot_properties={"why": "test"}),
+    "delete by an expression": lambda to: to.delete(And(GreaterThan("id", 1), EqualTo("part", "b"))),
+    "delete a partition": lambda to: to.delete(EqualTo("part", "a")),
+    "delete all": lambda to: to.delete("true"),
+    "overwrite": lambda to: to.overwrite(CHANGED),
+    "overwrite some": lambda to: to.overwrite(CHANGED, In("id", (0, 1, 4))),
+    "overwrite by text": lambda to: to.overwrite(CHANGED, overwrite_filter="ID >= 2", case_sensitive=False),
+    "dynamic_partition_overwrite": lambda to: to.dynamic_partition_overwrite(CHANGED),
+    "upsert": lambda to: to.upsert(CHANGED, ["id"], snapshot_properties={"why": "test"}),
+    "upsert, update only": lambda to: to.upsert(CHANGED, ["id"], when_not_matched_insert_all=False),
+    "upsert, insert only": lambda to: to.upsert(CHANGED, ["id"], when_matched_update_all=False),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
+def test_verbs_do_what_they_do_on_version_2(tables: tuple[Table, Table], verb: Any) -> None:
+    old, new = tables
+    assert verb(new) == verb(old)
+    assert rows_of(new) == rows_of(old)
+    if old.current_snapshot().summary.get("why"):  # type: ignore[union-attr]
+        assert new.current_snapshot().summary["why"] == "test"  # type: ignore[union-attr,index]
+    assert new.scan().to_arrow().sort_by("id").to_pylist() == rows_of(old)
+    assert not pf.iceberg.verify(new)
+
+
+def test_transactions(tables: tuple[Table, Table]) -> None:
+    old, new = tables
+    n_snapshots = len(new.snapshots())
+    for table in tables:
+        with table.transaction() as tx:
+            assert isinstance(tx, Transaction)
+            tx.delete("id = 0", snapshot_properties={"first": "1"})
+            tx.append(given(id=[20, 21], part=["d", "d"], word=["p", "q"]))
+            found = tx.upsert(given(id=[20, 30], part=["d", "e"], word=["r", "s"]), ["id"])
+            assert found == UpsertResult(rows_updated=1, rows_inserted=1)
+            tx.overwrite(
+                given(id=[5], part=["c"], word=["over"]), "id = 5", snapshot_properties={"last": "2"}
+            )
+            before = rows_of(table)
+        assert before != rows_of(table)
+    assert rows_of(new) == rows_of(old)
+    assert len(new.snapshots()) == n_snapshots + 1
+    summary = new.current_snapshot().summary  # type: ignore[union-attr]
+    assert summary is not None
+    assert (summary["first"], summary["last"]) == ("1", "2")
+
+
+def test_a_failed_transaction_changes_nothing(tables: tuple[Table, Table]) -> None:
+    _, new = tables
+    before, location = rows_of(new), new.metadata_location
+    with pytest.raises(pf.NotFoundError, match="nope"):
+        run(new, lambda tx: tx.delete("id = 0"), lambda tx: tx.delete("nope = 1"))
+    assert (rows_of(new), new.refresh().metadata_location) == (before, location)
+    with pytest.raises(pf.NotFoundError, match="nope"):
+        new.delete("nope = 1")
+    assert new.refresh().metadata_location == location
+
+
+def test_branches(tables: tuple[Table, Table], catalog: SqlCatalog) -> None:
+    for table in tables:
+        with pf.iceberg.v3_metadata(catalog), table.manage_snapshots() as change:
+            change.create_branch(table.current_snapshot().snapshot_id, "side")  # type: ignore[union-attr]
+        table.append(CHANGED.slice(1), branch="side")
+        table.delete("id = 2", branch="side")
+    old, new = tables
+    assert rows_of(new, branch="side") == rows_of(old, branch="side")
+    assert rows_of(new) == ROWS.to_pylist()
+    with pytest.raises(pf.UnsupportedError, match="one branch"):
+        run(new, lambda tx: tx.append(CHANGED), lambda tx: tx.append(CHANGED, branch="side"))
+    with pytest.raises(pf.NotFoundError, match="twig"):
+        new.append(CHANGED, branch="twig")
+
+
+def test_deletes_are_deletion_vectors_unless_the_table_says_otherwise(
+    tables: tuple[Table, Table], catalog: SqlCatalog
+) -> None:
+    _, new = tables
+    files = {task.data.file_path for task in pf.iceberg.plan_files(new).tasks}
+    new.delete("id = 0")
+    assert {task.data.file_path for task in pf.iceberg.plan_files(new).tasks} == files
+    assert pf.iceberg.deletes(new).num_rows == 1
+    with pf.iceberg.v3_metadata(catalog), new.transaction() as change:
+        change.set_properties({"write.delete.mode": "copy-on-write"})
+    with pytest.raises(
+        pf.UnsupportedError, match=r"write\.delete\.mode=copy-on-write: expected merge-on-read"
+    ):
+        new.delete("id = 1")
+    new.append(CHANGED)
+
+
+def test_a_delete_without_matches_warns_as_pyiceberg_does(tables: tuple[Table, Table]) -> None:
+    for table in tables:
+        with pytest.warns(UserWarning, match="did not match any records"):
+            table.delete("id = 77")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tables[1].delete("id = 1")
+
+
+def test_rows_and_metadata_are_changed_in_transactions_of_their_own(tables: tuple[Table, Table]) -> None:
+    _, new = tables
+    verbs = [lambda tx: tx.append(CHANGED), lambda tx: tx.set_properties(a="b")]
+    for order in (verbs, verbs[::-1]):
+        with pytest.raises(pf.UnsupportedError, match="either rows or metadata"):
+            run(new, *order)
+    assert rows_of(new) == ROWS.to_pylist()
+
+
+def test_without_accelerate_pyiceberg_refuses(catalog: SqlCatalog) -> None:
+    table = pf.iceberg.create_table(catalog, "shop.t", ROWS.schema)
+    with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
+        table.append(ROWS)
+    with pf.iceberg.accelerate():
+        table.append(ROWS.to_reader())
+    with pytest.raises(ValueError, match="Cannot write manifest for table version: 3"):
+        table.append(ROWS)
+    assert pf.iceberg.scan(table).count() == 6
