@@ -9,6 +9,7 @@ from typing import Any
 from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.delete import Delete, DeleteKeys, DeletePositions, group_positions
 from puffin_fast.verbs.options import OnConflict, Options
@@ -56,6 +57,7 @@ def delete(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DeleteResult:
     """Deletes the rows for which a filter is true, in one commit, without rewriting data files.
 
@@ -75,6 +77,8 @@ def delete(
         dry_run: count rows and data files, write nothing.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path. Commits on an object store need an
             fsspec filesystem with conditional writes (s3fs, gcsfs, adlfs).
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
 
     Returns:
         The counts; `version` is None if no row matched.
@@ -87,6 +91,7 @@ def delete(
         ConflictError: a concurrent commit changed the same data files or the table's metadata; the table is unchanged.
         CommitUnknownError: the storage did not answer whether the commit happened; no file was removed.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete",
         on_conflict=on_conflict,
@@ -111,6 +116,7 @@ def delete_keys(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DeleteResult:
     """Deletes the rows whose key is in a table of keys, in one commit, without rewriting data files.
 
@@ -123,7 +129,7 @@ def delete_keys(
         join_cols: the key column or columns: names in the table, dotted for a field of a struct, and the same in
             `keys`.
         null_safe: whether null equals null; otherwise a key with a null matches no row.
-        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem, storage_options: as `delete`.
 
     Returns:
         The counts; `version` is None if no row matched.
@@ -134,6 +140,7 @@ def delete_keys(
         PuffinFastError: a temporary file could not be written or read.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete_keys",
         on_conflict=on_conflict,
@@ -157,6 +164,7 @@ def delete_positions(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DeleteResult:
     """Deletes rows given by data file and position, in one commit; repeated and deleted positions are ignored.
 
@@ -164,7 +172,7 @@ def delete_positions(
         table: a path, a URI, or deltalake's `DeltaTable`.
         deletes: Arrow rows with columns ``file_path`` (as in ``_file`` of a scan, or relative to the table) and
             ``pos`` (integer), in any order.
-        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem, storage_options: as `delete`.
 
     Returns:
         The counts; `version` is None if all the rows were deleted already.
@@ -175,6 +183,7 @@ def delete_positions(
         NotFoundError: a path is not a live data file.
         UnsupportedError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="delete_positions",
         on_conflict=on_conflict,

@@ -11,6 +11,7 @@ from pyiceberg.expressions import AlwaysTrue
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_rows
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.overwrite import Append, DynamicPartitionOverwrite, Overwrite
@@ -78,6 +79,7 @@ def append(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> AppendResult:
     """Appends Arrow rows in one commit; where the table tracks rows, they get row ids.
 
@@ -86,7 +88,7 @@ def append(
         data: rows as for `puffin_fast.iceberg.append`. Columns are matched by name, and cast to the table's types if
             all values can be represented exactly; missing columns are null. For a table without partitions a reader is
             streamed; otherwise it is held in memory.
-        job_id, snapshot_properties, filesystem: as `delete`.
+        job_id, snapshot_properties, filesystem, storage_options: as `delete`.
         dry_run: check the table and the columns; read no row and write nothing.
 
     Returns:
@@ -99,6 +101,7 @@ def append(
             has a default value, or as `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(verb="append", job_id=job_id, snapshot_properties=snapshot_properties, dry_run=dry_run)
     attempt = DeltaAttempt(table, options, filesystem)
     rows = arrow_rows(data, "data", streamed=attempt.metadata.spec().is_unpartitioned())
@@ -117,6 +120,7 @@ def overwrite(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> OverwriteResult:
     """Deletes the rows for which a filter is true, and appends rows, in one commit.
 
@@ -127,7 +131,7 @@ def overwrite(
         table: a path, a URI, or deltalake's `DeltaTable`.
         data: Arrow rows, as for `append`. Held in memory.
         row_filter: a PyIceberg expression, its text, or a PyArrow expression; by default all rows are replaced.
-        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
+        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
         dry_run: count rows and compare the columns with the table's schema, write nothing.
 
     Returns:
@@ -138,6 +142,7 @@ def overwrite(
         UnsupportedError: as `append` and `delete`.
         NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="overwrite",
         on_conflict=on_conflict,
@@ -160,6 +165,7 @@ def dynamic_partition_overwrite(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> OverwriteResult:
     """Deletes all rows of the partitions that the given rows belong to, and appends these rows, in one commit.
 
@@ -168,7 +174,7 @@ def dynamic_partition_overwrite(
     Args:
         table: as for `overwrite`; partitioned.
         data: Arrow rows, as for `append`. Held in memory. Without rows, nothing happens.
-        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem: as for `overwrite`.
+        on_conflict, job_id, snapshot_properties, threads, dry_run, filesystem, storage_options: as for `overwrite`.
 
     Returns:
         The counts.
@@ -177,6 +183,7 @@ def dynamic_partition_overwrite(
         InvalidInputError: the table is not partitioned, or the rows do not fit its schema.
         UnsupportedError, NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `overwrite`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="dynamic_partition_overwrite",
         on_conflict=on_conflict,

@@ -24,6 +24,7 @@ from puffin_fast.delta.log.protocol import (
 from puffin_fast.delta.log.row_ids import MATERIALIZED
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import put_version
 from puffin_fast.errors import InvalidInputError, NotFoundError, UnsupportedError
 from puffin_fast.iceberg.compat.arrow_schema import new_schema
@@ -70,6 +71,7 @@ def create_table(
     partition_columns: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Creates an empty Delta table with deletion vectors enabled.
 
@@ -82,6 +84,8 @@ def create_table(
             ``delta.enableRowTracking``, ``delta.enableChangeDataFeed``, ``delta.enableInCommitTimestamps`` and others
             enable the features of their names.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
 
     Returns:
         The first version.
@@ -94,6 +98,7 @@ def create_table(
             property requires a feature that this package does not write.
         CommitUnknownError: the storage did not answer whether the table was created.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     check_mapping("properties", properties)
     storage = storage_of(table, filesystem)
     made = new_schema(schema, types)

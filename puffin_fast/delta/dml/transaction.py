@@ -12,6 +12,7 @@ from puffin_fast.delta.dml.update import UpdateResult
 from puffin_fast.delta.dml.upsert import UpsertResult
 from puffin_fast.delta.log.commit import check_properties
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.verbs import transaction as verbs
 from puffin_fast.verbs.options import OnConflict, Options
 
@@ -26,6 +27,7 @@ def transaction(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Transaction:
     """Runs several verbs in one commit: all of them, or none.
 
@@ -46,13 +48,14 @@ def transaction(
         snapshot_properties: additional entries of the commit's `commitInfo`.
         dry_run: run the verbs, but do not commit. Files are written and removed again at the end, because later verbs
             read them.
-        filesystem: as `delete`.
+        filesystem, storage_options: as `delete`.
 
     Raises:
         InvalidInputError: an argument; or, from a verb, that it is outside of the block.
         UnsupportedError, NotFoundError, CorruptDataError, ConflictError, CommitUnknownError: as `delete`, when the
             block begins or ends.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="transaction",
         on_conflict=on_conflict,

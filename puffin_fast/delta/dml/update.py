@@ -8,6 +8,7 @@ from typing import Any
 
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.filters.filters import Filter
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.update import Update
@@ -54,6 +55,7 @@ def update(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> UpdateResult:
     """Sets columns of the rows for which a filter is true, in one commit, without rewriting data files.
 
@@ -65,7 +67,7 @@ def update(
         row_filter: a PyIceberg expression, its text, or a PyArrow expression.
         values: for each column that is set, a value of Python or Arrow, or a PyArrow expression over the old row
             (``{"n": pc.field("n") + 1}``).
-        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
+        case_sensitive, on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
         dry_run: count rows and compute their new values, write nothing.
 
     Returns:
@@ -77,6 +79,7 @@ def update(
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="update",
         on_conflict=on_conflict,

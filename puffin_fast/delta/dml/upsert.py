@@ -10,6 +10,7 @@ from puffin_fast._runtime.arguments import check_texts
 from puffin_fast._runtime.html import HtmlFields
 from puffin_fast.columns.arrow_rows import arrow_reader
 from puffin_fast.delta.dml.attempt import DeltaAttempt
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.rows.match.duplicate_keys import OnDuplicateKeys
 from puffin_fast.verbs.options import OnConflict, Options
 from puffin_fast.verbs.upsert import Upsert
@@ -71,6 +72,7 @@ def upsert(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> UpsertResult:
     """Replaces the rows whose key is given, and inserts the given rows whose key is new, in one commit.
 
@@ -94,7 +96,7 @@ def upsert(
         order_column: a column of `data`: of several given rows with one key, the one with the greatest value counts.
             Columns of these two names that the table does not have are not written.
         duplicate_keys: as `puffin_fast.iceberg.upsert`.
-        on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
         dry_run: count rows, write nothing.
 
     Returns:
@@ -110,6 +112,7 @@ def upsert(
         UnsupportedError: the table has CHECK constraints, generated or identity columns; also as `delete`.
         CorruptDataError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     options = Options(
         verb="upsert",
         on_conflict=on_conflict,

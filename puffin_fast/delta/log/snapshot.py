@@ -33,6 +33,7 @@ from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.protocol import Protocol, check_readable
 from puffin_fast.delta.log.segment import LogListing, LogSegment, commit_path
 from puffin_fast.delta.log.storage import TableStorage, decoded_path, storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.errors import CorruptDataError, InvalidInputError, NotFoundError
 from puffin_fast.iceberg.plan.times import milliseconds_of
 
@@ -181,6 +182,7 @@ def snapshot(
     version: int | None = None,
     as_of: int | str | datetime | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Reads a version of a Delta table from its log.
 
@@ -190,6 +192,8 @@ def snapshot(
         as_of: selects the version that was the newest at this time: milliseconds since 1970, or a datetime or ISO 8601
             text with a time zone.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
 
     Raises:
         NotFoundError: there is no Delta table, or the log does not have the version.
@@ -198,6 +202,7 @@ def snapshot(
         InvalidInputError: both `version` and `as_of` are given, the version is not a number, or a datetime has no time
             zone.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     check_integer("version", version, least=0)
     storage = storage_of(table, filesystem)
     listing = LogListing.of(storage)

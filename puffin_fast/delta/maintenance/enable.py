@@ -17,6 +17,7 @@ from puffin_fast.delta.log.protocol import (
 )
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 
 __all__ = ["enable"]
 
@@ -27,6 +28,7 @@ def enable(
     snapshot_properties: Mapping[str, str] | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> int | None:
     """Enables deletion vectors: reader version 3, writer version 7, `delta.enableDeletionVectors`.
 
@@ -37,7 +39,7 @@ def enable(
         table: a path, a URI, or deltalake's `DeltaTable`.
         snapshot_properties: additional entries of the commit's `commitInfo`.
         dry_run: check the table, write nothing.
-        filesystem: as `delete`.
+        filesystem, storage_options: as `delete`.
 
     Returns:
         The new version, in a dry run the version after the newest one; None if deletion vectors were enabled already.
@@ -48,6 +50,7 @@ def enable(
         ConflictError: a concurrent commit changed the protocol or the metadata.
         CommitUnknownError: the storage did not answer whether the commit happened.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
 
     def plan(base: Snapshot) -> _Planned:
         actions = []

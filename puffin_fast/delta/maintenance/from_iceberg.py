@@ -36,6 +36,7 @@ from puffin_fast.delta.log.protocol import (
     PHYSICAL_NAME,
 )
 from puffin_fast.delta.log.storage import TableStorage, encoded_path, storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.log.version_file import may_have_happened, put_version
 from puffin_fast.errors import InvalidInputError, UnsupportedError
 from puffin_fast.iceberg.plan.files import FileTask, plan_files
@@ -60,6 +61,7 @@ def from_iceberg(
     tag: str | None = None,
     as_of: int | str | datetime | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> str:
     """Creates a Delta table from a snapshot of an Iceberg table; no data file is copied.
 
@@ -73,7 +75,7 @@ def from_iceberg(
         location: folder of the Delta table; by default that of the Iceberg table. Paths in the log are then relative,
             which some readers of Delta tables require.
         snapshot_id, branch, tag, as_of: as `puffin_fast.iceberg.scan`.
-        filesystem: of `location`.
+        filesystem, storage_options: of `location`.
 
     Returns:
         The location of the Delta table.
@@ -86,12 +88,14 @@ def from_iceberg(
         NotFoundError, CorruptDataError: as `puffin_fast.iceberg.scan`.
         CommitUnknownError: the storage did not answer whether the Delta table was created.
     """
+    place = table.location() if location is None else location
+    filesystem = filesystem_of(place, filesystem, storage_options)
     metadata, name = table.metadata, ".".join(table.name())
     schema = metadata.schema()
     _check_schemas(table, name)
     if not isinstance(location, PathLike):
         check_name("location", location)
-    storage = storage_of(table.location() if location is None else location, filesystem)
+    storage = storage_of(place, filesystem)
     plan = plan_files(table, snapshot_id=snapshot_id, branch=branch, tag=tag, as_of=as_of)
     for task in plan.tasks:
         if task.equality_deletes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from puffin_fast.delta.log.checkpoint import read_checkpoint
 from puffin_fast.delta.log.segment import LogListing, commit_path
 from puffin_fast.delta.log.snapshot import load_snapshot
 from puffin_fast.delta.log.storage import INLINE, LOG_FOLDER, TableStorage, storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import path_of
 from puffin_fast.errors import InvalidInputError
 
@@ -26,7 +27,13 @@ IN_FLIGHT = timedelta(days=3)
 SCHEMA = pa.schema([("path", pa.string()), ("n_bytes", pa.int64()), ("modified", pa.timestamp("us", "UTC"))])
 
 
-def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: Any = None) -> pa.Table:
+def orphan_files(
+    table: Any,
+    *,
+    older_than: timedelta = IN_FLIGHT,
+    filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> pa.Table:
     """Lists the files below a table's folder that no version of its log needs.
 
     A file is needed if a commit or checkpoint in the log refers to it, as an added or removed data file or file of
@@ -37,6 +44,8 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
         table: a path, a URI, or deltalake's `DeltaTable`.
         older_than: files that were modified more recently are not listed.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
 
     Returns:
         ``path`` string, ``n_bytes`` int64, ``modified`` timestamp in UTC; sorted by path.
@@ -47,6 +56,7 @@ def orphan_files(table: Any, *, older_than: timedelta = IN_FLIGHT, filesystem: A
         CorruptDataError: the log cannot be read, or a commit is missing.
         UnsupportedError: the protocol version or a reader feature is unknown.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     if not isinstance(older_than, timedelta):
         raise InvalidInputError(f"older_than: expected a timedelta, found {shown_argument(older_than)}")
     storage = storage_of(table, filesystem)

@@ -20,6 +20,7 @@ from puffin_fast.delta.log.commit import Changes, Job, OnConflict, commit
 from puffin_fast.delta.log.protocol import check_types_writable
 from puffin_fast.delta.log.snapshot import Snapshot
 from puffin_fast.delta.log.storage import storage_of
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.errors import InvalidInputError
 from puffin_fast.rows.filters.filters import RowFilter
@@ -65,6 +66,7 @@ def purge(
     threads: int | None = None,
     dry_run: bool = False,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> PurgeResult:
     """Rewrites the data files that have many deleted rows, in one commit.
 
@@ -75,7 +77,7 @@ def purge(
         table: a path, a URI, or deltalake's `DeltaTable`.
         min_deleted: the share of deleted rows from which a file is rewritten, above 0 and up to 1. With a very small
             share, every file with a vector is rewritten.
-        on_conflict, job_id, snapshot_properties, threads, filesystem: as `delete`.
+        on_conflict, job_id, snapshot_properties, threads, filesystem, storage_options: as `delete`.
         dry_run: count rows and data files, write nothing.
 
     Returns:
@@ -85,6 +87,7 @@ def purge(
         InvalidInputError: `min_deleted` is not such a share.
         UnsupportedError, CorruptDataError, NotFoundError, ConflictError, CommitUnknownError: as `delete`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     check_threads(threads)
     check_flags(dry_run=dry_run)
     check_share("min_deleted", min_deleted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 
 from puffin_fast._runtime.arguments import check_share
 from puffin_fast.delta.log.storage import INLINE
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.maintenance.purge import MIN_DELETED
 from puffin_fast.delta.read.scan import scan
 from puffin_fast.iceberg.maintenance.report import SCHEMA, Report
@@ -24,11 +26,12 @@ def report(
     as_of: int | str | datetime | None = None,
     share: float = MIN_DELETED,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Report:
     """Reports what deletes cost the data files of a version.
 
     Args:
-        table, version, as_of, filesystem: as `scan`.
+        table, version, as_of, filesystem, storage_options: as `scan`.
         share: deleted share of a data file's rows from which on rewriting it is advised, as `min_deleted` of `purge`.
 
     Returns:
@@ -39,6 +42,7 @@ def report(
         InvalidInputError: the share is not between 0 and 1.
         NotFoundError, UnsupportedError, CorruptDataError: as `scan`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     check_share("share", share)
     planned = scan(table, version=version, as_of=as_of, filesystem=filesystem)
     data = planned.files()

@@ -27,6 +27,7 @@ from pyiceberg.table.update import (
 
 from puffin_fast._runtime.groups import split_by_size
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.schema import NAME_MAPPING, ROW_TRACKING
 from puffin_fast.delta.read.tasks import DeltaFile, DeltaTask
@@ -76,6 +77,7 @@ def to_iceberg(
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Table:
     """Registers a version of a Delta table as a new Iceberg table of format version 3; no data file is copied.
 
@@ -85,7 +87,8 @@ def to_iceberg(
     them while the other table is in use. The vectors are copied to files of the new table. Rows get new row ids.
 
     Args:
-        table, version, as_of, filesystem: as `scan`. The FileIO of the catalog must have access to the files.
+        table, version, as_of, filesystem, storage_options: as `scan`. The FileIO of the catalog must have access to the
+            files.
         catalog: any PyIceberg catalog.
         name: ``"namespace.table"``; the namespace must exist.
         location: folder of the Iceberg table's metadata and vectors; by default one in the warehouse.
@@ -100,6 +103,7 @@ def to_iceberg(
         UnsupportedError: Iceberg does not support the name or the type of a column, or a change of its type.
         CorruptDataError: the log or a vector is damaged.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     base = (
         table
         if isinstance(table, Snapshot)

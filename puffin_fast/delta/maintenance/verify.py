@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from puffin_fast._runtime import open_source
 from puffin_fast._runtime.threads import check_threads, on_threads
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
 from puffin_fast.delta.log.storage import TableStorage
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.descriptors import locate
 from puffin_fast.delta.read.plan import DeltaTable, partition_values
 from puffin_fast.delta.read.scan import scan
@@ -37,6 +39,7 @@ def verify(
     level: Level = "files",
     threads: int | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Findings[Problem]:
     """Reads and checks all deletion vectors of a version and their data files.
 
@@ -46,7 +49,7 @@ def verify(
     that scans can read the partition values.
 
     Args:
-        table, version, as_of, filesystem: as `scan`.
+        table, version, as_of, filesystem, storage_options: as `scan`.
         level: "files" reads the footers of all data files and compares them with the log, "metadata" opens no data
             file, "rows" also decodes all rows.
         threads: number of files read at a time; the number of processors by default.
@@ -58,6 +61,7 @@ def verify(
     Raises:
         NotFoundError, UnsupportedError, CorruptDataError: the log cannot be read.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     check_threads(threads)
     check_level(level)
     base = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.delta.read.tasks import DeltaTasks
 from puffin_fast.errors import InvalidInputError
@@ -117,6 +118,7 @@ def scan(
     case_sensitive: bool = True,
     threads: int | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> DeltaScan:
     """Reads a version of a Delta table with its deletion vectors applied.
 
@@ -132,6 +134,8 @@ def scan(
         case_sensitive: whether column names are compared with case.
         threads: number of reading threads; as many as PyArrow's (`pyarrow.cpu_count()`) when None.
         filesystem: the pyarrow.fs.FileSystem or fsspec filesystem of the path.
+        storage_options: instead of it, the options that deltalake takes, such as ``AWS_ACCESS_KEY_ID``. Those of a
+            `DeltaTable` count if none are given.
 
     Returns:
         A scan: `to_arrow`, `to_batches`, `to_reader`, and the Arrow C stream interface. Bytes and shorts come as 32-bit
@@ -143,6 +147,7 @@ def scan(
         UnsupportedError: a reader feature or the type of a column is unknown.
         InvalidInputError: the filter cannot be parsed or does not fit its columns, or the limit is negative.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     if isinstance(table, Snapshot):
         if version is not None or as_of is not None:
             raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from puffin_fast.delta.log.snapshot import Snapshot, snapshot
+from puffin_fast.delta.log.storage_options import filesystem_of
 from puffin_fast.delta.read.plan import DeltaTable, plan_files
 from puffin_fast.dv import delta as codec
 from puffin_fast.files import read_ranges
@@ -33,11 +35,12 @@ def vectors(
     version: int | None = None,
     as_of: int | str | datetime | None = None,
     filesystem: Any = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> pa.Table:
     """Reads and checks all deletion vectors of a version.
 
     Args:
-        table, version, as_of, filesystem: as `scan`.
+        table, version, as_of, filesystem, storage_options: as `scan`.
 
     Returns:
         A row for each data file with a vector: ``file_path``, ``blob`` (`deletion-vector-v1`, as the functions of
@@ -47,6 +50,7 @@ def vectors(
         CorruptDataError: a vector does not agree with its descriptor, or a position is not less than the row count of
             its data file; and all errors of `scan`.
     """
+    filesystem = filesystem_of(table, filesystem, storage_options)
     base = (
         table
         if isinstance(table, Snapshot)

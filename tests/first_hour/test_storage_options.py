@@ -1,0 +1,56 @@
+"""The `storage_options` of deltalake reach the store, in every verb; those of a `DeltaTable` count too."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import puffin_fast as pf
+from tests.iceberg.scan.test_s3 import Store, store
+
+__all__ = ["store"]
+
+ROWS = pa.table({"id": [1, 2, 3]})
+
+
+def test_the_options_of_deltalake(store: Store, tmp_path: Path) -> None:
+    options = {
+        "AWS_ACCESS_KEY_ID": "key",
+        "aws_secret_access_key": "secret",
+        "region": "us-east-1",
+        "AWS_ENDPOINT_URL": store.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "conditional_put": "etag",
+    }
+    uri = f"s3://lake/{tmp_path.name}/t"
+    pf.delta.create_table(uri, ROWS.schema, storage_options=options)
+    pf.delta.append(uri, ROWS, storage_options=options)
+    assert pf.delta.delete(uri, "id = 1", storage_options=options).rows_deleted == 1
+    table = DeltaTable(uri, storage_options=options)
+    assert pf.delta.scan(table).to_arrow()["id"].to_pylist() == [2, 3]
+    assert pf.delta.delete(table, "id = 2").rows_deleted == 1
+    assert pf.delta.verify(table) == []
+    with pytest.raises(
+        pf.UnsupportedError, match="storage_options: AWS_S3_LOCKING_PROVIDER: no certain counterpart"
+    ):
+        pf.delta.scan(uri, storage_options=options | {"AWS_S3_LOCKING_PROVIDER": "dynamodb"})
+    with pytest.raises(pf.InvalidInputError, match="found both"):
+        pf.delta.scan(uri, storage_options=options, filesystem=object())
+    with pytest.raises(pf.UnsupportedError, match="found scheme https"):
+        pf.delta.scan("https://host/t", storage_options=options)
+
+
+def test_a_local_table_needs_none(tmp_path: Path) -> None:
+    pf.delta.create_table(tmp_path / "t", ROWS.schema, storage_options={"anything": "x"})
+    assert pf.delta.scan(tmp_path / "t", storage_options={"anything": "x"}).count() == 0
+
+
+def test_every_function_with_a_filesystem_takes_them() -> None:
+    functions = [getattr(pf.delta, name) for name in pf.delta.__all__]
+    parameters = [set(inspect.signature(one).parameters) for one in functions if inspect.isfunction(one)]
+    assert all("storage_options" in names for names in parameters if "filesystem" in names)
+    assert sum("storage_options" in names for names in parameters) > 15
