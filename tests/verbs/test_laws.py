@@ -43,6 +43,13 @@ class IcebergTable:
     """A table of PyIceberg, with the verbs of this package."""
 
     verbs: Any = iceberg
+    places = (
+        "puffin_fast.iceberg.dml.attempt.IcebergWriter.stage",
+        "puffin_fast.iceberg.commit.protocol.write_manifest_list",
+    )
+
+    def folder(self) -> Path:
+        return Path(self.table.location().removeprefix("file://"))
 
     def __init__(self, catalog: SqlCatalog, namespace: str, partition: list[str], version: str = "3") -> None:
         if version == "3":
@@ -66,6 +73,13 @@ class DeltaTable:
     """A Delta table, with the verbs of this package."""
 
     verbs: Any = delta
+    places = (
+        "puffin_fast.delta.dml.attempt.DeltaWriter.stage",
+        "puffin_fast.delta.log.commit._Attempt._content",
+    )
+
+    def folder(self) -> Path:
+        return Path(self.table)
 
     def __init__(self, path: Path, partition: list[str], properties: dict[str, str] | None = None) -> None:
         self.table: Any = path
@@ -309,9 +323,7 @@ def test_row_ids_stay_through_updates(made: AnyTable) -> None:
 def test_a_failed_or_dry_transaction_changes_nothing(made: AnyTable) -> None:
     chance, model = random.Random(5), Model()
     append(made, Single(made), model, chance)
-    folder = Path(
-        str(made.table if isinstance(made, DeltaTable) else made.table.location()).removeprefix("file://")
-    )
+    folder = made.folder()
     files = {path for path in folder.rglob("*") if path.is_file()}
 
     def fail() -> None:
@@ -330,6 +342,31 @@ def test_a_failed_or_dry_transaction_changes_nothing(made: AnyTable) -> None:
         done = getattr(made.verbs, name)(made.table, of([row(chance, 4000)]), dry_run=True)
         assert done is None or getattr(done, "version", None) is None
     assert {path for path in folder.rglob("*") if path.is_file()} == files
+    agree(made, model)
+
+
+def test_an_interrupt_in_a_verb_or_before_the_commit_leaves_nothing(
+    made: AnyTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, model = random.Random(6), Model()
+    append(made, Single(made), model, chance)
+    folder = made.folder()
+    files = {path for path in folder.rglob("*") if path.is_file()}
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    def run(place: str, verbs: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(place, interrupted)
+            verbs.update("id >= 0", {"x": 1.25})
+
+    for place in made.places:
+        with pytest.raises(KeyboardInterrupt):
+            run(place, Single(made))
+        with pytest.raises(KeyboardInterrupt), made.verbs.transaction(made.table) as tx:
+            run(made.places[0], tx)
+        assert {path for path in folder.rglob("*") if path.is_file()} == files
     agree(made, model)
 
 
