@@ -81,7 +81,7 @@ test-paimon: $(PAIMON)/.installed jars  ## the tests of Paimon tables through py
 	@$(PAIMON)/bin/python -c 'from importlib.metadata import version; print("pypaimon", version("pypaimon"))'
 	$(PAIMON)/bin/python -m pytest -m pypaimon tests/paimon tests/architecture/test_docs.py $(args)
 
-docs: build  ## build the documentation site into build/site
+docs: build java  ## build the documentation site into build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 screenshots: docs  ## pictures of the site's pages and of a report in build/screenshots (needs Chromium)

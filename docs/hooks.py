@@ -1,32 +1,74 @@
-"""What the site has beside the pages of ``docs``: other documents, benchmark results, each tutorial as a notebook."""
+"""What the site has beside the pages of ``docs``: other documents, benchmark results, and tutorials with their outputs."""
 
 from __future__ import annotations
 
-import json
+import base64
+import hashlib
+import os
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 
+import jupytext
+import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 ADDED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "benchmarks/results/*.*")
-CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+EXECUTED = ROOT / "build" / "notebooks"
+"""Notebooks that were executed before, by their text: only a page that changed is executed again (`make clean` removes them)."""
+
+UNSEARCHED = ("CHANGELOG.md", "benchmarks/results/README.md")
+"""Documents of those who work on this package: the search does not find them."""
 
 
-def notebook(markdown: str) -> str:
-    """A page as a Jupyter notebook (nbformat 4.4): a code cell for each Python block."""
-    cells = []
-    for number, text in enumerate(CODE.split(markdown)):  # texts and blocks in turn
-        if text.strip():
-            cell = {"cell_type": "markdown", "metadata": {}, "source": text.strip()}
-            code = {"cell_type": "code", "execution_count": None, "outputs": []}
-            cells.append(cell | code if number % 2 else cell)
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return json.dumps(
-        {"nbformat": 4, "nbformat_minor": 4, "metadata": {"kernelspec": kernel}, "cells": cells}, indent=1
-    )
+@cache
+def executed(tutorial: Path) -> nbformat.NotebookNode:
+    """A tutorial as a notebook with its outputs; a picture that a cell writes is shown below the cell."""
+    text = tutorial.read_text()
+    kept = EXECUTED / f"{tutorial.stem}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.ipynb"
+    if kept.exists():
+        return nbformat.read(kept, as_version=4)
+    notebook = jupytext.reads(text, fmt="md")
+    os.environ["PUFFIN_FAST_PROGRESS"] = "0"
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs = [
+                    output
+                    for output in cell.outputs
+                    if output.output_type == "stream" and output.name == "stdout"
+                ]
+                for output in cell.outputs:  # the folder of the reader is another one
+                    output.text = output.text.replace(f"{folder}/", "")
+                for name in re.findall(r'\.picture\("([\w-]+\.png)"', cell.source):
+                    data = {"image/png": base64.b64encode((Path(folder) / name).read_bytes()).decode()}
+                    cell.outputs.append(nbformat.v4.new_output("display_data", data))
+    EXECUTED.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, kept)
+    return notebook
+
+
+def with_outputs(notebook: nbformat.NotebookNode) -> str:
+    """A notebook as the text of a page."""
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            if output.output_type == "stream":
+                parts.append(f"``` {{ .text .output }}\n{output.text.rstrip()}\n```")
+            else:
+                parts.append(f"![what the code draws](data:image/png;base64,{output.data['image/png']})")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -34,15 +76,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")):
-        name = f"tutorials/{path.stem}.ipynb"
-        files.append(File.generated(config, name, content=notebook(path.read_text())))
+        content = nbformat.writes(executed(path))
+        files.append(File.generated(config, f"tutorials/{path.stem}.ipynb", content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
+    if name in UNSEARCHED:
+        page.meta["search"] = {"exclude": True}
     if name.startswith("tutorials/"):
-        return f"{markdown}\n[This page as a notebook]({Path(name).stem}.ipynb)\n"
+        text = with_outputs(executed(ROOT / "docs" / name))
+        return f"{text}\n[Download this page as a notebook with its outputs]({Path(name).stem}.ipynb)\n"
     if "/" in name:
         return markdown
     # in the repository the pages are in docs/, on the site beside the added documents

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,8 @@ def blocks(document: Path) -> list[str]:
 NEEDS = {"paimon": [pytest.mark.pypaimon]}
 """By the name of a page the marks of its test."""
 
-ELSEWHERE = {"spark-job"}
-"""Pages that are run where there is a session of Spark."""
+ELSEWHERE = {"spark-job", "catalogs"}
+"""Pages that are run where there is a session of Spark (tests/spark), and a fake of AWS (test_pages.py)."""
 
 RUN = [
     pytest.param(document, id=document.name, marks=NEEDS.get(document.stem, ()))
@@ -35,11 +36,13 @@ RUN = [
 ]
 
 
-def run_blocks(document: Path) -> None:
-    """Runs the blocks of a page in one namespace; a session of Spark goes on."""
+def run_blocks(document: Path, replaced: Mapping[str, str] = {"spark.stop()": ""}) -> None:
+    """Runs the blocks of a page in one namespace, with parts of them replaced; a session of Spark goes on."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for number, block in enumerate(blocks(document)):
-        code = block.replace("spark.stop()", "")
+        code = block
+        for part, other in replaced.items():
+            code = code.replace(part, other)
         exec(compile(code, f"{document.name}, block {number}", "exec"), namespace)
 
 

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.architecture.test_docs import ELSEWHERE, ROOT, run_blocks
+from tests.architecture.test_docs import ROOT, run_blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", sorted(ELSEWHERE))
-def test_python_blocks_run(
-    page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_blocks_run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_blocks(ROOT / "docs" / "tutorials" / f"{page}.md")
+    run_blocks(ROOT / "docs" / "tutorials" / "spark-job.md")

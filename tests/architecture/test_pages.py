@@ -1,0 +1,83 @@
+"""The pages about configuration, catalogs and errors say what the code does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.test_docs import ROOT, run_blocks
+from tests.conftest import require_module
+
+DOCS = ROOT / "docs"
+PACKAGE = "\n".join(
+    path.read_text()
+    for pattern in ("*.py", "*.pyx", "*.h")
+    for path in sorted((ROOT / "puffin_fast").rglob(pattern))
+)
+JOINED = re.sub(r'"\s*\n\s*f?"', "", PACKAGE)
+"""The sources, with the parts of texts that are written on several lines joined."""
+
+CONFIGURATION = (DOCS / "configuration.md").read_text()
+OF_PYICEBERG = {"Cannot write manifest for table version: 3", "Writing V3 is not yet supported"}
+"""Texts of PyIceberg's errors, which test_pyiceberg_says_so raises."""
+
+
+def test_all_environment_variables_and_properties_are_listed() -> None:
+    variables = set(re.findall(r"\bPUFFIN_FAST_[A-Z]+\b", PACKAGE)) - {"PUFFIN_FAST_COMPLETE"}
+    assert set(re.findall(r"`(PUFFIN_FAST_[A-Z]+)", CONFIGURATION)) == variables
+    properties = set(re.findall(r'"(puffin-fast\.[a-z.-]+[a-z])"', PACKAGE))
+    assert set(re.findall(r"`(puffin-fast\.[a-z.-]+)`", CONFIGURATION)) == properties
+
+
+def test_the_page_of_properties_lists_those_that_the_code_reads() -> None:
+    named = set(re.findall(r'"((?:write|commit|history|gc|schema)\.[a-z][a-z.-]+[a-z])"', PACKAGE))
+    page = (DOCS / "properties.md").read_text()
+    assert {name for name in named if name not in page} == set()
+
+
+def errors() -> list[str]:
+    return re.findall(r"^### `([^`]+)`$", (DOCS / "troubleshooting.md").read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", errors())
+def test_an_error_of_troubleshooting_is_one_of_the_code(text: str) -> None:
+    if text in OF_PYICEBERG:
+        return
+    parts = [part.strip() for part in text.split("…") if part.strip(" ,")]
+    gaps = r"\{(?:[^{}]|\{[^{}]*\})*\}"
+    assert re.search(rf"(?:{gaps}|.){{0,160}}?".join(map(re.escape, parts)), JOINED), text
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A fake of S3, Glue and DynamoDB, which the environment names."""
+    require_module("moto")
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    for name, value in {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    boto3.client("s3").create_bucket(Bucket="lake")
+    yield address
+    server.stop()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_catalogs_of_aws_take_deletes(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        run_blocks(DOCS / "catalogs.md", {"http://localhost:9000": aws})
