@@ -1,14 +1,17 @@
-"""What the site has beside the pages of ``docs``: other documents, benchmark results, and tutorials with their outputs."""
+"""What the site has beside the pages of ``docs``: other documents, figures, and tutorials with their outputs."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import os
 import re
+import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -20,7 +23,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[1]
 ADDED = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "benchmarks/results/*.*")
 EXECUTED = ROOT / "build" / "notebooks"
-"""Notebooks that were executed before, by their text: only a page that changed is executed again (`make clean` removes them)."""
+"""Notebooks that were executed before: only pages that changed are executed again, until `make clean`."""
 
 UNSEARCHED = ("CHANGELOG.md", "benchmarks/results/README.md")
 """Documents of those who work on this package: the search does not find them."""
@@ -37,7 +40,8 @@ def executed(tutorial: Path) -> nbformat.NotebookNode:
     os.environ["PUFFIN_FAST_PROGRESS"] = "0"
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
-        NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+        client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources)
+        client.execute(stderr=subprocess.DEVNULL)  # Spark's log
         for cell in notebook.cells:
             if cell.cell_type == "code":
                 cell.outputs = [
@@ -81,6 +85,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def resolved(name: str) -> str:
+    """The path of the module that defines a public name (``pf.iceberg.scan``), which mkdocstrings reads."""
+    value: Any = importlib.import_module("puffin_fast")
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    return f"{value.__module__}.{value.__qualname__}"
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
     if name in UNSEARCHED:
@@ -89,6 +101,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         text = with_outputs(executed(ROOT / "docs" / name))
         return f"{text}\n[Download this page as a notebook with its outputs]({Path(name).stem}.ipynb)\n"
     if "/" in name:
-        return markdown
+        return re.sub(r"(?<=^::: )pf\.[\w.]+", lambda found: resolved(found[0]), markdown, flags=re.MULTILINE)
     # in the repository the pages are in docs/, on the site beside the added documents
     return re.sub(r"\]\((?:docs|\.\.)/(?!\.\.)", "](", markdown)

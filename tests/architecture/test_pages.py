@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from puffin_fast import delta, iceberg, spark
 from tests.architecture.test_docs import ROOT, run_blocks
 from tests.conftest import require_module
 
@@ -53,7 +54,7 @@ def test_an_error_of_troubleshooting_is_one_of_the_code(text: str) -> None:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A fake of S3, Glue and DynamoDB, which the environment names."""
+    """A fake of S3 and Glue, which the environment names."""
     require_module("moto")
     import boto3
     from moto.server import ThreadedMotoServer
@@ -80,4 +81,17 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_catalogs_of_aws_take_deletes(aws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        run_blocks(DOCS / "catalogs.md", {"http://localhost:9000": aws})
+        run_blocks(
+            DOCS / "catalogs.md",
+            {"http://localhost:9000": aws, "type=": f'**{{"s3.endpoint": "{aws}"}}, type='},
+        )
+
+
+def test_the_reference_has_every_public_function_and_class() -> None:
+    pages = "\n".join(path.read_text() for path in (DOCS / "reference").glob("*.md"))
+    named = re.findall(r"^::: pf\.([\w.]+)", pages, flags=re.MULTILINE)
+    assert len(named) == len(set(named))
+    for module in (iceberg, delta, spark):
+        prefix = module.__name__.rpartition(".")[2]
+        public = {f"{prefix}.{name}" for name in module.__all__ if callable(getattr(module, name))}
+        assert {name for name in named if name.startswith(f"{prefix}.")} == public - {"iceberg.to_delta"}
