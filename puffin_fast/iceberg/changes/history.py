@@ -89,16 +89,20 @@ class History:
             after = resolve(table, branch=ends.branch, tag=ends.tag)[0]
         history = cls(None, after, metadata, table.io)
         if ends.to_timestamp_inclusive is not None:
-            history = replace(history, after=history._at(ends.to_timestamp_inclusive))
+            history = replace(
+                history, after=history._at(ends.to_timestamp_inclusive, "to_timestamp_inclusive")
+            )
         if first is not None:
             return replace(history, before=_known(metadata, first))
         if ends.from_timestamp_exclusive is not None:
-            return replace(history, before=history._at(ends.from_timestamp_exclusive))
+            return replace(
+                history, before=history._at(ends.from_timestamp_exclusive, "from_timestamp_exclusive")
+            )
         return history
 
-    def _at(self, time: int | str | datetime) -> Snapshot | None:
+    def _at(self, time: int | str | datetime, name: str) -> Snapshot | None:
         """The newest snapshot of the history that is not newer than a time; None before the first snapshot."""
-        milliseconds = milliseconds_of(time)
+        milliseconds = milliseconds_of(time, name)
         for snapshot in self._ancestors():
             if snapshot.timestamp_ms <= milliseconds:
                 return snapshot

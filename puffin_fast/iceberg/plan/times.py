@@ -10,25 +10,29 @@ from puffin_fast.errors import InvalidInputError
 __all__ = ["milliseconds_of"]
 
 
-def milliseconds_of(as_of: int | str | datetime) -> int:
+def milliseconds_of(time: int | str | datetime, name: str = "as_of") -> int:
     """Converts a point in time to milliseconds since 1970.
+
+    Args:
+        time: the point in time.
+        name: of the argument, for messages.
 
     Raises:
         InvalidInputError: the text is not ISO 8601, or the time has no time zone.
     """
-    if isinstance(as_of, str):
+    if isinstance(time, str):
         try:
-            as_of = datetime.fromisoformat(as_of)
+            time = datetime.fromisoformat(time)
         except ValueError as error:
             raise InvalidInputError(
-                f"as_of={as_of!r}: expected ISO 8601, such as 2024-01-15T00:00:00+00:00"
+                f"{name}={time!r}: expected ISO 8601, such as 2024-01-15T00:00:00+00:00"
             ) from error
-    if isinstance(as_of, datetime):
-        if as_of.tzinfo is None:
-            raise InvalidInputError(f"as_of={as_of}: expected a time zone, as in {as_of.isoformat()}+00:00")
-        as_of = int(as_of.timestamp() * 1000)
-    if not isinstance(as_of, int) or isinstance(as_of, bool):
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise InvalidInputError(f"{name}={time}: expected a time zone, as in {time.isoformat()}+00:00")
+        time = int(time.timestamp() * 1000)
+    if not isinstance(time, int) or isinstance(time, bool):
         raise InvalidInputError(
-            f"as_of={shown_argument(as_of)}: expected milliseconds since 1970, or a datetime or text with a time zone"
+            f"{name}={shown_argument(time)}: expected milliseconds since 1970, or a datetime or text with a time zone"
         )
-    return as_of
+    return time
