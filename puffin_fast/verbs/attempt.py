@@ -142,6 +142,7 @@ class Attempt(ABC):
         self._actions: list[tuple[Action, int | None]] = []
         self._held = ExitStack()
         self._made: dict[Action, Any] = {}
+        self._given_error: OSError | None = None
 
     # what a format implements ------------------------------------------------------------------------------
 
@@ -229,7 +230,11 @@ class Attempt(ABC):
     def once(self, action: Action, make: Callable[[], AbstractContextManager[Made]]) -> Made:
         """Returns what an action makes on its first attempt, and uses on all: a stream can be read only once."""
         if action not in self._made:
-            self._made[action] = self._held.enter_context(make())
+            try:
+                self._made[action] = self._held.enter_context(make())
+            except OSError as error:  # of the caller's stream
+                self._given_error = error
+                raise
         made: Made = self._made[action]
         return made
 
@@ -245,7 +250,7 @@ class Attempt(ABC):
         except BaseException as error:
             self.changes = changes
             self.remove(self.created[n_earlier:])
-            if isinstance(error, OSError) and not is_from_outside(error):
+            if isinstance(error, OSError) and error is not self._given_error and not is_from_outside(error):
                 raise PuffinFastError(f"{self.name}: nothing was committed: {error}") from error
             raise
         self._actions.append((action, threads))

@@ -514,6 +514,7 @@ def test_wrong_arguments_are_refused_by_name(golden: Callable[[str], Path], func
         "deletes": none,
         "catalog": None,
         "name": "ns.t",
+        "schema": rows.schema,
     }
     given["data"] = delta.scan(table, limit=1).to_arrow()
     call: Callable[..., Any] = getattr(delta, function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import puffin_fast as pf
+
+ROOT = Path(__file__).parents[2]
 
 KNOWN = """
 import puffin_fast as pf
@@ -24,7 +27,11 @@ def test_unknown_names_are_errors_of_mypy(tmp_path: Path) -> None:
     path.write_text("\n".join([KNOWN, *unknown]))
     options = ["--config-file=", "--ignore-missing-imports", "--cache-dir", str(tmp_path / "cache")]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, str(path)], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "mypy", *options, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(ROOT)},
     )
     assert done.stdout.count('Module has no attribute "nope"') == len(unknown), done.stdout
     assert f"Found {len(unknown)} errors" in done.stdout

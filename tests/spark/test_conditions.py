@@ -65,13 +65,14 @@ def ids(spark: SparkSession, table: Table, row_filter: Any) -> list[int]:
 ALIKE = [
     "n > 1", "not n > 1", "n in (1, 2)", "n not in (1, -3)", "3 >= n", "n <> 1 or s is null", "n > 3000000000",
     "s like 'a_b'", "s not like '%b'", "s like 'a!%b' escape '!'", "s like '_'", "s < 'b'", "s in ('a', 'ü')",
-    "day = '2024-01-15'", "not (day < '2024-01-15')", "ok = true", "not ok = false", "x is null", "true",
+    "day = '2024-01-15'", "day > date '2024-01-14'", "not (day < '2024-01-15')", "ok = true", "not ok = false",
+    "x is null", "true",
     "n between 1 and 2 and not s = 'ab'", "s not between 'a' and 'b'", "s like 'x_y'",
 ]  # fmt: skip
 
 SPARK_S = [
     "ts >= '2024-01-15'", "price > 29.955", "ID = 1", "x > 0", "x = double('NaN')", "not (x <= 0)", "id % 7 = 1",
-    "s like 'a\\\\%b'", "n = '1'", "s = ''", "day > date '2024-01-14'", "s = 'a\"b'", "isnan(x)",
+    "s like 'a\\\\%b'", "n = '1'", "s = ''", "s = 'a\"b'", "isnan(x)",
     "n is not null and x <= 1",
 ]  # fmt: skip
 

@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[Any, Any, type[PuffinFastError], str]] = {
         InvalidInputError,
         "column id: expected once, found 2",
     ),
-    "no arrow": ([1, 2], ["id"], InvalidInputError, "Arrow"),
+    "no rows": (5, ["id"], InvalidInputError, "keys"),
 }
 
 

@@ -20,6 +20,8 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
     UUIDType,
 )
 
@@ -324,7 +326,12 @@ def test_all_nanoseconds_of_64_bits_are_written_and_rewritten(
 ) -> None:
     """From 1677 to 2262; PyIceberg truncates bounds to microseconds, of which the first do not fit 64 bits."""
     kind = pa.timestamp("ns", zone)
-    schema = pa.schema([("id", pa.int64()), ("c", kind), ("many", pa.list_(kind))])
+    stored = TimestampNanoType() if zone is None else TimestamptzNanoType()
+    schema = Schema(
+        NestedField(1, "id", LongType()),
+        NestedField(2, "c", stored),
+        NestedField(3, "many", ListType(4, stored, element_required=False)),
+    )
     options: dict[str, Any] = {} if spec is None else {"partition_spec": [spec]}
     table = create_table(shared_catalog, f"{namespace}.t", schema, **options)
     values = [-(2**63), -(2**63) + 1, 807 - 2**63, 0, 2**63 - 1, None]
