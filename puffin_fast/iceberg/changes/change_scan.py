@@ -58,7 +58,6 @@ class ChangeScan(RowScan):
         number: str,
         ordinal: bool,
         options: Mapping[str, Any] | None = None,
-        feed: Sequence[MetadataColumn] = (),
     ) -> None:
         check_flags(net=net, updates=updates)
         super().__init__(
@@ -71,7 +70,7 @@ class ChangeScan(RowScan):
             metadata_columns=_COLUMNS,
         )
         self._io, self._metadata, self._options = io, metadata, dict(options or {})
-        self._net, self._ordinal, self._feed = net, ordinal, feed
+        self._net, self._ordinal = net, ordinal
         self._updates = updates
         keys = key_fields(schema, join_cols) if join_cols is not None or schema.identifier_field_ids else []
         self._keys = [schema.find_field(field.field_id) for _, field in keys]
@@ -107,7 +106,6 @@ class ChangeScan(RowScan):
             FileStates(self._io, self._metadata, **self._options),
             self._reader_of(),
             self._reader_of(self._keys, [_ROW_ID]),
-            self._reader_of(self._keys, [_ROW_ID, *self._feed]) if self._feed else None,
             Pairing(tuple(stages), (*values,), KEY_BYTES.of(self._io), self._updates),
             shown,
             keys,

@@ -3,7 +3,6 @@
 ```
 plain layout    shown columns | requested metadata columns                          where nothing pairs
 paired layout   shown columns | key columns | requested metadata columns | _row_id  where a commit deletes and inserts
-feed            the same as a layout, then _change_type
 ```
 """
 
@@ -18,10 +17,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from puffin_fast._runtime.streams import in_order
-from puffin_fast.errors import CorruptDataError
 from puffin_fast.rows.changes.pairing import DELETE, INSERT, KIND, POSTIMAGE, PREIMAGE, Pairing
 from puffin_fast.rows.changes.states import ChangedRows, Commit, CommitChanges, FileStates
 from puffin_fast.rows.scan.file_reader import FileReader
@@ -31,7 +28,7 @@ from puffin_fast.rows.tasks import Task
 __all__ = ["CHANGE_TYPE", "WORDS", "ChangeReader", "MakeReader", "commit_fields", "read_tasks"]
 
 CHANGE_TYPE = "_change_type"
-"""The column of the kind of change, also of a feed of Delta."""
+"""The column of the kind of change."""
 
 WORDS = ("delete", "insert", "update_preimage", "update_postimage")
 """The words of `CHANGE_TYPE`, by kind."""
@@ -82,7 +79,7 @@ class ChangeReader:
 
     Attributes:
         states: compares states of data files.
-        plain, paired, feed: make readers of the layouts.
+        plain, paired: make readers of the layouts.
         pairing: how rows are paired; its places count the column `KIND`.
         shown: number of shown columns.
         keys: number of key columns of the paired layout.
@@ -96,7 +93,6 @@ class ChangeReader:
     states: FileStates
     plain: MakeReader
     paired: MakeReader
-    feed: MakeReader | None
     pairing: Pairing
     shown: int
     keys: int
@@ -108,24 +104,19 @@ class ChangeReader:
 
     def lines(self, changes: CommitChanges) -> Iterator[pa.RecordBatch]:
         """Yields the lines of a commit; no batch is empty."""
-        if changes.feed:
-            found = self._feed_lines(changes.feed)
-        else:
-            found = self._row_lines(self.states.changed_rows(changes.files, self.threads))
-        for batch, kinds in found:
+        rows = self.states.changed_rows(changes.files, self.threads)
+        for batch, kinds in self._row_lines(rows):
             if batch.num_rows:
                 yield self._line(batch, kinds, changes.commit)
 
     def count(self, changes: CommitChanges) -> int:
         """Returns the number of lines; rows are read only if they may pair, are filtered, or deleted by equality."""
-        if not changes.feed:
-            rows = self.states.changed_rows(changes.files, self.threads)
-            tasks = rows.deleted or rows.inserted
-            one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
-            if one_side and not any(task.equality_deletes for task in tasks):
-                return sum(map(self._counter.n_live, tasks))
-            return sum(batch.num_rows for batch, _ in self._row_lines(rows))
-        return sum(batch.num_rows for batch in self.lines(changes))
+        rows = self.states.changed_rows(changes.files, self.threads)
+        tasks = rows.deleted or rows.inserted
+        one_side = not (rows.deleted and rows.inserted) and not self.is_filtered
+        if one_side and not any(task.equality_deletes for task in tasks):
+            return sum(map(self._counter.n_live, tasks))
+        return sum(batch.num_rows for batch, _ in self._row_lines(rows))
 
     @cached_property
     def _counter(self) -> FileReader:
@@ -159,11 +150,6 @@ class ChangeReader:
                 kinds = batch.column(0).to_numpy()
                 yield _batch(chosen, names, batch.num_rows), kinds
 
-    def _feed_lines(self, tasks: Sequence[Task]) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int8]]]:
-        assert self.feed is not None
-        batches = (_feed_kinds(batch) for batch in read_tasks(self.feed, tasks, self.threads))
-        yield from self._paired(_with_kind(batch, kinds % 2) for batch, kinds in batches)
-
     def _line(self, batch: pa.RecordBatch, kinds: npt.NDArray[np.int8], commit: Commit) -> pa.RecordBatch:
         n_rows = batch.num_rows
         added = [
@@ -188,16 +174,6 @@ def _batch(columns: Sequence[pa.Array], names: Sequence[str], n_rows: int) -> pa
 def _with_kind(batch: pa.RecordBatch, kinds: npt.NDArray[np.int8]) -> pa.Table:
     names = [KIND, *map(str, range(batch.num_columns))]
     return pa.Table.from_arrays([pa.array(kinds), *batch.columns], names=names)
-
-
-def _feed_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.int8]]:
-    """The kinds of the rows of a feed, and the rows without the last column, which names them."""
-    words = batch.column(batch.num_columns - 1)
-    kinds = pc.index_in(words, value_set=pa.array(WORDS, words.type))
-    if kinds.null_count:
-        found = words.filter(kinds.is_null())[0].as_py()
-        raise CorruptDataError(f"{CHANGE_TYPE} of a change data file", expected=", ".join(WORDS), found=found)
-    return batch.select(range(batch.num_columns - 1)), kinds.to_numpy().astype(np.int8)
 
 
 assert tuple(range(len(WORDS))) == (DELETE, INSERT, PREIMAGE, POSTIMAGE)

@@ -87,12 +87,10 @@ class CommitChanges:
     Attributes:
         commit: that made them.
         files: the data files that changed.
-        feed: files of a change data feed that have the changes instead: each row with its kind of change.
     """
 
     commit: Commit
     files: Sequence[FileChange] = ()
-    feed: Sequence[Task] = ()
 
 
 class FileStates:
