@@ -1,4 +1,4 @@
-"""The Python blocks of the README, in order, and all doctests run without an error."""
+"""The Python blocks of the README and of the site's pages run, twice in one folder; all doctests hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ MODULES = sorted(
     for path in (ROOT / "puffin_fast").rglob("*.py")
     if ">>>" in path.read_text()
 )
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAVIGATION = [
+    ROOT / "docs" / name
+    for name in re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *filter(Path.exists, NAVIGATION)]
+"""The pages in the order in which a reader follows them."""
 
 
 def blocks(document: Path) -> list[str]:
@@ -30,7 +35,7 @@ ELSEWHERE = {"spark-job", "catalogs"}
 """Pages that are run where there is a session of Spark (tests/spark), and a fake of AWS (test_pages.py)."""
 
 RUN = [
-    pytest.param(document, id=document.name, marks=NEEDS.get(document.stem, ()))
+    pytest.param(document, id=document.relative_to(ROOT).as_posix(), marks=NEEDS.get(document.stem, ()))
     for document in DOCUMENTS
     if blocks(document) and document.stem not in ELSEWHERE
 ]
@@ -46,10 +51,23 @@ def run_blocks(document: Path, replaced: Mapping[str, str] = {"spark.stop()": ""
         exec(compile(code, f"{document.name}, block {number}", "exec"), namespace)
 
 
+@pytest.fixture(scope="module")
+def reader_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one folder in which a reader follows all pages."""
+    return tmp_path_factory.mktemp("reader")
+
+
+@pytest.mark.parametrize("time", ["first", "again"])
 @pytest.mark.parametrize("document", RUN)
-def test_python_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_python_blocks_run(
+    document: Path, time: str, reader_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(reader_folder)
     run_blocks(document)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    assert set((ROOT / "docs").rglob("*.md")) <= set(NAVIGATION)
 
 
 def test_doctests_hold() -> None:
